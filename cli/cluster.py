@@ -84,11 +84,12 @@ def info(call: Call, output_kind: str) -> None:
 
 def _prediction(cluster: Mapping[str, Any]) -> dict[str, str]:
     """How the scheduler predicts which jobs would wait for locks."""
-    from ..storage.prediction.policy import policy_of  # noqa: PLC0415
+    from ..storage.prediction.policy import judged  # noqa: PLC0415
 
-    policy = policy_of(cluster)
+    policy, problems = judged(cluster)
+    wrong = {"Not in force": "; ".join(problems)} if problems else {}
     if not policy.is_predictive:
-        return {"Prediction": "off"}
+        return {"Prediction": "off", **wrong}
     holds = "holds jobs back that would block" if policy.holds_back else "holds no job back"
     reads = "all opcodes of a job" if policy.all_opcodes else "a job's first opcode"
     costs = " ".join(f"{cost:g}" for cost in msgspec.structs.astuple(policy.costs))
@@ -96,6 +97,7 @@ def _prediction(cluster: Mapping[str, Any]) -> dict[str, str]:
         "Prediction": f"on: {holds}, reads {reads}",
         "Weights": f"base {policy.base:g}, costs {costs}; 0 after {policy.ticks:g} ticks of"
         f" {policy.tick_seconds:g} s",
+        **wrong,
     }
 
 

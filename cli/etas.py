@@ -82,11 +82,10 @@ def _short(plan: Etas) -> str:
 def _accuracy(found: Accuracy | None) -> str:
     if found is None:
         return "No estimate of a run time could be compared with the real one as yet"
-    runs = "run time" if found.count == 1 else "run times"
-    return (
-        f"Error of the estimates of the last {found.count} {runs}: "
-        f"median {found.median:.0%}, nine of ten within {found.high:.0%}"
-    )
+    runs = "estimate of the last run time"
+    if found.count > 1:
+        runs = f"estimates of the last {found.count} run times"
+    return f"Error of the {runs}: median {found.median:.0%}, nine of ten within {found.high:.0%}"
 
 
 _COLUMNS = (

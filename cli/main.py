@@ -200,7 +200,9 @@ def _open_missing_streams() -> None:
             if nowhere != descriptor:
                 os.dup2(nowhere, descriptor)
                 os.close(nowhere)
-            setattr(sys, name, os.fdopen(descriptor, "w"))
+            stream = os.fdopen(descriptor, "w")
+            setattr(sys, name, stream)
+            output.missing.append(stream)
 
 
 def _drop_output() -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
@@ -41,6 +41,15 @@ _HARMFUL = re.compile(
 """Control characters, those that turn the direction of writing, and what no encoding has."""
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+missing: list[TextIO] = []
+"""Stand-ins for standard streams that this process was started without."""
+
+
+def is_missing(stream: TextIO) -> bool:
+    """Whether this process was started without this standard stream: it stands for nothing."""
+    return any(one is stream for one in missing)
 
 
 class Style(msgspec.Struct, frozen=True):

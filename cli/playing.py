@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..actors.playing import policies
-from ..storage import errors
+from ..storage import errors, wording
 from ..storage.prediction import generating, traces
 from . import output, reading
 from .output import Column
@@ -63,7 +63,9 @@ def simulate(
             }
         )
         return
-    output.echo(f"{len(found.jobs)} jobs on {slots or found.slots} run slots; times in seconds")
+    played = wording.counted(len(found.jobs), "job")
+    run_slots = wording.counted(slots or found.slots, "run slot")
+    output.echo(f"{played} on {run_slots}; times in seconds")
     output.show_rows(results, _COLUMNS, output.Style())
     measured = next((one for one in reversed(results) if one.accuracy is not None), None)
     if measured is not None and measured.accuracy is not None:

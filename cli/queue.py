@@ -184,8 +184,12 @@ def simulate(
 
 
 @queue.command(short_help="Write the trace of the jobs.")
-@click.option("--since", type=rule_options.Moment(), help="Only jobs that came then or later.")
-@click.option("--until", type=rule_options.Moment(), help="Only jobs that came before.")
+@click.option(
+    "--since",
+    type=rule_options.Moment(is_past=True),
+    help="Only jobs that came then or later, such as -7d: of the last seven days.",
+)
+@click.option("--until", type=rule_options.Moment(is_past=True), help="Only jobs that came before.")
 @click.pass_obj
 def record(call: Call, *, since: float | None, until: float | None) -> None:
     """Write the trace of the jobs, archived ones too, for `ganger queue simulate --trace`.
@@ -194,14 +198,16 @@ def record(call: Call, *, since: float | None, until: float | None) -> None:
     they ran. It has no arguments, names or results: numbers stand for the locks and commands.
 
     A job that did not run gets the run times of others of its kind; without these it is left out.
-    TIME is 2026-11-21T18:00 (local time, unless it has a zone) or seconds since the epoch.
+    TIME is a span into the past (-30m, -12h, -7d, -2w), 2026-11-21T18:00 (local time, unless it has
+    a zone) or seconds since the epoch.
     """
     from . import recording  # noqa: PLC0415 - needs the catalogue of opcodes
 
     if since is not None and until is not None and since >= until:
         raise errors.UsageError("--since: is not before --until")
+    stream = reading.standard_output()
     with call.client() as client:
-        recording.record(client, since=since, until=until)
+        recording.record(client, stream, since=since, until=until)
 
 
 def _priority(text: str) -> tuple[int, int]:

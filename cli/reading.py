@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..storage import errors, plain_values, settings
+from . import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,35 +107,38 @@ def read_rule(text: str, option: str) -> dict[str, Any]:
 _TIMES = ("valid_from", "valid_until")
 
 
-def moment(text: str) -> float:
+def moment(text: str, *, is_past: bool = False) -> float:
     """A time in seconds since the epoch; `ValueError` says how it may be written.
 
-    It is ``now``, ``+30m``, ISO 8601, or seconds since the epoch.
+    It is ``now``, ``+30m``, ISO 8601, or seconds since the epoch. ``is_past``: a span goes into the
+    past, as ``-7d`` or ``7d``.
     """
     try:
-        found = _moment(text)
+        found = _moment(text, _AGO if is_past else _AHEAD, -1 if is_past else 1)
         # Milliseconds, probably: they would be in the year 57859.
         dt.datetime.fromtimestamp(found, dt.UTC)
     except (ValueError, OverflowError, OSError) as error:
+        spans = "-30m, -2h, -7d" if is_past else "+30m, +2h"
         raise ValueError(
-            f"{text[:60]!r}: expected now, +30m, +2h, 2026-11-21T18:00 (local time, unless "
+            f"{text[:60]!r}: expected now, {spans}, 2026-11-21T18:00 (local time, unless "
             "it has a zone), or seconds since the epoch"
         ) from error
     return found
 
 
-def _moment(text: str) -> float:
+def _moment(text: str, spans: re.Pattern[str], direction: int) -> float:
     if text == "now":
         return time.time()
-    if span := _SPAN.fullmatch(text):
-        return time.time() + float(span[1]) * _SPANS[span[2]]
+    if span := spans.fullmatch(text):
+        return time.time() + direction * float(span[1]) * _SPANS[span[2]]
     if _SECONDS.fullmatch(text):
         return float(text)
     return dt.datetime.fromisoformat(text).timestamp()
 
 
-_SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_SPAN = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
+_SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_AHEAD = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
+_AGO = re.compile(r"-?(\d+(?:\.\d+)?)([smhdw])")
 _SECONDS = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -147,6 +151,13 @@ def read_file(name: str, option: str) -> str:
         raise errors.UsageError(f"{option}: {name!r}: {error.strerror}") from error
     except ValueError as error:
         raise errors.UsageError(f"{option}: {name!r}: not UTF-8 text") from error
+
+
+def standard_output() -> BinaryIO:
+    """Standard output, as bytes. `errors.UsageError`: this process was started without one."""
+    if output.is_missing(sys.stdout):
+        raise errors.UsageError("standard output: it is closed")
+    return sys.stdout.buffer
 
 
 def standard_input() -> BinaryIO:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..storage import errors, opcodes, wording
 from ..storage.opcodes import catalogue
@@ -22,8 +21,8 @@ _PAGE_JOBS = 200
 _BAR_JOBS_MIN = 2_000
 
 
-def record(client: Client, *, since: float | None, until: float | None) -> None:
-    """Write the trace of the jobs that came in this time, archived ones too, to standard output."""
+def record(client: Client, stream: BinaryIO, *, since: float | None, until: float | None) -> None:
+    """Write the trace of the jobs that came in this time, archived ones too, to the stream."""
     # Opcodes of users declare their locks themselves.
     catalogue.load_user_opcodes()
     first = since if since is not None else float("-inf")
@@ -41,8 +40,8 @@ def record(client: Client, *, since: float | None, until: float | None) -> None:
     trace = recording.trace(client.limits().running_jobs_max)
     if not trace.jobs:
         raise errors.UsageError("there is no job in this time of which a run time is known")
-    sys.stdout.buffer.writelines(lines_of(trace))
-    sys.stdout.buffer.flush()
+    stream.writelines(lines_of(trace))
+    stream.flush()
     if recording.left_out:
         jobs = wording.counted(recording.left_out, "job")
         text = f"ganger: {jobs} left out: nothing says how long they run"

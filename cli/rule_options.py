@@ -18,9 +18,15 @@ _NUMBER = re.compile(r"-?[0-9]{1,100}")
 
 
 class Moment(click.ParamType[float]):
-    """A time: ``now``, ``+30m``, seconds since the epoch, or ISO 8601."""
+    """A time: ``now``, ``+30m``, seconds since the epoch, or ISO 8601.
+
+    ``is_past``: spans go into the past, as ``-7d``.
+    """
 
     name = "time"
+
+    def __init__(self, *, is_past: bool = False) -> None:
+        self._is_past = is_past
 
     def convert(
         self,
@@ -30,7 +36,7 @@ class Moment(click.ParamType[float]):
     ) -> float:
         """The time in seconds since the epoch."""
         try:
-            return reading.moment(str(value))
+            return reading.moment(str(value), is_past=self._is_past)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -291,6 +291,8 @@ def status(call: Call, *, output_kind: str) -> None:
             f"FEWER RUN SLOTS: {limits.running_jobs_possible} instead of "
             f"{limits.running_jobs_max}; the daemon may open too few files (`ulimit -Hn`)"
         )
+    for problem in limits.not_in_force:
+        output.echo(f"NOT IN FORCE: {problem}; its default holds")
 
 
 def _limits(client: Client, places: Places) -> LimitsRead:

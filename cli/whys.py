@@ -68,8 +68,11 @@ def shown(answer: JobExplained) -> str:
         for obstacle in answer.obstacles[1:]
     ]
     if answer.ahead is not None:
-        what = f"{answer.ahead or 'no'} pending {'jobs are' if answer.ahead > 1 else 'job is'}"
-        lines.append(f"  Its priority is {answer.priority}; {what} looked at before it.")
+        what = f"{answer.ahead or 'no'} pending {'jobs have' if answer.ahead > 1 else 'job has'}"
+        lines.append(
+            f"  Its priority is {answer.priority}; {what} a turn before it, apart from those that "
+            "rules or locks hold back."
+        )
     if answer.change:
         starts = "start" if answer.ahead is not None else "go on"
         lines.append(f"  It would {starts} if: {answer.change}")

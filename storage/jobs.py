@@ -167,7 +167,7 @@ def next_status(status: JobStatus, event: OpcodeEvent) -> JobStatus:
         raise errors.JobStateError(message) from None
 
 
-class OpcodeEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class OpcodeEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
     """One opcode of a job, as in the job file: its input, status, result and log.
 
     `Job.op_extras` has the unknown keys.
@@ -194,7 +194,7 @@ class OpcodeEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         self.status = next_status(self.status, event)
 
 
-class Job(msgspec.Struct, kw_only=True):
+class Job(msgspec.Struct, kw_only=True, gc=False):
     """A job, as in its job file. ``extra`` holds unknown keys."""
 
     id: int

@@ -85,6 +85,12 @@ PLANNED_JOBS_MAX = 10_000
 ESTIMATES_WRITE_SECONDS = 600.0
 """How long new run times may stay in memory alone. Losing them is harmless."""
 
+AGES_WRITE_SECONDS = 5.0
+"""How long the ages of new jobs may stay in memory alone. Losing them makes jobs younger."""
+
+AGE_STEP_SECONDS = 1.0
+"""Jobs that came within so many seconds are equally old after a restart."""
+
 LEARNT_BODY_BYTES_MAX = 16_384
 """The run times of a job whose text is longer are not learnt: reading them takes too long."""
 
@@ -105,6 +111,9 @@ JOB_MEMORY_BYTES = 1536
 
 UNWRITTEN_JOB_MEMORY_BYTES = 1024
 """About so much more they take for a job without a file."""
+
+LOOKED_AT_ONCE = 500
+"""Jobs of a simulation or a plan that the scheduler looks at before it handles other messages."""
 
 SIMULATED_JOB_MEMORY_BYTES = 2048
 """About so much memory a simulation takes for each live job."""
@@ -248,6 +257,9 @@ DISK_RETRY_FACTOR_MAX = 8
 ASK_SECONDS = 60.0
 """How long a component waits for the reply of another one, through restarts of that one."""
 
+OPCODE_WAIT_SECONDS = 1.0
+"""How long an explanation waits for what the configuration store knows; then it goes without."""
+
 QUESTIONS_MAX = 1_000
 """Most unanswered questions about the daemon's state."""
 
@@ -272,6 +284,9 @@ FILES_AT_ONCE = 10
 FILES_PER_TURN = 2
 """Files that the queue writes after each turn while many are missing, though messages wait."""
 
+FLOOD_FACTOR = 4
+"""A turn that brings more than so many times as many new jobs leaves the files to a later one."""
+
 FILES_SLICE_SECONDS = 0.005
 """Most time that the queue spends on files of new jobs before it looks for messages again."""
 
@@ -291,9 +306,9 @@ takes more waits."""
 JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""
 
-LOCKS_LOOKED_UP_MAX = 1_000
-"""Pending jobs whose locks the scheduler looks up again in one pass: 20 ms at most. It goes on with
-the others in its next turn."""
+PASS_LOOKS_MAX = 1_000
+"""Pending jobs at which the scheduler looks in one pass: 20 ms at most. It goes on with the others
+in its next turn."""
 
 ADMISSION_STEPS_MAX = 2**24
 """Most steps to judge a submission before it is stored; the evaluator judges the rest later."""
@@ -316,11 +331,11 @@ LOG_CLOSE_SECONDS = 2.0
 KILL_SECONDS = 10.0
 """Time between the request to a killed job to end, and the end of its process by force."""
 
-COLLECTOR_THRESHOLDS = (10_000, 5, 1_000)
+COLLECTOR_THRESHOLDS = (5_000, 1, 5_000)
 """Thresholds of the daemon's garbage collector (`gc.set_threshold`).
 
-Each collection stops every thread: those of the first two generations are short, and those of the
-third are rare.
+Each collection stops every thread: those of the first two generations are short (15,000 objects at
+most: 3 ms), and those of the third are rare.
 """
 
 LOG_WRITE_INTERVAL_SECONDS = 0.25
@@ -431,6 +446,11 @@ class Places(msgspec.Struct, frozen=True):
     def reservations(self) -> Path:
         """Temporary reservations, as Ganeti keeps them."""
         return self.data / "tempres.data"
+
+    @property
+    def ages(self) -> Path:
+        """When jobs came, on the clock of this boot."""
+        return self.data / "ages.json"
 
     @property
     def estimates(self) -> Path:

@@ -38,7 +38,8 @@ def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:
     parts += [_one_ends(alternatives) for alternatives in wanted.ends]
     if wanted.slots is not None:
         slots = wanted.slots
-        parts[-1] += f", or there are {slots} run slots{commands.set_slots.format(slots=slots)}"
+        count = "is 1 run slot" if slots == 1 else f"are {slots} run slots"
+        parts[-1] += f", or there {count}{commands.set_slots.format(slots=slots)}"
     if wanted.priority is not None:
         command = commands.set_priority.format(job=job_id, priority=wanted.priority)
         parts.append(f"it has priority {wanted.priority} or better{command}")
@@ -49,12 +50,27 @@ def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:
     return ", and ".join(parts)
 
 
-def jobs(ids: Sequence[int]) -> str:
-    """Several jobs: ``jobs 3, 4``; of a long list the first ones, and how many more there are."""
-    shown = ", ".join(map(str, ids[:_JOBS_SHOWN_MAX]))
-    more = len(ids) - _JOBS_SHOWN_MAX
-    word = "job" if len(ids) == 1 else "jobs"
-    return f"{word} {shown}" + (f" and {more} more" if more > 0 else "")
+def jobs(ids: Sequence[int], count: int | None = None) -> str:
+    """Several jobs: ``jobs 3, 4``; of a long list the first ones, and how many more there are.
+
+    ``count``: of all, if ``ids`` are only the first ones.
+    """
+    count = len(ids) if count is None else count
+    shown = ids[:_JOBS_SHOWN_MAX]
+    more = count - len(shown)
+    word = "job" if count == 1 else "jobs"
+    return f"{word} {', '.join(map(str, shown))}" + (f" and {more} more" if more > 0 else "")
+
+
+def slots_taken(count: int) -> str:
+    """No run slot is free, of so many.
+
+    >>> slots_taken(1)
+    'the only run slot is taken'
+    """
+    if count == 0:
+        return "there is no run slot"
+    return "the only run slot is taken" if count == 1 else f"all {count} run slots are taken"
 
 
 def taken(held_back: HoldingBack) -> str:

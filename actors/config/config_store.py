@@ -24,7 +24,7 @@ import msgspec
 from ...storage import config_files, errors, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import Kind
-from ...storage.prediction.policy import policy_of
+from ...storage.prediction.policy import judged
 from ...transport import messages
 from ..runtime import query_pages
 from ..runtime.addresses import SCHEDULER
@@ -104,6 +104,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         )
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._slots = InForce(time.monotonic_ns())
+        self._not_in_force: tuple[str, ...] = ()
         self._report()
         self._forecasts.begin()
 
@@ -218,6 +219,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             running_jobs_max=running,
             tracked_jobs_max=cluster.get("max_tracked_jobs", settings.TRACKED_JOBS_MAX),
             running_jobs_possible=possible if running > possible else None,
+            not_in_force=judged(cluster).problems,
         )
 
     def _run_slots_max(self) -> int:
@@ -236,7 +238,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 possible=running,
             )
         serial = self._slots.serial
-        policy = policy_of(self._stored.snapshot.cluster)
+        policy, problems = judged(self._stored.snapshot.cluster)
+        for problem in problems:
+            if problem not in self._not_in_force:
+                self.log.warning("a parameter of the prediction is not in force", problem=problem)
+        self._not_in_force = problems
         # Confirmed together: the scheduler takes its messages in order.
         self.runtime.tell(SCHEDULER, messages.PolicyChanged(policy=policy, serial=serial))
         changed = messages.LimitsChanged(running_jobs_max=running, serial=serial)

@@ -14,7 +14,7 @@ import os
 import threading
 import weakref
 from collections import Counter, deque
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import msgspec
 
@@ -57,6 +57,23 @@ _PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
 
 
 _FROM_PEERS = ClientRequest | JobMessage
+
+
+class _Kind(NamedTuple):
+    """What the listener needs to know of a type of messages."""
+
+    is_of_job: bool
+    is_signed: bool
+    is_revealing: bool
+    is_request: bool
+    is_lasting: bool
+
+
+@functools.cache
+def _kind_of(message: type[Message]) -> _Kind:
+    """Looked up for each frame: to search the unions takes microseconds."""
+    sets = (JOB_MESSAGES, SIGNED, REVEALING, Request, _LASTING)
+    return _Kind(*(issubclass(message, one) for one in sets))
 
 
 class Outlet:
@@ -304,13 +321,14 @@ class WireListener(Component[messages.ListenerMessage]):
             self._check_peer(incoming.identity)
             frame = frames.decode(incoming.data, _FROM_PEERS)
             number = frame.number
-            if isinstance(frame.message, JOB_MESSAGES):
+            kind = _kind_of(type(frame.message))
+            if kind.is_of_job:
                 self._job_credentials.check(incoming.peer, incoming.identity, frame.message)
-            elif isinstance(frame.message, SIGNED):
+            elif kind.is_signed:
                 sender = _named(incoming.identity)
                 signed = msgspec.structs.replace(frame.message, sender=sender)
                 frame = msgspec.structs.replace(frame, message=signed)
-            if isinstance(frame.message, REVEALING):
+            if kind.is_revealing:
                 masked = msgspec.structs.replace(frame.message, reveals=False)
                 frame = msgspec.structs.replace(frame, message=masked)
             self._pass_on(frame, incoming.peer, address, len(incoming.data))
@@ -321,21 +339,22 @@ class WireListener(Component[messages.ListenerMessage]):
             self._send(incoming.peer, number, messages.Failure(error.name, error.text))
 
     def _pass_on(self, frame: frames.Frame, peer: bytes, address: WireAddress, size: int) -> None:
+        kind = _kind_of(type(frame.message))
         receiver: Address[Message] = Address(RECEIVERS[type(frame.message)])
         if self.runtime.depth(receiver) > settings.MAILBOX_DEPTH_MAX:
             raise errors.BusyError(f"{receiver.name} has too much work waiting; try again")
-        if isinstance(frame.message, Request):
+        if kind.is_request:
             if len(self._unanswered) >= settings.REQUESTS_OPEN_PER_PEER_MAX:
                 self._check_share(peer)
-            if isinstance(frame.message, _LASTING) and not self._open.has_room(size):
+            if kind.is_lasting and not self._open.has_room(size):
                 raise errors.BusyError("the open requests are too large together; try again")
             self._unanswered[peer, frame.number] = receiver.name
         seconds = frame.deadline_seconds
         deadline = None if seconds is None else self.runtime.clock() + seconds
-        kind = Envelope if size <= settings.SMALL_FRAME_BYTES else WatchedEnvelope
-        envelope = kind(frame.message, address, frame.number, deadline, peer)
+        made = Envelope if size <= settings.SMALL_FRAME_BYTES else WatchedEnvelope
+        envelope = made(frame.message, address, frame.number, deadline, peer)
         if isinstance(envelope, WatchedEnvelope):
-            self._open.count(envelope, size, is_lasting=isinstance(frame.message, _LASTING))
+            self._open.count(envelope, size, is_lasting=kind.is_lasting)
         if isinstance(frame.message, messages.AttachJob):
             self._attached[peer] = envelope
         self.runtime.forward(receiver, envelope)

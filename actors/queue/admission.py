@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,13 +31,25 @@ if TYPE_CHECKING:
 _ItemT = TypeVar("_ItemT")
 
 
+class _Accepted(NamedTuple):
+    """An accepted job: its row, and of its draft what no row has."""
+
+    row: Row
+    secrets: dict[int, dict[str, Any]]
+    judged_inputs: list[dict[str, Any]] | None
+    """What rules see of its opcodes; None: none looks at them, or the evaluator asks for them."""
+
+
 class _New(msgspec.Struct, frozen=True):
     """The accepted jobs of one submission, on their way to the disk."""
 
     envelope: Envelope
     key: str | None
-    jobs: list[tuple[Row, submitting.Draft]]
+    jobs: list[_Accepted]
     rejected: dict[int, str]
+    inputs: list[str]
+    """Names of files beside the jobs."""
+    retry_of: int | None
 
 
 class _UnderWay(NamedTuple):
@@ -149,17 +161,13 @@ class Admission:
             [draft.job for draft in drafts], settings.SUBMITTED_AT_ONCE
         )
         places = [place for place in range(len(drafts)) if place not in rejected]
-        accepted = [drafts[place] for place in places]
-        if accepted and rejected and key is not None:
-            # A repetition of this submission is answered with them, too.
-            texts = {str(place): text for place, text in rejected.items()}
-            accepted[0].job.extra[jobs.REJECTED_KEY] = texts
-        for draft in accepted if retry_of is not None else ():
-            draft.job.extra[jobs.RETRY_OF_KEY] = retry_of
+        if rejected or retry_of is not None:
+            _mark([drafts[place].job for place in places], rejected, key, retry_of)
         digests: list[str] = []
-        record = StoredRecord()
+        record = StoredRecord(len(places))
         stored: list[tuple[int, int, bytes]] = []
-        rows: list[Row] = []
+        taken: list[_Accepted] = []
+        inputs: list[tuple[str, bytes]] = []
         for part in _slices(range(len(drafts))):
             if key is not None:
                 digests += mark_batch(drafts, specs, part)
@@ -168,22 +176,26 @@ class Admission:
             stored += forms
             if not message.dry_run:
                 record.add(forms)
-                rows += [row_of(drafts[place].job, Phase.PENDING) for place in kept]
-            yield from _pause(drafts)
-        if message.dry_run or not accepted:
+                taken += [self._accepted(drafts[place]) for place in kept]
+                inputs += [found for place in kept for found in drafts[place].inputs]
+            if len(drafts) > settings.SUBMITTED_AT_ONCE:
+                # They are freed in slices, too: all at once takes milliseconds.
+                drafts[part[0] : part[-1] + 1] = [submitting.DONE] * len(part)
+                yield
+        if message.dry_run or not places:
             envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
             for repeated in self._keys.land(key) if not message.dry_run else ():
                 self._submit_again(repeated)
             return
-        self._write_inputs(accepted)
+        self._write_inputs(inputs)
         # A large submission has its ids already.
         self._ledger.last_id = max(self._ledger.last_id, first_id + len(drafts) - 1)
         if key is not None:
             self._keys.know_digests(key, first_id, digests)
-        new = _New(envelope, key, list(zip(rows, accepted, strict=True)), rejected)
+        new = _New(envelope, key, taken, rejected, [name for name, _ in inputs], retry_of)
         is_small = len(drafts) <= settings.SUBMITTED_AT_ONCE
         if is_small:
-            self._arriving += self._arrivals(new.jobs)
+            self._arriving += _arrivals(taken)
         self._ledger.store_new(
             stored,
             functools.partial(self._submitted if is_small else self._land, new),
@@ -213,9 +225,13 @@ class Admission:
     def _is_job(self, job_id: int) -> bool:
         return self._table.find(job_id) is not None or self._store.is_archived(job_id)
 
-    def _write_inputs(self, accepted: list[submitting.Draft]) -> None:
+    def _accepted(self, draft: submitting.Draft) -> _Accepted:
+        includes_inputs = self._store.announcements.includes_inputs
+        judged_inputs = draft.job.judged_inputs if includes_inputs else None
+        return _Accepted(row_of(draft.job, Phase.PENDING), draft.secrets, judged_inputs)
+
+    def _write_inputs(self, inputs: list[tuple[str, bytes]]) -> None:
         """Make the files beside the jobs durable before the journal names these jobs."""
-        inputs = [found for draft in accepted for found in draft.inputs]
         if not inputs:
             return
         try:
@@ -223,11 +239,6 @@ class Admission:
         except errors.StorageError as error:
             self._ledger.refuse_writes(error)
             raise self._ledger.refusal() from error
-
-    def _arrivals(self, new: Iterable[tuple[Row, submitting.Draft]]) -> list[Arrival]:
-        if not self._store.announcements.includes_inputs:
-            return [(row, None) for row, _ in new]
-        return [(row, draft.job.judged_inputs) for row, draft in new]
 
     def announce_new(self) -> None:
         """Announce new jobs before the flush, so that others decide while the disk works."""
@@ -246,39 +257,55 @@ class Admission:
     def _landing(self, new: _New) -> Generator[None, None, None]:
         for part in _slices(new.jobs):
             self._add(part)
-            self._store.announcements.pending(self._arrivals(part))
+            self._store.announcements.pending(_arrivals(part))
             yield
         self._answer(new)
 
-    def _add(self, new: Iterable[tuple[Row, submitting.Draft]]) -> None:
-        for row, draft in new:
-            self._store.add(row, draft.secrets)
+    def _add(self, new: Iterable[_Accepted]) -> None:
+        for one in new:
+            self._store.add(one.row, one.secrets)
 
     def _answer(self, new: _New) -> None:
         if new.rejected:
             # No other file has the ids of rejected jobs, which are never given again.
             self._ledger.write_serial()
-        ids = [row.id for row, _ in new.jobs]
+        ids = [one.row.id for one in new.jobs]
         reply = messages.JobsSubmitted(ids=ids, rejected=new.rejected)
         new.envelope.reply(reply)
         for repeated in self._keys.land(new.key):
             repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
-        for row, draft in new.jobs:
-            if (retry_of := draft.job.extra.get(jobs.RETRY_OF_KEY)) is not None:
-                self._control.link_retry(retry_of, row.id)
+        if new.retry_of is not None:
+            for job_id in ids:
+                self._control.link_retry(new.retry_of, job_id)
         if len(self._store.reader.watches):
-            for row, _ in new.jobs:
-                self._store.reader.watches.changed(row)
+            for one in new.jobs:
+                self._store.reader.watches.changed(one.row)
 
     def _not_submitted(self, new: _New, error: errors.GangerError) -> None:
         if len(new.jobs) + len(new.rejected) <= settings.SUBMITTED_AT_ONCE:
             self.announce_new()
-            gone = [(row.id, JobStatus.CANCELED) for row, _ in new.jobs]
+            gone = [(one.row.id, JobStatus.CANCELED) for one in new.jobs]
             self._store.announcements.finished(gone)
-        self._ledger.remove_inputs(name for _, draft in new.jobs for name, _ in draft.inputs)
+        self._ledger.remove_inputs(new.inputs)
         new.envelope.refuse(error)
         for repeated in self._keys.land(new.key):
             repeated.refuse(error)
+
+
+def _mark(
+    accepted: list[jobs.Job], rejected: dict[int, str], key: str | None, retry_of: int | None
+) -> None:
+    """Let the jobs of a submission name the one that they repeat, and those that are rejected."""
+    if accepted and rejected and key is not None:
+        # A repetition of this submission is answered with them, too.
+        texts = {str(place): text for place, text in rejected.items()}
+        accepted[0].extra[jobs.REJECTED_KEY] = texts
+    for job in accepted if retry_of is not None else ():
+        job.extra[jobs.RETRY_OF_KEY] = retry_of
+
+
+def _arrivals(new: Iterable[_Accepted]) -> list[Arrival]:
+    return [(one.row, one.judged_inputs) for one in new]
 
 
 def _slices(items: Sequence[_ItemT]) -> Iterator[Sequence[_ItemT]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...storage import jobs, settings
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR
+from .ages import Ages
 from .job_table import Phase
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Announcements:
         """Whether a rule looks at the inputs of opcodes, so that they are sent along."""
         self._priorities = 0
         self._unknown: dict[int, int] = {}
+        self.ages = Ages(runtime)
 
     def include_inputs(self, *, are_wanted: bool) -> None:
         """Send the inputs of opcodes along, because a rule looks at them; or do not."""
@@ -52,7 +54,7 @@ class Announcements:
         is_all: bool = False,
         running: Iterable[Row] = (),
     ) -> None:
-        """Announce jobs that are pending, for the first time or again."""
+        """Announce jobs that are pending, for the first time or again, in the order of ids."""
         arrived = [
             messages.JobToJudge(
                 job=row.as_pending(), inputs=inputs if self.includes_inputs else None
@@ -60,8 +62,13 @@ class Announcements:
             for row, inputs in arrivals
         ]
         occupied = [_bare(row) for row in running]
+        came: list[tuple[int, float]] = []
+        if is_all:
+            came = self.ages.steps([one.job.id for one in arrived])
+        elif arrived:
+            self.ages.note(arrived[0].job.id, arrived[-1].job.id)
         notice = messages.JobsArrived(
-            jobs=arrived, is_all=is_all, running=occupied, report=self.report
+            jobs=arrived, is_all=is_all, running=occupied, report=self.report, came=came
         )
         self._runtime.tell(FILTER_EVALUATOR, notice)
 

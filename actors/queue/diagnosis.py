@@ -60,9 +60,7 @@ class Diagnosis:
             self._runtime.ask(LOCK_MANAGER, owner, waits, envelope.refuse, envelope.deadline)
         elif row.status is JobStatus.RUNNING:
             # Its opcode may be a change of the configuration, and others hold the lock for that.
-            wait = functools.partial(self._answer_running, envelope, job_id)
-            asked = messages.ReadOpcodeWait(job_id)
-            self._runtime.ask(CONFIG_STORE, asked, wait, envelope.refuse, envelope.deadline)
+            self._ask_opcode_wait(envelope, job_id)
         else:
             # It runs, or is about to start, unless the rules have changed since it was chosen.
             obstacles, rules = self._of_rules(row) if row.status is JobStatus.QUEUED else ([], [])
@@ -90,6 +88,23 @@ class Diagnosis:
         of_rules, rules = self._of_rules(row)
         obstacles = explaining.of_locks(row, found.locks) + of_rules
         self._answer(envelope, row, obstacles, explaining.without_rules(found.remedy, rules))
+
+    def _ask_opcode_wait(self, envelope: Envelope, job_id: int) -> None:
+        """Answer without the store, if that says nothing: it may be replaced again and again."""
+
+        def unknown(error: errors.GangerError) -> None:
+            row = self._table.find(job_id)
+            if row is None:
+                envelope.refuse(error)
+            else:
+                envelope.reply(explaining.explained_without_store(row))
+
+        deadline = self._runtime.clock() + settings.OPCODE_WAIT_SECONDS
+        if envelope.deadline is not None:
+            deadline = min(deadline, envelope.deadline)
+        wait = functools.partial(self._answer_running, envelope, job_id)
+        asked = messages.ReadOpcodeWait(job_id)
+        self._runtime.ask(CONFIG_STORE, asked, wait, unknown, deadline)
 
     def _answer_running(self, envelope: Envelope, job_id: int, found: messages.OpcodeWait) -> None:
         row = self._live(job_id)

@@ -11,6 +11,7 @@ from ...storage.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import START_ATTEMPTS_MAX
 from ...transport import remedy_words
 from ...transport.messages import (
+    FullLimit,
     HoldingBack,
     JobExplained,
     Obstacle,
@@ -81,20 +82,21 @@ def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
     return Obstacle(kind="rule", held=row.id, text=text, rule=rule.uuid, remedy=remedy)
 
 
-def _of_bucket(
-    job_id: int, position: QueuePosition, full: tuple[str, int, list[int], list[int]]
-) -> Obstacle:
-    name, size, occupants, ahead = full
-    is_rule = name == f"rule:{position.rule}"
-    what = f"filter rule {position.rule}" if is_rule else f"the reason rate-limit:{name}"
+def _of_bucket(job_id: int, position: QueuePosition, full: FullLimit) -> Obstacle:
+    is_rule = full.name == f"rule:{position.rule}"
+    what = f"filter rule {position.rule}" if is_rule else f"the reason rate-limit:{full.name}"
+    text = f"{what} lets {full.size} run at once: {remedy_words.jobs(full.inside)}"
+    if full.ahead:
+        waits = "waits" if full.ahead == 1 else "wait"
+        ahead = remedy_words.jobs(full.first_ahead, full.ahead)
+        text += f"; before it {waits} for that: {ahead}"
     return Obstacle(
         kind="limit",
         held=job_id,
-        text=f"{what} lets {size} run at once: {remedy_words.jobs(occupants)}"
-        + (f"; before it {_waits(ahead)} for that: {remedy_words.jobs(ahead)}" if ahead else ""),
-        jobs=occupants,
+        text=text,
+        jobs=full.inside,
         rule=position.rule if is_rule else None,
-        remedy=Remedy(ends=[occupants]),
+        remedy=Remedy(ends=[full.inside]),
     )
 
 
@@ -111,12 +113,12 @@ def _of_held_back(job_id: int, held_back: HoldingBack) -> Obstacle:
 
 
 def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
-    running = remedy_words.jobs(position.running)
+    running = remedy_words.jobs(position.running) if position.running else ""
     found = [
         Obstacle(
             kind="slots",
             held=job_id,
-            text=f"all {position.slots} run slots are taken, by {running}",
+            text=remedy_words.slots_taken(position.slots) + (f", by {running}" if running else ""),
             jobs=position.running,
             remedy=Remedy(ends=[position.running], slots=len(position.running) + 1),
         )
@@ -218,7 +220,7 @@ def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
 def explained(
     row: Row, obstacles: list[Obstacle], remedy: Remedy, ahead: int | None = None
 ) -> JobExplained:
-    """The whole answer. ``remedy`` lets the job go on; ``ahead`` jobs are looked at before it."""
+    """The whole answer. ``remedy`` lets the job go on; ``ahead`` jobs have a turn before it."""
     if row.status.is_final:
         text = f"job {row.id} has ended: {row.status}"
     elif obstacles:
@@ -247,8 +249,16 @@ def explained(
     )
 
 
-def _waits(jobs: Sequence[int]) -> str:
-    return "waits" if len(jobs) == 1 else "wait"
+def explained_without_store(row: Row) -> JobExplained:
+    """What is known of a running job while the configuration store does not answer."""
+    known = explained(row, [], Remedy())
+    if row.status.is_final:
+        return known
+    text = (
+        f"job {row.id} is {row.status} (process {row.process_id}); whether its opcode waits for "
+        f"{CONFIG_LOCK} is not known, because the configuration store does not answer"
+    )
+    return msgspec.structs.replace(known, text=text)
 
 
 def _count(number: int) -> str:

@@ -142,6 +142,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.estimating.read_plan(envelope)
             case messages.StoreEstimates():
                 self.estimating.store()
+            case messages.StoreAges():
+                self.store.announcements.ages.store()
             case messages.TestFilters():
                 self.diagnosis.test_filters(envelope, message)
             case messages.Simulate():
@@ -177,6 +179,7 @@ class JobQueue(Component[messages.QueueMessage]):
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""
         if hasattr(self, "store"):
+            self.store.announcements.ages.store()
             self.store.ledger.close()
         if hasattr(self, "estimating"):
             self.estimating.store()

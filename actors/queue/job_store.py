@@ -307,11 +307,15 @@ class JobStore:
 
     def end_turn(self) -> None:
         """Make all of the turn durable with one flush, and then announce it."""
+        before = self.ledger.unwritten_count
         self.ledger.commit()
         if self.ledger.is_far_behind:
             self.write_files(is_urgent=True)
         elif self.ledger.is_behind:
-            self.ledger.write_newest(settings.FILES_PER_TURN)
+            # In a flood of new jobs a few files change nothing, and delay the next flush.
+            grown = self.ledger.unwritten_count - before
+            if grown <= settings.FILES_PER_TURN * settings.FLOOD_FACTOR:
+                self.ledger.write_newest(settings.FILES_PER_TURN)
         if self.ledger.is_read_only and not self._is_retry_due:
             self._log.error("the disk refuses writes: the queue takes no changes")
             self._retry_later()

@@ -127,10 +127,10 @@ class Ledger:
         """
 
         def stored() -> None:
-            for job_id, serial, body in jobs:
-                self._covered.add(job_id)
-                self._states[job_id] = (serial, body)
-                self._unwritten[job_id] = None
+            ids = [job_id for job_id, _, _ in jobs]
+            self._covered.update(ids)
+            self._states.update({job_id: (serial, body) for job_id, serial, body in jobs})
+            self._unwritten.update(dict.fromkeys(ids))
             done()
 
         self._append(JobsStored(jobs) if record is None else record, stored, failed)

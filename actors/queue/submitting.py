@@ -33,6 +33,10 @@ class Draft(msgspec.Struct, frozen=True):
     """Files of standard input beside the job: names and contents."""
 
 
+DONE = Draft(jobs.Job(id=0, ops=[]))
+"""In place of a draft of which nothing more is needed."""
+
+
 def drafts(
     specs: Sequence[JobSpec],
     *,

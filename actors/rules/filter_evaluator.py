@@ -191,6 +191,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             is_all=message.is_all,
             is_repeat=message.is_repeat,
             report=message.report,
+            came=message.came,
         )
         self.runtime.tell(SCHEDULER, judged)
         self._reject(pending)

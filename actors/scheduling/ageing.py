@@ -1,20 +1,28 @@
 """How old jobs are, on a clock that never jumps: pure.
 
 A pending job weighs less with every second that it waits (Ganeti design: predictive queue). Ages
-count from when the scheduler first saw the job, on its monotonic clock. The time of day is never
-looked at, so a clock that is set reorders no jobs. After a restart of the scheduler all ages begin
-anew, and the bound of a wait counts from there.
+count from when the queue received the job, on the machine's monotonic clock. The time of day is
+never looked at, so a clock that is set reorders no jobs. The queue keeps the times too
+(`actors/queue/ages`): they outlast the scheduler and the daemon, so the bound of a wait does. After
+a restart of the machine, ages begin anew.
 
-Ids grow with time, so a job is at least as old as all jobs after it. The scheduler stores no time
-for each job, but steps: from this id on, jobs came at that time.
+Ids grow with time, so a job is at least as old as all jobs after it. No time is stored for each
+job, but steps: from this id on, jobs came at that time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 STEPS_PER_TICK = 30
 """Jobs that came within this part of a tick count as equally old."""
+
+STEPS_MAX = 4_096
+"""Most steps that are kept. With more, each other one goes: its jobs count as a bit older."""
+
+Steps = Sequence[tuple[int, float]]
+"""Ids, each with the time from which on jobs from this id on came. Both grow."""
 
 
 class Arrivals:
@@ -39,6 +47,15 @@ class Arrivals:
         other._ids, other._times = list(self._ids), list(self._times)
         return other
 
+    def steps(self) -> list[tuple[int, float]]:
+        """All that is known, for `restart`."""
+        return list(zip(self._ids, self._times, strict=True))
+
+    def restart(self, steps: Steps) -> None:
+        """Know these times, and no others."""
+        self._ids = [job_id for job_id, _ in steps]
+        self._times = [time for _, time in steps]
+
     def note(self, job_id: int, now: float) -> None:
         """A job came now. One with a lower id than another one came before that."""
         if not self._ids:
@@ -49,6 +66,8 @@ class Arrivals:
             self._times.append(now)
             if self._times[0] < now - 2 * self._limit_seconds:
                 self._forget(now)
+            if len(self._ids) > STEPS_MAX:
+                del self._ids[1::2], self._times[1::2]
 
     def of(self, job_id: int) -> float:
         """When the job came."""

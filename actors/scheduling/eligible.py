@@ -186,13 +186,8 @@ class Eligible:
 
     def sort_key(self, job: Pending, now: float) -> SortKey:
         """The place of a job in the order, as long as nothing changes."""
-        prediction = self._prediction
-        if job.needs is None:
-            weight = prediction.weight_without_locks()
-        else:
-            overlap = mask_of(prediction.taken.conflicts(job.needs, job.id))
-            weight = prediction.weight(shape_of(job.needs), overlap)
-        return (job.priority, prediction.adjusted(weight, job.id, now), job.id)
+        weight = self._prediction.weight_of(job.needs)
+        return (job.priority, self._prediction.adjusted(weight, job.id, now), job.id)
 
     def is_before(self, job: Pending, other: Pending, now: float) -> bool:
         """Whether a job comes before another one."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
     from .eligible import Entry
+    from .kinds import Kind
     from .predicting import Prediction
 
 HELD = frozenset({"PAUSE"})
@@ -36,7 +37,7 @@ class Pending:
 
     __slots__ = (
         "_cancelers", "action", "aside_under", "buckets", "chain", "depends", "entry", "forecast",
-        "forecast_of_all", "id", "known", "limit", "needs", "priority", "question", "rule",
+        "forecast_of_all", "id", "kind", "known", "limit", "needs", "priority", "question", "rule",
         "targets",
     )  # fmt: skip
 
@@ -54,6 +55,7 @@ class Pending:
         self.forecast_of_all = verdict.job.forecast_of_all
         self.question = verdict.job.question
         self.needs: LockForecast | None = None
+        self.kind: Kind | None = None
 
     def predict(self, prediction: Prediction) -> None:
         """Take the locks for which the job is weighed from its forecasts."""
@@ -89,6 +91,16 @@ class Pending:
         if self._cancelers is None:
             self._cancelers = cancelers(self.depends)
         return target in self._cancelers
+
+    def copy_under(self, verdict: JobVerdict, prediction: Prediction) -> Pending:
+        """The job under another verdict, in no place yet, weighed by another prediction."""
+        copy = Pending(verdict)
+        copy.priority = self.priority
+        copy.depends = self.depends if self.entry is None else ()
+        copy.known, copy.targets = dict(self.known) if self.depends else _NOTHING, self.targets
+        copy.forecast, copy.forecast_of_all = self.forecast, self.forecast_of_all
+        copy.predict(prediction)
+        return copy
 
     def judge(self, verdict: JobVerdict) -> None:
         """Take what the filter rules say."""

@@ -195,6 +195,13 @@ class Prediction:
         policy = self.policy
         return 0.0 if self._is_idle else policy.base + len(LEVELS) * policy.costs.free
 
+    def weight_of(self, needs: LockForecast | None) -> float:
+        """The static weight of jobs with these locks; None: without."""
+        if needs is None:
+            return self.weight_without_locks()
+        # Which jobs want the names as well decides nothing here: any id will do.
+        return self.weight(shape_of(needs), mask_of(self.taken.conflicts(needs, 0)))
+
     def is_certain_to_block(self, shape: Shape, overlap: Mask) -> bool:
         """Whether a job of this shape would have to wait for locks, if it were to start now."""
         big = shape[-1]
@@ -207,17 +214,28 @@ class Prediction:
     def is_held_back(self, job: Pending, now: float) -> bool:
         """Whether the job gets no run slot before locks change hands."""
         first = job.needs_first or job.needs
+        return (
+            first is not None
+            and self.may_hold_back(first, job.priority)
+            and not self.lets_go(first, job.id, now)
+        )
+
+    def may_hold_back(self, first: LockForecast | None, priority: int) -> bool:
+        """Whether jobs of this priority that begin with these locks would have to wait for them."""
         if first is None or not self.policy.holds_back:
             return False
-        conflicts = self.taken.conflicts(first, job.id)
-        if not self.is_certain_to_block(shape_of(first), mask_of(conflicts)):
-            return False
-        if self.outranks_an_owner(job.priority):
-            return False
+        # Which jobs want the names as well decides nothing here: any id will do.
+        overlap = mask_of(self.taken.conflicts(first, 0))
+        return self.is_certain_to_block(shape_of(first), overlap) and not self.outranks_an_owner(
+            priority
+        )
+
+    def lets_go(self, first: LockForecast, job_id: int, now: float) -> bool:
+        """Whether its age lets a job go that `may_hold_back`; then it lets all older ones go."""
         return (
-            not self.is_aged(job.id, now)
-            or self.stands_behind(conflicts, job.id)
-            or self.stands_behind_types(shape_of(first), job.id)
+            self.is_aged(job_id, now)
+            and not self.stands_behind(self.taken.conflicts(first, job_id), job_id)
+            and not self.stands_behind_types(shape_of(first), job_id)
         )
 
     def outranks_an_owner(self, priority: int) -> bool:

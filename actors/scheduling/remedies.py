@@ -1,6 +1,7 @@
 """The smallest change that would let a pending job start: pure, and tried out.
 
 The trial goes through the jobs before this one as a pass of the scheduler would, after the change.
+If a job cannot start, those of its kind after it cannot either, so it looks at few of many.
 So a remedy never names the end of a job whose place another job would take. It weighs jobs once
 after the change, where a pass weighs them after each start: among jobs with locks, the order may
 be another one then.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,9 +26,10 @@ from ...storage.prediction.lock_types import (
 from ...storage.prediction.policy import Policy
 from ...transport.messages import Remedy
 from .holding import OwnerId
+from .ordering import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
 Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with its size in running jobs."""
@@ -44,31 +47,46 @@ class Candidate(msgspec.Struct, frozen=True):
     held_by: str | None = None
     needs: LockForecast | None = None
     needs_first: LockForecast | None = None
-    weight_left: float = 1.0
-    """The part of its weight that its age has left."""
-
     is_aged: bool = False
     """Whether locks do not hold it back any more."""
 
 
-class Contention(msgspec.Struct, frozen=True):
-    """A pending job, all others of at least its priority by priority and id, and the prize.
+class Rivals(msgspec.Struct, frozen=True, eq=False):
+    """Pending jobs of one kind (`kinds`), the others' fields as in `Candidate`.
 
-    ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
-    owners of locks, those of jobs that have just started among them.
+    ``ids``: in order, those that wait for no other jobs when these jobs have ended. ``is_aged``: of
+    an id; if it is true, it is true of all lower ones.
+    """
+
+    priority: int
+    buckets: Buckets
+    held_by: str | None
+    needs: LockForecast | None
+    needs_first: LockForecast | None
+    ids: Callable[[frozenset[int]], Iterable[int]]
+    is_aged: Callable[[int], bool]
+
+
+class Contention(msgspec.Struct, frozen=True):
+    """A pending job, all of at least its priority, itself among them, and the prize.
+
+    ``rivals``: by priority. ``running``: the jobs that hold a run slot, each with the names of its
+    buckets. ``owners``: the owners of locks, those of jobs that have just started among them.
+    ``weight_left``: the part of its weight that its age has left a job; a lower id has no more.
     """
 
     own: Candidate
-    others: list[Candidate]
+    rivals: list[list[Rivals]]
     running: dict[int, tuple[str, ...]]
     slots: int
+    weight_left: Callable[[int], float]
     owners: dict[OwnerId, LockForecast] = {}
     policy: Policy = Policy()
 
     @property
     def is_weighed(self) -> bool:
         """Whether locks play a role in the order."""
-        return self.own.needs is not None or any(one.needs is not None for one in self.others)
+        return any(kind.needs is not None for kinds in self.rivals for kind in kinds)
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -102,7 +120,7 @@ def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
     is_turn = False
     if not _starts(contention, change):
         first = msgspec.structs.replace(change, is_first=True)
-        best = min((one.priority for one in _rivals(contention, change)), default=PRIORITY_MIN)
+        best = next((one.priority for one, _ in _rivals(contention, change)), PRIORITY_MIN)
         if best > PRIORITY_MIN and _starts(contention, first):
             change, priority = first, best - 1
         else:
@@ -154,18 +172,30 @@ def _slots_instead(
     return more.slots if _starts(contention, more) else None
 
 
-def _rivals(contention: Contention, change: _Change) -> Iterable[Candidate]:
-    """The candidates before the job that no rule or dependency holds after the change."""
-    for one in _before(contention, change):
-        is_held = one.held_by is not None and one.held_by not in change.rules
-        if not is_held and one.waits_for <= change.ended:
-            yield one
+def _rivals(
+    contention: Contention, change: _Change, passed: set[Rivals] | None = None
+) -> Iterator[tuple[Rivals, int]]:
+    """The jobs before this one that no rule or dependency holds after the change, in order.
+
+    The caller may put a kind into ``passed``: then no more of its jobs are wanted.
+    """
+    own, order = contention.own, _order(contention, change)
+    limit = (own.priority, *order(own, own.id))
+    for kinds in contention.rivals:
+        able = [kind for kind in kinds if kind.held_by is None or kind.held_by in change.rules]
+        found = in_order(able, lambda kind: kind.ids(change.ended), order, passed)
+        for kind, job_id in found:
+            if (kind.priority, *order(kind, job_id)) >= limit:
+                break
+            yield kind, job_id
 
 
-def _before(contention: Contention, change: _Change) -> Iterable[Candidate]:
-    own = contention.own
+def _order(
+    contention: Contention, change: _Change
+) -> Callable[[Candidate | Rivals, int], tuple[float, int]]:
+    """The order of the jobs of one priority after the change."""
     if not contention.is_weighed:
-        return (one for one in contention.others if (one.priority, one.id) < (own.priority, own.id))
+        return lambda _, job_id: (0.0, job_id)
     running = set(_held(contention, change))
     policy = contention.policy
     if any(job not in contention.owners for job in contention.running.keys() - change.ended):
@@ -175,10 +205,10 @@ def _before(contention: Contention, change: _Change) -> Iterable[Candidate]:
     def weight(needs: LockForecast) -> float:
         return static_weight(needs, running, base=policy.base, costs=policy.costs)
 
-    def key(one: Candidate) -> tuple[int, float, int]:
-        return (one.priority, weight(one.needs or NO_LOCKS) * one.weight_left, one.id)
-
-    return sorted((one for one in contention.others if key(one) < key(own)), key=key)
+    return lambda one, job_id: (
+        weight(one.needs or NO_LOCKS) * contention.weight_left(job_id),
+        job_id,
+    )
 
 
 def _held(contention: Contention, change: _Change) -> Iterable[LockForecast]:
@@ -208,21 +238,27 @@ def _starts(contention: Contention, change: _Change) -> bool:
     def must_wait(needs: LockForecast) -> bool:
         return any(is_certain_to_block(needs, one) for one in held)
 
-    def is_held_back(one: Candidate) -> bool:
-        needs = one.needs_first
-        return holds_back and needs is not None and not one.is_aged and must_wait(needs)
+    def is_held_back(needs: LockForecast | None, *, is_aged: bool) -> bool:
+        return holds_back and needs is not None and not is_aged and must_wait(needs)
 
-    for one in () if change.is_first else _rivals(contention, change):
+    passed: set[Rivals] = set()
+    for one, job_id in () if change.is_first else _rivals(contention, change, passed):
         if free <= 0:
             return False
-        if _has_places(one.buckets, taken) and not is_held_back(one):
-            taken.update(name for name, _ in one.buckets)
-            free -= 1
-            if one.needs_first is not None and one.needs_first not in held:
-                held.add(one.needs_first)
-                must_wait.cache_clear()
+        if not _has_places(one.buckets, taken) or is_held_back(
+            one.needs_first, is_aged=one.is_aged(job_id)
+        ):
+            # No place or lock becomes free in a pass, and the others of its kind are younger.
+            passed.add(one)
+            continue
+        taken.update(name for name, _ in one.buckets)
+        free -= 1
+        if one.needs_first is not None and one.needs_first not in held:
+            held.add(one.needs_first)
+            must_wait.cache_clear()
     own = contention.own
-    return free > 0 and _has_places(own.buckets, taken) and not is_held_back(own)
+    is_last_held_back = is_held_back(own.needs_first, is_aged=own.is_aged)
+    return free > 0 and _has_places(own.buckets, taken) and not is_last_held_back
 
 
 def _has_places(buckets: Buckets, taken: Counter[str]) -> bool:

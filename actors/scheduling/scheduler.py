@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
@@ -9,15 +11,18 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport import messages
-from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
+from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER, SCHEDULER
 from ..runtime.component import Component
 from . import remedies, simulating
 from .resolving import Questions
 from .scheduling import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from ...storage.locks import Owner
     from ...transport.envelopes import Envelope
+    from ...transport.messages.base import Reply
     from ..runtime.dispatcher import Alarm
     from .holding import OwnerId
 
@@ -27,6 +32,16 @@ _Settings = (
     | messages.PolicyChanged
     | messages.ForecastsOutdated
     | messages.RuleChainChanged
+)
+_News = (
+    _Question
+    | _Settings
+    | messages.JobsJudged
+    | messages.JobsFinished
+    | messages.StatusesReported
+    | messages.JobReprioritised
+    | messages.OwnersChanged
+    | messages.WeightDue
 )
 
 
@@ -38,7 +53,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
     def boot(self) -> None:
         """Ask for the configuration and for all jobs."""
         # No run slots until the configuration store has sent their number: too many might start.
-        self._schedule = Schedule(0, looks_max=settings.LOCKS_LOOKED_UP_MAX)
+        self._schedule = Schedule(0, looks_max=settings.PASS_LOOKS_MAX)
         self._report = 0
         self._priorities = 0
         self._is_due = False
@@ -48,14 +63,22 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._due_at: float | None = None
         self._resolving = Questions(self._schedule.question_of)
         self._questions: list[tuple[Envelope, _Question]] = []
+        self._answers: deque[tuple[Envelope, Generator[None, None, Reply]]] = deque()
+        self._are_answers_due = False
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
         self.runtime.tell(LOCK_MANAGER, messages.ReportOwners())
 
     def receive(self, envelope: Envelope[messages.SchedulerMessage]) -> None:
         """Note what has changed; the pass follows at the end of the turn."""
-        message = envelope.message
-        self._is_due = True
+        if isinstance(envelope.message, messages.AnswersDue):
+            self._are_answers_due = False
+            self._work_on_answers()
+        else:
+            self._is_due = True
+            self._take(envelope, envelope.message)
+
+    def _take(self, envelope: Envelope[messages.SchedulerMessage], message: _News) -> None:
         match message:
             case messages.JobsJudged():
                 self._judge(message)
@@ -188,20 +211,49 @@ class Scheduler(Component[messages.SchedulerMessage]):
         """Answer a question, unless too little is known yet: after a restart, or a new rule."""
         if not (self._report and self._schedule.chain and self._has_limits):
             return False
-        try:
-            if isinstance(asked, messages.RunSimulation):
-                envelope.reply(simulating.outcome(self._schedule, asked))
-            elif isinstance(asked, messages.ReportOrder):
-                envelope.reply(self._schedule.order(asked.limit))
-            elif self._schedule.lacks_verdict(asked.id):
-                return False
-            else:
+        if isinstance(asked, messages.RunSimulation):
+            self._begin(envelope, simulating.outcoming(self._schedule, asked))
+        elif isinstance(asked, messages.ReportOrder):
+            standing = self._schedule.standing_now()
+            self._begin(envelope, standing.reported(asked.limit, settings.LOOKED_AT_ONCE))
+        elif self._schedule.lacks_verdict(asked.id):
+            return False
+        else:
+            with self._refusing(envelope):
                 envelope.reply(messages.PendingExplained(position=self._position(asked)))
+        return True
+
+    def _begin(self, envelope: Envelope, work: Generator[None, None, Reply]) -> None:
+        """Begin an answer that may take longer than one turn."""
+        self._answers.append((envelope, work))
+        # The newest one first: most take one slice.
+        self._answers.rotate()
+        self._work_on_answers()
+
+    def _work_on_answers(self) -> None:
+        """Work one slice on one answer."""
+        if not self._answers:
+            return
+        envelope, work = self._answers.popleft()
+        with self._refusing(envelope):
+            try:
+                next(work)
+            except StopIteration as end:
+                envelope.reply(end.value)
+            else:
+                self._answers.append((envelope, work))
+        if self._answers and not self._are_answers_due:
+            self._are_answers_due = True
+            self.runtime.tell(SCHEDULER, messages.AnswersDue())
+
+    @contextmanager
+    def _refusing(self, envelope: Envelope) -> Iterator[None]:
+        """Refuse the request if the work on it fails: the queue must not ask the successor."""
+        try:
+            yield
         except Exception as error:
-            # The queue must not ask the successor the same.
             envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
             raise
-        return True
 
     def _position(self, asked: messages.ExplainPending) -> messages.QueuePosition | None:
         position = self._schedule.position(asked.id)
@@ -216,8 +268,12 @@ class Scheduler(Component[messages.SchedulerMessage]):
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:
+            # The first report tells how old jobs are; later ones come from a queue that was
+            # replaced, and knows no better.
+            came = () if self._report else message.came
             self._report = message.report
-            self._schedule.replace_all(message.jobs, message.running, self.runtime.clock())
+            now = self.runtime.clock()
+            self._schedule.replace_all(message.jobs, message.running, now, came)
             self._note_questions(message.jobs)
         elif message.is_repeat:
             for verdict in (*message.jobs, *message.running):

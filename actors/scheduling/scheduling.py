@@ -31,21 +31,24 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from ...storage.prediction.policy import Policy
-from ...transport.messages import OrderReported
 from ..rules import gating
+from ..runtime.slices import done
 from . import standing
 from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
 from .eligible import Eligible, Entry
+from .id_sets import IdSet
+from .kinds import Kinds
 from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
 from .predicting import Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from ...storage.jobs import JobStatus
     from ...storage.prediction.lock_types import LockForecast
-    from ...transport.messages import JobVerdict, QueuePosition
+    from ...transport.messages import JobVerdict, OrderReported, QueuePosition
+    from .ageing import Steps
     from .holding import OwnerId
     from .remedies import Contention
 
@@ -57,8 +60,8 @@ _JUDGED_AT_ONCE_MAX = 500
 class Schedule:
     """The pending jobs in order, the jobs that hold a run slot, and the number of slots.
 
-    ``now`` is in seconds, on a clock that never goes back. ``looks_max``: how many jobs whose locks
-    were taken meanwhile one pass puts aside; if there are more, another pass is due at once.
+    ``now`` is in seconds, on a clock that never goes back. ``looks_max``: at how many jobs one pass
+    looks; if there are more, another pass is due at once.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Schedule:
     def _forget(self) -> None:
         """Forget all jobs, and keep what was heard of locks and times."""
         self._pending: dict[int, Pending] = {}
+        self._kinds = Kinds()
         self._running.clear()
         self._prediction.runs += 1
         self._order = self._new_order()
@@ -90,7 +94,7 @@ class Schedule:
         self._taken: Counter[str] = Counter()
         self._moving: set[str] = set()
         self._asked: set[int] = set()
-        self._dependants: defaultdict[int, set[int]] = defaultdict(set)
+        self._dependants: defaultdict[int, IdSet] = defaultdict(IdSet)
         self._unsatisfiable: list[Unsatisfiable] = []
         self._unknown: set[int] = set()
         self._eligible: list[int] = []
@@ -128,11 +132,14 @@ class Schedule:
         verdicts: Collection[JobVerdict],
         running: Collection[JobVerdict],
         now: float = 0.0,
+        came: Steps = (),
     ) -> None:
-        """Forget everything: these jobs are pending, and these hold a slot."""
+        """These jobs alone are pending, and these hold a slot. ``came``: else as was noted."""
         for order in (self._order, self._held, *self._parked.values()):
             order.drain()
         self._forget()
+        if came:
+            self._prediction.arrivals.restart(came)
         for verdict in running:
             self._occupy(verdict.job.id, Running.under(verdict))
         # A running job is in the middle of something: only its real locks tell of it.
@@ -147,12 +154,12 @@ class Schedule:
         if policy == self._prediction.policy:
             return
         self._prediction.change(policy)
-        orders = [self._order, self._held, *self._parked.values()]
-        for order in orders:
+        for order in (self._order, self._held, *self._parked.values()):
             order.drain()
         self._order, self._held, self._parked = self._new_order(), self._new_order(), {}
         for job in self._pending.values():
             job.predict(self._prediction)
+            self._kinds.place(job)
             if job.entry is not None:
                 self._push(job)
 
@@ -178,6 +185,7 @@ class Schedule:
         if job is not None and (job.forecast, job.forecast_of_all) != (forecast, of_all):
             job.forecast, job.forecast_of_all = forecast, of_all
             job.predict(self._prediction)
+            self._kinds.place(job)
             if job.entry is not None:
                 self._push(job)
 
@@ -215,6 +223,7 @@ class Schedule:
             self._occupy(verdict.job.id, Running.under(verdict))
         elif (job := self._pending.get(job_id)) is not None:
             job.judge(verdict)
+            self._kinds.place(job)
             if job.entry is not None and job.aside_under == self._chain:
                 self._push(job)
 
@@ -223,6 +232,7 @@ class Schedule:
         job = self._pending.pop(job_id, None)
         self._asked.discard(job_id)
         if job is not None:
+            self._kinds.remove(job)
             for dependency, _ in job.depends:
                 self._forget_dependant(dependency, job_id)
 
@@ -237,7 +247,7 @@ class Schedule:
             return
         self.vacate(job_id)
         self.remove(job_id)
-        for dependant in sorted(self._dependants.pop(job_id, ())):
+        for dependant in self._dependants.pop(job_id, ()):
             job = self._pending[dependant]
             if job.know(job_id, status):
                 self._place(job)
@@ -247,6 +257,7 @@ class Schedule:
         job = self._pending.get(job_id)
         if job is not None:
             job.priority = priority
+            self._kinds.place(job)
             if self._reads_opcodes:
                 job.chain = 0
                 self._asked.discard(job_id)
@@ -283,7 +294,7 @@ class Schedule:
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
         due_at = None
-        if self._moving or not self._order.is_plain:
+        if self._moving or self._prediction.is_tired or not self._order.is_plain:
             due_at = self._due_at(now)
         return Pass(start, unsatisfiable, unknown, eligible, asked, limits, due_at)
 
@@ -308,6 +319,7 @@ class Schedule:
         put_back: list[Pending] = []
         while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
             job.aside_under = 0
+            self._prediction.spend()
             if job.chain != self._chain:
                 unjudged.append(job.id)
                 put_back.append(job)
@@ -365,16 +377,20 @@ class Schedule:
 
     def what_if(
         self,
-        pending: Iterable[JobVerdict],
+        pending: Sequence[JobVerdict],
         running: Iterable[JobVerdict],
         running_jobs_max: int | None,
-    ) -> Schedule:
-        """Another schedule of the same jobs, under these verdicts and with so many slots."""
+        at_once: int,
+    ) -> Generator[None, None, Schedule]:
+        """Another schedule of the same jobs, under these verdicts and with so many slots.
+
+        Yields after each ``at_once`` jobs: this schedule may change meanwhile. Of a job that has
+        started since, the other one knows what was known before.
+        """
         limit = self._running_jobs_max if running_jobs_max is None else running_jobs_max
-        verdicts = {verdict.job.id: verdict for verdict in pending}
         known = {verdict.job.id: verdict for verdict in running}
-        chain = next((one.chain for one in (*verdicts.values(), *known.values())), 0)
-        other = Schedule(limit, chain, policy=self.policy)
+        chain = next((one.chain for one in (*pending[:1], *known.values())), 0)
+        other = Schedule(limit, chain, policy=self.policy, looks_max=at_once)
         other._now = self._now
         other._prediction.copy_from(self._prediction)
         for job_id, held in self._running.items():
@@ -382,54 +398,49 @@ class Schedule:
             buckets = held.buckets if verdict is None else buckets_of(verdict)
             other._occupy(job_id, Running(buckets, chain, held.priority))
         # All are added before any is placed: each finds the jobs that it depends on.
-        jobs = [job for job in self._pending.values() if job.id in verdicts]
-        other._pending.update((job.id, Pending(verdicts[job.id])) for job in jobs)
-        for job in jobs:
-            copy = other._pending[job.id]
-            copy.priority = job.priority
-            copy.depends = job.depends if job.entry is None else ()
-            copy.known, copy.targets = dict(job.known), job.targets
-            copy.forecast, copy.forecast_of_all = job.forecast, job.forecast_of_all
-            copy.predict(other._prediction)
+        for place, verdict in enumerate(pending):
+            job = self._pending.get(verdict.job.id)
+            if job is not None:
+                other._pending[job.id] = job.copy_under(verdict, other._prediction)
+            if (place + 1) % at_once == 0:
+                yield
+        for place, copy in enumerate(list(other._pending.values())):
             other._place(copy)
+            if (place + 1) % at_once == 0:
+                yield
         other._eligible.clear()
         return other
 
     def pending_in_order(self) -> list[int]:
         """The pending jobs by priority, then by what is left of their weight, then by id."""
-        return self._standing().in_order()
+        return [job.id for job in self.standing_now().in_order()]
 
     def order(self, limit: int) -> OrderReported:
-        """The first ``limit`` pending jobs in order, and what holds each back but the others."""
-        first = [self._pending[job_id] for job_id in self.pending_in_order()[:limit]]
-        return OrderReported(
-            pending=[
-                (job.id, job.open, job.action in HELD or self._full_bucket(job) is not None)
-                for job in first
-            ],
-            count=len(self._pending),
-            running=sorted(self._running),
-            slots=self._running_jobs_max,
-        )
+        """The first ``limit`` pending jobs in order."""
+        return done(self.standing_now().reported(limit, limit))
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether the last pass paused, with jobs left to be looked at."""
+        return self._prediction.is_tired
 
     def position(self, job_id: int, *, is_brief: bool = False) -> QueuePosition | None:
-        """Everything that keeps a pending job from starting.
-
-        ``is_brief``: without the jobs ahead of it, because that looks at all pending jobs.
-        """
-        return self._standing().position(job_id, is_brief=is_brief)
+        """Everything that keeps a pending job from starting; ``is_brief``: but the jobs ahead."""
+        return self.standing_now().position(job_id, is_brief=is_brief)
 
     def contention(self, job_id: int, then: JobVerdict | None) -> Contention:
         """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
-        return self._standing().contention(job_id, then)
+        return self.standing_now().contention(job_id, then)
 
-    def _standing(self) -> standing.Standing:
+    def standing_now(self) -> standing.Standing:
+        """What it knows, for questions about many jobs; it holds until something changes."""
         return standing.Standing(
             pending=self._pending,
+            kinds=self._kinds,
+            dependants=self._dependants,
             running=self._running,
             taken=self._taken,
             slots=self._running_jobs_max,
-            order=self._order,
             prediction=self._prediction,
             now=self._now,
         )
@@ -471,10 +482,12 @@ class Schedule:
                     self._dependants[dependency].add(job.id)
                     if dependency not in self._pending and dependency not in self._running:
                         self._unknown.add(dependency)
+                self._kinds.place(job)
             case "satisfied":
                 if depends:
                     self._eligible.append(job.id)
                 self._push(job)
+                self._kinds.place(job)
             case "canceled" | "failed":
                 self.remove(job.id)
                 self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))

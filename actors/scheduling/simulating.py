@@ -1,18 +1,26 @@
-"""What would happen if: the scheduler's decisions on a copy of its schedule. Pure."""
+"""What would happen if: the scheduler's decisions on a copy of its schedule. Pure.
+
+The copy is made, and decided upon, in slices: with many pending jobs that takes long.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...storage import settings
 from ...storage.jobs import JobStatus
 from ...storage.prediction.lock_types import NO_LOCKS
 from ...transport import remedy_words
 from ...transport.messages import Simulated, WaitingJob
+from ..runtime.slices import done
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from ...transport.messages import LocksSimulated, QueuePosition, RunSimulation
     from .scheduling import Schedule
 
@@ -21,8 +29,15 @@ _WAITING_SHOWN_MAX = 200
 
 def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
     """The decisions of one pass over the changed schedule, and why the other jobs would wait."""
-    simulation = asked.simulation
-    other = schedule.what_if(asked.jobs, asked.running, simulation.running_jobs_max)
+    return done(outcoming(schedule, asked))
+
+
+def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None, Simulated]:
+    """As `outcome`, in slices: the schedule may change between two of them."""
+    simulation, now = asked.simulation, schedule.now
+    other = yield from schedule.what_if(
+        asked.jobs, asked.running, simulation.running_jobs_max, settings.LOOKED_AT_ONCE
+    )
     for job_id, priority in simulation.priorities.items():
         other.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
@@ -37,29 +52,42 @@ def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
         if verdict.job.is_idle:
             other.vacate(verdict.job.id)
             other.locks_changed(verdict.job.id, NO_LOCKS)
-    decided = other.decide(schedule.now)
-    counts: Counter[str] = Counter()
-    waiting: list[WaitingJob] = []
-    ended = [(one.job.id, f"rejected by filter rule {one.rule}") for one in rejected]
-    ended += [(one.id, one.text or one.verdict) for one in decided.unsatisfiable]
-    for job_id in other.pending_in_order():
-        position = other.position(job_id, is_brief=True)
-        assert position is not None
-        if position.action == "REJECT":
-            # Wherever it stands: the evaluator looks through the whole queue for these.
-            ended.append((job_id, f"rejected by filter rule {position.rule}"))
-            continue
-        kind, text = first_obstacle(position)
-        counts[kind] += 1
-        if len(waiting) < _WAITING_SHOWN_MAX:
-            waiting.append(WaitingJob(id=job_id, kind=kind, text=text))
+    start: list[int] = []
+    ended = [(one.job.id, _rejected_by(one.rule)) for one in rejected]
+    while True:
+        decided = other.decide(now)
+        start += decided.start
+        ended += [(one.id, one.text or one.verdict) for one in decided.unsatisfiable]
+        if not other.is_tired:
+            break
+        yield
+    # Wherever they stand: the evaluator looks through the whole queue for these.
+    for place, job in enumerate(other.standing_now().rejected()):
+        ended.append((job.id, _rejected_by(job.rule)))
+        if (place + 1) % settings.LOOKED_AT_ONCE == 0:
+            yield
     return Simulated(
-        start=decided.start,
+        start=start,
         paused=[verdict.job.id for verdict in paused],
         ended=ended,
-        counts=dict(counts),
-        waiting=waiting,
+        counts=dict(other.standing_now().obstacles()),
+        waiting=_waiting(other),
     )
+
+
+def _waiting(schedule: Schedule) -> list[WaitingJob]:
+    """The first jobs that wait, each with its first obstacle."""
+    waiting = []
+    for job in itertools.islice(schedule.standing_now().waiting(), _WAITING_SHOWN_MAX):
+        position = schedule.position(job.id, is_brief=True)
+        assert position is not None
+        kind, text = first_obstacle(position)
+        waiting.append(WaitingJob(id=job.id, kind=kind, text=text))
+    return waiting
+
+
+def _rejected_by(rule: str | None) -> str:
+    return f"rejected by filter rule {rule}"
 
 
 def _end(schedule: Schedule, job_id: int, status: JobStatus) -> None:
@@ -86,8 +114,9 @@ def first_obstacle(position: QueuePosition) -> tuple[str, str]:
     if position.open:
         return "dependency", f"waits for {', '.join(map(str, position.open))}"
     if position.full:
-        name, size, _, _ = position.full[0]
-        return "limit", f"{name}: {size} run already"
+        full = position.full[0]
+        runs = "runs" if full.size == 1 else "run"
+        return "limit", f"{full.name}: {full.size} {runs} already"
     if position.action in ("PAUSE", "REJECT"):
         return (
             "rule",
@@ -96,5 +125,5 @@ def first_obstacle(position: QueuePosition) -> tuple[str, str]:
     if position.held_back:
         return "lock", remedy_words.taken(position.held_back[0])
     if len(position.running) >= position.slots:
-        return "slots", f"all {position.slots} run slots are taken"
+        return "slots", remedy_words.slots_taken(position.slots)
     return "order", "others are looked at first"

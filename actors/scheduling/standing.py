@@ -1,77 +1,144 @@
-"""Where a pending job stands: what keeps it from starting, and what it competes for. Pure."""
+"""Where a pending job stands: what keeps it from starting, and what it competes for. Pure.
+
+It looks at kinds of jobs (`kinds`), not at each: an answer costs what it names, and something for
+each kind.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...storage.prediction.lock_types import is_certain_to_block
-from ...transport.messages import HoldingBack, QueuePosition
+from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
 from .depending import dependency_outcome
 from .holding import locks_between
+from .kinds import Kind, Kinds
 from .known_jobs import HELD, REJECTED, Pending, Running, buckets_of
-from .remedies import Candidate, Contention
+from .ordering import in_order
+from .remedies import Candidate, Contention, Rivals
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
+    from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
-    from .eligible import Eligible, SortKey
+    from .id_sets import IdSet
     from .predicting import Prediction
 
 _SHOWN_AHEAD_MAX = 10
 
+_Order = tuple[float, int]
+"""What is left of the weight, and the id: the order of the jobs of one priority."""
+
+
+class _Ahead(msgspec.Struct, frozen=True):
+    """The first jobs of a kind: they come before another job."""
+
+    kind: Kind
+    count: int
+
+    def ids(self) -> Iterator[int]:
+        """Their ids, in order."""
+        return itertools.islice(self.kind.ids, self.count)
+
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schedule knows, at one moment; ``taken``: how many jobs are in each bucket."""
+    """What a schedule knows, at one moment.
+
+    ``dependants``: the jobs that wait for the end of another one; ``taken``: how many jobs are in
+    each bucket.
+    """
 
     pending: Mapping[int, Pending]
+    kinds: Kinds
+    dependants: Mapping[int, IdSet]
     running: Mapping[int, Running]
     taken: Counter[str]
     slots: int
-    order: Eligible
     prediction: Prediction
     now: float
 
     def position(self, job_id: int, *, is_brief: bool) -> QueuePosition | None:
-        """Everything that keeps a pending job from starting.
-
-        ``is_brief``: without the jobs ahead of it, because that looks at all pending jobs.
-        """
+        """Everything that keeps a pending job from starting; ``is_brief``: without those ahead."""
         job = self.pending.get(job_id)
         if job is None:
             return None
         self.prediction.look()
         ahead = [] if is_brief else self._ahead(job)
+        first = list(itertools.islice(self._in_order(ahead), _SHOWN_AHEAD_MAX))
         return QueuePosition(
             open=job.open,
             failing="" if job.entry else dependency_outcome(job.depends, job.known).text,
             full=[
-                (
-                    name,
-                    size,
-                    self._occupants(name),
-                    [other.id for other in ahead if name in dict(other.buckets)],
-                )
+                self._full_limit(name, size, ahead)
                 for name, size in job.buckets
                 if self.taken[name] >= size
             ],
             action=job.action,
             rule=job.rule,
             held_back=self._held_back(job),
-            ahead=len(ahead),
-            first_ahead=[other.id for other in ahead[:_SHOWN_AHEAD_MAX]],
+            ahead=sum(one.count for one in ahead),
+            first_ahead=first,
             running=sorted(self.running),
             slots=self.slots,
-            best_priority=ahead[0].priority if ahead else job.priority,
+            best_priority=ahead[0].kind.priority if ahead else job.priority,
         )
 
-    def in_order(self) -> list[int]:
-        """The pending jobs by priority, weight and id."""
+    def in_order(self) -> Iterator[Pending]:
+        """The pending jobs by priority, weight and id; not all of those that come meanwhile."""
+        return self._jobs(self.kinds)
+
+    def rejected(self) -> Iterator[Pending]:
+        """Of `in_order`, those that a rule rejects, wherever they stand."""
+        return self._jobs(kind for kind in self.kinds if kind.action == REJECTED)
+
+    def waiting(self) -> Iterator[Pending]:
+        """Of `in_order`, those that no rule rejects."""
+        return self._jobs(kind for kind in self.kinds if kind.action != REJECTED)
+
+    def reported(self, limit: int, at_once: int) -> Generator[None, None, OrderReported]:
+        """The first ``limit`` jobs in order, and what holds each back but the others.
+
+        Yields after each ``at_once`` jobs: then jobs may come and go.
+        """
+        found: dict[int, tuple[int, list[int], bool]] = {}
+        for job in itertools.islice(self.in_order(), limit):
+            is_full = any(self.taken[name] >= size for name, size in job.buckets)
+            # It comes twice if its priority has changed meanwhile.
+            found[job.id] = (job.id, job.open, job.action in HELD or is_full)
+            if len(found) % at_once == 0:
+                yield
+        return OrderReported(
+            pending=[one for job_id, one in found.items() if job_id in self.pending],
+            count=len(self.pending),
+            running=sorted(self.running),
+            slots=self.slots,
+        )
+
+    def obstacles(self) -> Counter[str]:
+        """How many of the jobs that no rule rejects wait, by the kind of their first obstacle."""
         self.prediction.look()
-        return [job.id for job in sorted(self.pending.values(), key=self._key)]
+        found: Counter[str] = Counter()
+        for kind in self.kinds:
+            if kind.action == REJECTED:
+                continue
+            left = len(kind.ids)
+            if kind.is_open:
+                found["dependency"] += left
+            elif any(self.taken[name] >= size for name, size in kind.buckets):
+                found["limit"] += left
+            elif kind.is_held:
+                found["rule"] += left
+            else:
+                free = self._let_go(kind)
+                found["lock"] += left - free
+                found["slots" if len(self.running) >= self.slots else "order"] += free
+        return +found
 
     def contention(self, job_id: int, then: JobVerdict | None) -> Contention:
         """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
@@ -80,13 +147,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         own = self._candidate(job)
         if then is not None:
             own = msgspec.structs.replace(own, buckets=buckets_of(then))
-        others = [other for other in self.pending.values() if other.priority <= job.priority]
         return Contention(
             own=own,
-            others=[
-                self._candidate(other)
-                for other in sorted(others, key=lambda other: (other.priority, other.id))
-                if other is not job
+            rivals=[
+                [self._rivals(kind) for kind in kinds]
+                for kinds in self.kinds.of_each_priority(job.priority)
             ],
             running={
                 running: tuple(name for name, _ in held.buckets)
@@ -95,32 +160,65 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             slots=self.slots,
             owners={owner: forecast for owner, forecast, _ in self.prediction.taken.owners()},
             policy=self.prediction.policy,
+            weight_left=self._weight_left,
         )
 
     # ------------------------------------------------------------ order
 
-    def _key(self, job: Pending) -> SortKey:
-        if self.order.is_plain:
-            return (job.priority, 0.0, job.id)
-        return self.order.sort_key(job, self.now)
+    def _weight_left(self, job_id: int) -> float:
+        return self.prediction.adjusted(1.0, job_id, self.now)
 
-    def _ahead(self, job: Pending) -> list[Pending]:
-        """The jobs that a pass looks at before this one, in order."""
-        own = self._key(job)
-        ahead = [
-            (key, other)
-            for other in self.pending.values()
-            if other.priority <= job.priority
-            and other.entry is not None
-            and other.action not in HELD
-            and (key := self._key(other)) < own
-            and not self.prediction.is_held_back(other, self.now)
-        ]
-        return [other for _, other in sorted(ahead, key=lambda one: one[0])]
+    def _orders(self) -> Callable[[Kind, int], _Order]:
+        """The order of the jobs of one priority, by kind and id."""
+        if not self.kinds.is_weighed:
+            return _by_id
+        weight_of = functools.cache(lambda kind: self.prediction.weight_of(kind.needs))
+        adjusted, now = self.prediction.adjusted, self.now
+        return lambda kind, job_id: (adjusted(weight_of(kind), job_id, now), job_id)
+
+    def _jobs(self, kinds: Iterable[Kind]) -> Iterator[Pending]:
+        self.prediction.look()
+        for job_id in self._in_order([_Ahead(kind, len(kind.ids)) for kind in kinds]):
+            if (job := self.pending.get(job_id)) is not None:
+                yield job
+
+    def _in_order(self, chosen: Iterable[_Ahead]) -> Iterator[int]:
+        """The ids of these jobs, which come by priority."""
+        order = self._orders()
+        for _, found in itertools.groupby(chosen, lambda one: one.kind.priority):
+            ids = {one.kind: one.ids() for one in found}
+            for _, job_id in in_order(ids, ids.__getitem__, order):
+                yield job_id
+
+    def _ahead(self, job: Pending) -> list[_Ahead]:
+        """The jobs that a pass looks at before this one, by priority."""
+        order, own = self._orders(), job.kind
+        assert own is not None
+        limit = order(own, job.id)
+        found = []
+        for kinds in self.kinds.of_each_priority(job.priority):
+            for kind in kinds:
+                if kind.is_open or kind.is_held:
+                    continue
+                count = self._let_go(kind)
+                if kind.priority == job.priority:
+                    before = functools.partial(_is_before, kind, order, limit)
+                    count = min(count, kind.ids.count_while(before))
+                if count:
+                    found.append(_Ahead(kind, count))
+        return found
+
+    def _let_go(self, kind: Kind) -> int:
+        """How many jobs of a kind, which are its first ones, no locks hold back."""
+        first, prediction = kind.first, self.prediction
+        if first is None or not prediction.may_hold_back(first, kind.priority):
+            return len(kind.ids)
+        return kind.ids.count_while(lambda one: prediction.lets_go(first, one, self.now))
+
+    # ------------------------------------------------------------ candidates
 
     def _candidate(self, job: Pending) -> Candidate:
         is_held = job.action in HELD or job.action == REJECTED
-        prediction = self.prediction
         return Candidate(
             priority=job.priority,
             id=job.id,
@@ -129,10 +227,49 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             held_by=job.rule if is_held else None,
             needs=job.needs,
             needs_first=job.needs_first or job.needs,
-            weight_left=prediction.adjusted(1.0, job.id, self.now),
-            # Of two jobs without weight, the younger one does not stand in line behind the older.
-            is_aged=prediction.is_aged(job.id, self.now)
-            and not prediction.is_held_back(job, self.now),
+            is_aged=self._is_aged(job.id, job.needs_first or job.needs, job.priority),
+        )
+
+    def _is_aged(self, job_id: int, first: LockForecast | None, priority: int) -> bool:
+        """Whether locks do not hold a job back any more.
+
+        Of two jobs without weight, the younger one does not stand in line behind the older.
+        """
+        prediction = self.prediction
+        if not prediction.is_aged(job_id, self.now):
+            return False
+        return (
+            first is None
+            or not prediction.may_hold_back(first, priority)
+            or prediction.lets_go(first, job_id, self.now)
+        )
+
+    def _rivals(self, kind: Kind) -> Rivals:
+        return Rivals(
+            priority=kind.priority,
+            buckets=kind.buckets,
+            held_by=kind.rule if kind.action else None,
+            needs=kind.needs,
+            needs_first=kind.first,
+            ids=functools.partial(self._waiting, kind) if kind.is_open else lambda _: kind.ids,
+            is_aged=lambda one: self._is_aged(one, kind.first, kind.priority),
+        )
+
+    def _waiting(self, kind: Kind, ended: frozenset[int]) -> Iterator[int]:
+        """The jobs of a kind with open dependencies that wait for nothing but these jobs."""
+        freed = [self.dependants[target] for target in ended if target in self.dependants]
+        return (one for one in kind.ids.common(*freed) if ended.issuperset(self.pending[one].open))
+
+    # ------------------------------------------------------------ limits
+
+    def _full_limit(self, name: str, size: int, ahead: list[_Ahead]) -> FullLimit:
+        waiting = [one for one in ahead if name in dict(one.kind.buckets)]
+        return FullLimit(
+            name=name,
+            size=size,
+            inside=self._occupants(name),
+            ahead=sum(one.count for one in waiting),
+            first_ahead=list(itertools.islice(self._in_order(waiting), _SHOWN_AHEAD_MAX)),
         )
 
     def _occupants(self, bucket: str) -> list[int]:
@@ -159,3 +296,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
                     else:
                         (one.jobs if is_held else one.soon).append(owner)
         return [found[key] for key in sorted(found)]
+
+
+def _by_id(_kind: Kind, job_id: int) -> _Order:
+    return (0.0, job_id)
+
+
+def _is_before(
+    kind: Kind, order: Callable[[Kind, int], _Order], limit: _Order, job_id: int
+) -> bool:
+    return order(kind, job_id) < limit

@@ -15,6 +15,7 @@ import msgspec
 from .. import errors
 from . import notation
 from .declarations import COMMON_FIELDS, NO_LOCKS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
+from .interrupts import is_ctrl_c
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,7 +216,9 @@ def _load_declared(entry: EntryPoint) -> type[Opcode]:
     try:
         declared = entry.load()
     # A foreign module may raise anything, even SystemExit: only this plug-in is left out.
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         raise errors.OpcodeError(
             f"{place} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
         ) from error
@@ -240,7 +243,10 @@ def _problem_of(declared: object) -> str | None:
     except msgspec.ValidationError:
         # A required parameter is missing, as expected: the types are sound.
         return None
-    except Exception as error:  # noqa: BLE001 - a broken annotation may raise anything
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # A broken annotation may raise anything.
         return f"its parameters cannot be checked: {type(error).__name__}: {error}"
     return None
 

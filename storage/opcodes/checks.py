@@ -14,6 +14,7 @@ from ..wording import likeness, shown, text_of, type_name
 from . import catalogue
 from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode
 from .explanations import explain
+from .interrupts import is_ctrl_c
 
 REDACTED = "<redacted>"
 """What a job file holds in place of a secret."""
@@ -44,9 +45,9 @@ def check_opcode(raw: object) -> dict[str, Any]:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:
             needs.to_changes()
         return _stored_form(opcode)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         # A plug-in's own code may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
@@ -69,8 +70,10 @@ def lost_secret(fields: Mapping[str, Any]) -> str | None:
     In an unknown opcode every parameter may be secret.
     """
     op_id = fields.get("OP_ID")
-    is_known = isinstance(op_id, str) and catalogue.find(op_id) is not None
-    names = secret_fields(fields) if is_known else tuple(fields)
+    declared = catalogue.find(op_id) if isinstance(op_id, str) else None
+    names = tuple(fields) if declared is None else declared.secret_fields
+    if not names:
+        return None
     return next((name for name in names if _is_redacted(fields.get(name))), None)
 
 
@@ -101,9 +104,12 @@ def summary(fields: Mapping[str, Any]) -> str:
         return name
     try:
         value = declared.summary_value(fields)
-    except Exception:  # noqa: BLE001 - a plug-in may raise anything, and the job must be listed
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # A plug-in may raise anything, and the job must be listed.
         return name
-    return name if value is None else f"{name}({value})"
+    return name if value is None else f"{name}({text_of(value)})"
 
 
 def dependencies(fields: Mapping[str, Any]) -> list[tuple[int, tuple[str, ...]]]:
@@ -183,9 +189,9 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
     except msgspec.ValidationError as error:
         text = explain(str(error), given, declared)
         raise errors.OpcodeError(f"{declared.op_id}: {text}") from error
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_ctrl_c(error):
+            raise
         # A plug-in's own check may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
 
@@ -193,10 +199,10 @@ def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
 class _Names(msgspec.Struct, frozen=True):
     """The names of one kind of opcode's parameters, cached for the check of each opcode."""
 
-    known: tuple[str, ...]
+    known: dict[str, None]
     required: tuple[str, ...]
-    nullable: tuple[str, ...]
-    """Those whose default is null; of these, most are stored only if given."""
+    omitted: tuple[str, ...]
+    """Those whose default is null, and which are stored only if given."""
 
 
 @functools.cache
@@ -204,9 +210,9 @@ def _names(declared: type[Opcode]) -> _Names:
     known = declared.__struct_encode_fields__
     defaults = list(zip(known, declared.__struct_defaults__, strict=True))
     return _Names(
-        known,
+        dict.fromkeys(known),
         tuple(name for name, default in defaults if default is msgspec.NODEFAULT),
-        tuple(name for name, default in defaults if default is None),
+        tuple(name for name, default in defaults if default is None and name not in _ALWAYS_STORED),
     )
 
 
@@ -227,8 +233,8 @@ def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
 def _stored_form(opcode: Opcode) -> dict[str, Any]:
     # Through JSON and back: the result can be stored, and reads back as the same value.
     plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
-    for name in _names(type(opcode)).nullable:
-        if plain[name] is None and name not in _ALWAYS_STORED:
+    for name in _names(type(opcode)).omitted:
+        if plain[name] is None:
             del plain[name]
     common = {name: plain.pop(name) for name in COMMON_FIELDS if name in plain}
     return {**common, "OP_ID": opcode.op_id, **plain}
@@ -245,5 +251,5 @@ def _error_text(error: BaseException) -> str:
         return error.text
     text = text_of(error)
     if not isinstance(error, ValueError):
-        text = f"{type(error).__name__}: {text}"
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return " ".join(text.split())

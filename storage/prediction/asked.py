@@ -108,7 +108,7 @@ class Asked:
     def texts(self, field: str) -> list[str]:
         """A list of texts; empty if it is unset."""
         found = self.parameters.get(field)
-        if found is None:
+        if found is None or found == []:
             return []
         if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
             raise MalformedError(field)

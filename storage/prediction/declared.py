@@ -18,6 +18,7 @@ import msgspec
 
 from ..opcodes import Opcode, parse
 from ..opcodes.catalogue import find
+from ..opcodes.interrupts import is_ctrl_c
 from . import cluster_locks, group_locks, instance_locks, node_locks
 from .asked import Asked, ClusterNames, MalformedError
 from .lock_types import (
@@ -51,8 +52,10 @@ def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
     >>> forecast({"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["n1"]}).node.names
     ('master', 'n1')
     """
-    op_id = opcode.get("OP_ID") if isinstance(opcode, Mapping) else None
-    if not isinstance(opcode, Mapping) or not isinstance(op_id, str):
+    if not isinstance(opcode, (dict, Mapping)):
+        return UNKNOWN
+    op_id = opcode.get("OP_ID")
+    if not isinstance(op_id, str):
         return UNKNOWN
     declared = DECLARED.get(op_id)
     if declared is None:
@@ -114,7 +117,7 @@ def foreseen_of_job(opcodes: Sequence[object]) -> Foreseen | None:
     >>> foreseen_of_job([{"OP_ID": "OP_EXEC", "argv": ["true"]}])
     """
     found = forecast_of_job(opcodes)
-    if found.of_all == NO_LOCKS:
+    if found.of_all is NO_LOCKS or found.of_all == NO_LOCKS:
         return None
     question = question_of_job(opcodes) if _is_unsure(found.of_all) else None
     return _shared(found, question)
@@ -208,7 +211,10 @@ def _of_users(op_id: str, opcode: Mapping[str, Any]) -> LockForecast:
         return NO_LOCKS
     try:
         return forecast_with_unknowns(parse(opcode).lock_forecast())
-    except (Exception, SystemExit):  # noqa: BLE001 - a plug-in's own code may raise anything
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # A plug-in's own code may raise anything; that must not stop the daemon.
         return UNKNOWN
 
 

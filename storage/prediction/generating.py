@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from ..wording import counted
 from .traces import NO_LOCKS, Trace, TracedJob, TracedLevel, TracedLocks, TracedOpcode
 
 if TYPE_CHECKING:
@@ -234,4 +235,4 @@ def generate(kind: str, jobs: int, chance: Chance) -> Trace:
 
     The same chance gives the same trace.
     """
-    return Trace(_KINDS[kind](jobs, chance), SLOTS, f"generated: {kind}, {jobs} jobs")
+    return Trace(_KINDS[kind](jobs, chance), SLOTS, f"generated: {kind}, {counted(jobs, 'job')}")

@@ -67,7 +67,7 @@ def exclusive(names: Iterable[str], also_shared: Iterable[str] = ()) -> LevelFor
     """These locks exclusively, and others shared; nothing without names."""
     found = tuple(sorted(set(names)))
     if not found:
-        return shared(also_shared)
+        return shared(also_shared) if also_shared else NOTHING
     return LevelForecast(LockType.EXCLUSIVE, found, tuple(sorted(set(also_shared) - set(found))))
 
 
@@ -97,6 +97,8 @@ class JobForecast(NamedTuple):
 LEVELS = ("nodegroup", "instance", "node", "node_res", "network")
 """The fields of a `LockForecast` that hold levels, in the document's order."""
 
+_NO_LEVELS = (NOTHING,) * len(LEVELS)
+
 NO_LOCKS = LockForecast()
 """The forecast of every job without locks."""
 
@@ -114,7 +116,7 @@ def forecast_of(
 ) -> LockForecast:
     """A forecast of these levels. Every owner of a lock shares the big lock too."""
     levels = (nodegroup, instance, node, node_res, network)
-    if all(level.type is LockType.NONE for level in levels):
+    if levels == _NO_LEVELS or all(level.type is LockType.NONE for level in levels):
         return NO_LOCKS
     return LockForecast(*levels, big_lock="shared")
 

@@ -8,11 +8,12 @@ has the default below: the constants of the document (Ganeti design: predictive 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..cluster.objects import PredictiveQueue
+from ..cluster.objects import PredictiveCosts, PredictiveQueue, worded
+from ..wording import type_name
 from .lock_types import BASE, COSTS, TICK_SECONDS, TICKS, Costs
 
 
@@ -61,26 +62,73 @@ OWN_FIELD: Final = "predictive_queue"
 """The cluster's field with Ganger's own parameters."""
 
 
-def policy_of(cluster: Mapping[str, Any]) -> Policy:
+class Judged(NamedTuple):
     """The policy that the cluster object sets.
 
-    Own parameters that are malformed, as only a file changed by hand has them, count as absent, all
-    of them: the checks of the configuration name them.
+    ``problems``: of each parameter that is malformed, hence not in force, a sentence with its path.
+    """
+
+    policy: Policy
+    problems: tuple[str, ...]
+
+
+def policy_of(cluster: Mapping[str, Any]) -> Policy:
+    """The policy that the cluster object sets, as `judged`.
 
     >>> policy_of({"predictive_queue": {"tick_seconds": 10}}).seconds_until_weightless
     300.0
     """
-    enabled = cluster.get(ENABLED_FIELD)
-    switch = {"is_predictive": enabled} if isinstance(enabled, bool) else {}
-    try:
-        own = msgspec.convert(cluster.get(OWN_FIELD) or {}, PredictiveQueue)
-    except msgspec.ValidationError:
-        own = PredictiveQueue()
-    given = {name: value for name, value in _given(own).items() if name != "costs"}
-    costs = {} if own.costs is None else _given(own.costs)
-    return Policy(**switch, **given, costs=Costs(**costs))
+    return judged(cluster).policy
 
 
-def _given(parameters: msgspec.Struct) -> dict[str, Any]:
-    found = msgspec.structs.asdict(parameters)
-    return {name: value for name, value in found.items() if value is not None}
+def judged(cluster: Mapping[str, Any]) -> Judged:
+    """The policy that the cluster object sets, and which of its parameters are malformed.
+
+    Only a file that was changed by hand has malformed ones. Each counts as absent; the others are
+    in force.
+
+    >>> found = judged({"predictive_queue": {"tick_seconds": 10, "ticks": -1}})
+    >>> found.policy.tick_seconds, found.policy.ticks
+    (10.0, 30)
+    >>> found.problems
+    ('cluster.predictive_queue.ticks: expected float > 0.0',)
+    """
+    problems: list[str] = []
+    switch = _good({ENABLED_FIELD: cluster.get(ENABLED_FIELD)}, _Switch, "cluster", problems)
+    place = f"cluster.{OWN_FIELD}"
+    own = _fields(cluster.get(OWN_FIELD), place, problems)
+    costs = _fields(own.pop("costs", None), f"{place}.costs", problems)
+    policy = Policy(
+        is_predictive=switch.get(ENABLED_FIELD, Policy().is_predictive),
+        **_good(own, PredictiveQueue, place, problems),
+        costs=Costs(**_good(costs, PredictiveCosts, f"{place}.costs", problems)),
+    )
+    return Judged(policy, tuple(problems))
+
+
+class _Switch(msgspec.Struct):
+    enabled_predictive_queue: bool | None = None
+
+
+def _fields(found: object, place: str, problems: list[str]) -> dict[str, Any]:
+    """The parameters at a place, which may be absent."""
+    if found is None or isinstance(found, Mapping):
+        return dict(found or {})
+    problems.append(f"{place}: expected object, got {type_name(found)}")
+    return {}
+
+
+def _good(
+    given: Mapping[str, Any], schema: type[msgspec.Struct], place: str, problems: list[str]
+) -> dict[str, Any]:
+    """The parameters that are set and well-formed; ``problems`` gets a sentence for each other."""
+    found = {}
+    for name, value in given.items():
+        try:
+            value = getattr(msgspec.convert({name: value}, schema), name)  # noqa: PLW2901 - converted
+        except msgspec.ValidationError as error:
+            problems.append(worded(place, str(error)))
+        else:
+            if value is not None:
+                found[name] = value
+    return found

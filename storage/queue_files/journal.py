@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from .. import documents, errors, settings
-from ..checked_records import HEAD, packed, payload_at
+from ..checked_records import HEAD, checksum, packed, payload_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 _SUFFIX = ".journal"
@@ -75,27 +75,36 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 _STORED_START = b"\x92\xa6stored"
 _MANY = 0xDC
+_PIECE_BYTES = 256 * 1024
 
 
 class StoredRecord:
-    """The record of a large submission, made of parts; the same bytes as those of `JobsStored`."""
+    """The record of a submission, made in slices; the same bytes as those of `JobsStored`.
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._count = 0
+    The bytes of a large one are neither copied nor read again when it is complete.
+    """
 
-    def add(self, new: Iterable[tuple[int, int, bytes]]) -> None:
-        """Add jobs: id, serial, text of the file."""
-        for one in new:
-            self._parts.append(_encode(one))
-            self._count += 1
-
-    def payload(self) -> bytes:
-        """The encoded record. It must have 65,535 jobs at most."""
+    def __init__(self, count: int) -> None:
+        """``count``: how many jobs it will have, 65,535 at most."""
         few = 16
-        count = self._count
         head = bytes((0x90 | count,)) if count < few else bytes((_MANY,)) + count.to_bytes(2)
-        return b"".join((_STORED_START, head, *self._parts))
+        start = _STORED_START + head
+        self._missing = count
+        self._slices = [start]
+        self._size, self._checksum = len(start), checksum(start)
+
+    def add(self, new: Sequence[tuple[int, int, bytes]]) -> None:
+        """Add jobs: id, serial, text of the file."""
+        encoded = b"".join(map(_encode, new))
+        self._missing -= len(new)
+        self._slices.append(encoded)
+        self._size += len(encoded)
+        self._checksum = checksum(encoded, self._checksum)
+
+    def packed(self) -> list[bytes]:
+        """The whole record, as the journal holds it."""
+        assert self._missing == 0, "the record says how many jobs it has"
+        return [HEAD.pack(self._size, self._checksum), *self._slices]
 
 
 class Journal:
@@ -177,7 +186,7 @@ class Journal:
 
     def append_stored(self, record: StoredRecord) -> None:
         """Add the record of a submission to the next commit."""
-        self._buffer.append(packed(record.payload()))
+        self._buffer += record.packed()
 
     @property
     def size(self) -> int:
@@ -200,17 +209,16 @@ class Journal:
                 self._buffer.clear()
                 raise
         assert self._descriptor is not None
-        data = b"".join(self._buffer)
-        self._buffer.clear()
+        data, self._buffer = self._buffer, []
         try:
             with documents.storage_errors(self._newest):
-                self._write(self._descriptor, data)
+                end = self._write(self._descriptor, data)
                 os.fdatasync(self._descriptor)
         except errors.StorageError:
             self._abandon_segment()
             raise
         self.flushes += 1
-        self._size += len(data)
+        self._size = end
 
     def cut(self) -> None:
         """Flush the whole file system, then delete every segment but the newest.
@@ -248,18 +256,21 @@ class Journal:
                 self._watched = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
             self._close_watched = weakref.finalize(self, os.close, self._watched)
 
-    def _write(self, descriptor: int, data: bytes) -> None:
-        """Write behind the last record, over zeros that were written before.
+    def _write(self, descriptor: int, data: list[bytes]) -> int:
+        """Write behind the last record, over zeros that were written before; returns the end.
 
         A flush that does not extend the file costs half as much on an idle disk.
         """
-        documents.write_all_at(descriptor, data, self._size)
-        end = self._size + len(data)
+        end = self._size
+        for piece in _pieces(data):
+            documents.write_all_at(descriptor, piece, end)
+            end += len(piece)
         if end > self._reserved:
             with contextlib.suppress(OSError):
                 # If the disk is full now, it had room for the record itself.
                 documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
                 self._reserved = end + settings.JOURNAL_RESERVE_BYTES
+        return end
 
     def _abandon_segment(self) -> None:
         # A replay must not find the records of a failed commit: their senders got an error.
@@ -366,6 +377,20 @@ def _sync(path: Path, descriptor: int) -> None:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _pieces(data: list[bytes]) -> Iterator[bytes]:
+    """The data in pieces for one system call each: a copy of megabytes at once takes long."""
+    piece: list[bytes] = []
+    size = 0
+    for part in data:
+        piece.append(part)
+        size += len(part)
+        if size >= _PIECE_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)
 
 
 def _packed(record: msgspec.Struct) -> bytes:

@@ -51,6 +51,16 @@ def test_what_is_not_there_is_shown_as_missing(tmp_path: Path, found: Objects, m
     assert f"Master node    {master}" in result.stdout.splitlines()
 
 
+def test_parameters_that_are_not_in_force_are_named(tmp_path: Path) -> None:
+    cluster = {"predictive_queue": {"ticks": -1, "tick_seconds": 10}}
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in.use(patch, Objects(cluster=[cluster]))
+        result = CliRunner().invoke(ganger, ["--data", str(tmp_path), "cluster", "info"])
+    assert "0 after 30 ticks of 10 s" in result.stdout
+    line = "Not in force   cluster.predictive_queue.ticks: expected float > 0.0"
+    assert line in result.stdout.splitlines()
+
+
 def test_objects_are_counted_without_reading_them(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         stand_in.use(patch, Objects())

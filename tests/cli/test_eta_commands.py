@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli import stand_in
 
+from ganger.cli import etas
 from ganger.cli.main import ganger, main
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
@@ -66,6 +67,12 @@ def test_the_plan_shows_starts_ends_and_how_wrong_estimates_were() -> None:
     assert "unknown: held" in rows[3]
     assert accuracy == (
         "Error of the estimates of the last 40 run times: median 25%, nine of ten within 150%"
+    )
+
+
+def test_the_error_of_one_estimate_is_told_in_the_singular() -> None:
+    assert etas._accuracy(Accuracy(count=1, median=0.5, high=0.5)).startswith(
+        "Error of the estimate of the last run time: median 50%"
     )
 
 

@@ -41,7 +41,7 @@ def trace(tmp_path: Path) -> str:
 def test_a_trace_is_played_under_every_policy(trace: str) -> None:
     code, shown = simulated("--trace", trace)
     first, headings, *rows, estimates = shown.splitlines()
-    assert (code, first) == (0, "2 jobs on 1 run slots; times in seconds")
+    assert (code, first) == (0, "2 jobs on 1 run slot; times in seconds")
     assert headings.split() == [
         "policy", "makespan", "wait_mean", "wait_p99", "wait_max", "slots_waiting",
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from tests.cli import stand_in
 
-from ganger.cli import recording
+from ganger.cli import output, recording
 from ganger.cli.main import ganger, main
 from ganger.storage import errors
 from ganger.storage.job_views import JobInfo
@@ -111,12 +112,33 @@ def test_only_jobs_of_the_time_are_recorded(daemon: RecordedDaemon) -> None:
     assert daemon.asked == [[1, 2]]
 
 
+@pytest.mark.parametrize("since", [("--since", "-2m"), ("--since=-2m",), ("--since", "2.0m")])
+def test_a_span_goes_into_the_past(monkeypatch: pytest.MonkeyPatch, since: tuple[str, ...]) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_123.0)
+    trace, _ = recorded(*since, "--until", "-119s")
+    assert [job.id for job in trace.jobs] == [3]
+
+
+def test_without_a_standard_output_nothing_is_recorded(
+    daemon: RecordedDaemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "missing", [sys.stdout])
+    with pytest.raises(SystemExit) as ended:
+        main(["queue", "record"])
+    assert ended.value.code == errors.UsageError.exit_code != 0
+    assert capsys.readouterr().err == "ganger: standard output: it is closed\n"
+    assert daemon.asked == []
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (("--since", "9", "--until", "8"), "--since: is not before --until"),
         (("--since", "5000"), "there is no job in this time of which a run time is known"),
-        (("--since", "tomorrow"), "Invalid value for '--since': 'tomorrow': expected now, +30m"),
+        (("--since", "tomorrow"), "Invalid value for '--since': 'tomorrow': expected now, -30m"),
+        (("--since", "+7d"), "Invalid value for '--since': '+7d': expected now, -30m, -2h, -7d"),
+        (("--since", "-1h", "--until", "-2h"), "--since: is not before --until"),
+        (("--since", f"-{'9' * 30}d"), "Invalid value for '--since'"),
     ],
 )
 def test_a_wrong_time_gets_one_line(

@@ -20,7 +20,7 @@ from tests.cli import stand_in
 
 from ganger.cli import daemon, main, up
 from ganger.storage import descriptors, errors, settings
-from ganger.transport.messages import DaemonInfo
+from ganger.transport.messages import DaemonInfo, LimitsRead
 
 INFO = DaemonInfo(
     pid=1,
@@ -233,6 +233,19 @@ def test_status_shows_the_daemon_when_its_store_hangs_and_names_the_store(
     assert "the component config_store in /data does not answer: it hangs, or starts" in said.err
     assert called("status", "--output", "json") == 0
     assert '"running": true' in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("silent")
+def test_status_names_parameters_that_are_not_in_force(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = mock.Mock(is_away=False)
+    found.info.return_value = INFO
+    problem = "cluster.predictive_queue.ticks: expected float > 0.0"
+    found.limits.return_value = LimitsRead(20, 25, not_in_force=(problem,))
+    stand_in.use(monkeypatch, found)
+    assert called("status") == 0
+    assert f"NOT IN FORCE: {problem}; its default holds\n" in capsys.readouterr().out
 
 
 def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(

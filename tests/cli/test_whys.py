@@ -34,6 +34,18 @@ def slots(*running: int) -> Obstacle:
     return Obstacle(kind="slots", held=1, text="no slot", jobs=list(running))
 
 
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [(0, "no pending job has"), (1, "1 pending job has"), (2, "2 pending jobs have")],
+)
+def test_jobs_that_are_held_back_are_not_said_to_come_later(ahead: int, words: str) -> None:
+    answer = JobExplained(id=3, status=QUEUED, text="job 3 waits", ahead=ahead)
+    assert whys.shown(answer).splitlines()[1] == (
+        f"  Its priority is 0; {words} a turn before it, apart from those that rules or locks hold"
+        " back."
+    )
+
+
 class ExplainingDaemon:
     """Answers with the obstacles that it is given, one after the other."""
 

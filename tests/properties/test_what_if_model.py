@@ -210,7 +210,7 @@ def test_what_explain_names_first_is_what_to_remove_first(
                     status = JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS
                     schedule.finish(position.open[0], status)
                 case "limit":
-                    schedule.finish(position.full[0][2][0], JobStatus.SUCCESS)
+                    schedule.finish(position.full[0].inside[0], JobStatus.SUCCESS)
                 case "rule":
                     accepted = under(by_id[job_id].job, ("ACCEPT", None, None), CHAIN)
                     schedule.judge(accepted)

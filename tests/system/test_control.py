@@ -315,7 +315,7 @@ def test_the_number_of_run_slots_is_kept(
     until(client, running, RUNNING)
     queued = client.submit(note(tmp_path, "queued"))
     why = client.explain(queued)
-    assert why.text == f"job {queued} is queued: all 1 run slots are taken, by job {running}"
+    assert why.text == f"job {queued} is queued: the only run slot is taken, by job {running}"
     client.limits(running=2)
     assert client.wait(queued, timeout=30)[0].status is SUCCESS
     gate.let_through()

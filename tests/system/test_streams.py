@@ -78,6 +78,22 @@ def test_a_follower_of_a_command_sees_that_the_daemon_is_gone_and_that_it_is_bac
     assert (following.returncode, output, rest) == (3, ".", "")
 
 
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        (">&-", "standard output: it is closed"),
+        ("> /dev/full", "standard output: No space left on device"),
+    ],
+)
+def test_a_trace_that_cannot_be_written_is_a_failure(
+    daemon: Daemon, client: Client, where: str, line: str
+) -> None:
+    client.wait(client.submit({"OP_ID": "OP_TEST_DELAY", "duration": 0.001}))
+    done = shell(daemon, f"$G queue record {where}")
+    assert done.returncode not in (0, 130), done
+    assert done.stderr == f"ganger: {line}\n"
+
+
 def test_several_starts_of_the_daemon_at_once_start_one(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     try:

@@ -179,7 +179,7 @@ class Scheduling(Player):
     def why(self, command: Command) -> str:
         at = self.schedule.position(command.id)
         assert at is not None
-        full = [f"bucket {name} has {size}, taken by {ran}" for name, size, ran, _ in at.full]
+        full = [f"bucket {one.name} has {one.size}, taken by {one.inside}" for one in at.full]
         facts = (
             f"{command.id}: {at.ahead} ahead",
             f"waits for {listed(at.open)}" if at.open else "",

@@ -62,7 +62,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.async_dealer import AsyncDealer
+from ..zmq.async_dealer import async_open_dealer
 from . import query_requests, requests
 from .async_caller import AsyncCaller
 from .async_streams import AsyncStreams
@@ -104,7 +104,7 @@ class AsyncClient:
         self._timeout = timeout
         connect = functools.partial(
             Connection,
-            AsyncDealer,
+            async_open_dealer,
             EndpointResolver(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,

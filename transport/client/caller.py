@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from ...storage import errors
 from ..messages import Request
 from ..zmq.dealer import Dealer
+from ..zmq.local_dealer import LocalDealer
 from . import forks
 from .connection import Connection
 from .following import Following, PartT_co
 from .pending_requests import PendingCall, PendingRequest, ReplyT
+
+_Socket = Dealer | LocalDealer
 
 _CLOSED = "the client was closed"
 
@@ -42,7 +45,7 @@ class Caller:
     ``timeout_seconds`` is the deadline of a call that gives none of its own.
     """
 
-    def __init__(self, connect: Callable[[], Connection[Dealer]], timeout_seconds: float) -> None:
+    def __init__(self, connect: Callable[[], Connection[_Socket]], timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._connect = connect
         self._connection = connect()
@@ -129,7 +132,7 @@ class Caller:
             for request in following.pending:
                 self._abandon(request, connection)
 
-    def _abandon(self, request: PendingRequest, connection: Connection[Dealer]) -> None:
+    def _abandon(self, request: PendingRequest, connection: Connection[_Socket]) -> None:
         if connection is not self._connection:
             # It is the parent's, and ends there.
             return
@@ -150,7 +153,7 @@ class Caller:
 
     @contextlib.contextmanager
     def _turn(
-        self, deadline: float | None, connection: Connection[Dealer] | None = None
+        self, deadline: float | None, connection: Connection[_Socket] | None = None
     ) -> Iterator[None]:
         """Have the client for this thread; ``connection`` says which one its request began on."""
         lock = self._lock

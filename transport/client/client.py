@@ -62,7 +62,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.dealer import Dealer
+from ..zmq.dealer import open_dealer
 from . import query_requests, requests
 from .caller import Caller
 from .connection import Connection, EndpointResolver, client_pair
@@ -107,7 +107,7 @@ class Client:
         self._timeout = timeout
         connect = functools.partial(
             Connection,
-            Dealer,
+            open_dealer,
             EndpointResolver(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,

@@ -69,11 +69,9 @@ class EndpointResolver:
 
 
 class ClientSocket(Protocol):
-    """What a connection needs of `dealer.Dealer` and `async_dealer.AsyncDealer`."""
+    """What a connection needs of the dealers of `transport.zmq`."""
 
     endpoint: str
-
-    def __init__(self, endpoint: str, pair: keys.KeyPair | None) -> None: ...
 
     def move(self, endpoint: str) -> None:
         """Connect to another endpoint."""
@@ -92,11 +90,11 @@ SocketT = TypeVar("SocketT", bound=ClientSocket)
 
 
 class Connection(Generic[SocketT]):
-    """A session on a socket to the daemon. ``socket_type`` decides how the client waits."""
+    """A session on a socket to the daemon. ``open_socket_at`` decides how the client waits."""
 
     def __init__(
         self,
-        socket_type: type[SocketT],
+        open_socket_at: Callable[[str, keys.KeyPair | None], SocketT],
         resolver: EndpointResolver,
         pair: keys.KeyPair | None,
         *,
@@ -104,7 +102,7 @@ class Connection(Generic[SocketT]):
         on_outage: Callable[[str], None] | None,
     ) -> None:
         self.session = Session(resolver.unreachable, timeout_seconds, on_outage)
-        self._socket_type = socket_type
+        self._open_socket_at = open_socket_at
         self._resolver = resolver
         self._pair = pair
         self.open_socket: SocketT | None = None
@@ -121,7 +119,7 @@ class Connection(Generic[SocketT]):
             endpoint = self._resolver.endpoint()
             if endpoint is None:
                 raise errors.DaemonUnreachableError(self._resolver.unreachable)
-            self.open_socket = self._socket_type(endpoint, self._pair)
+            self.open_socket = self._open_socket_at(endpoint, self._pair)
             self._opened(now)
         elif not self.session.is_connected and now >= self._reread_at:
             endpoint = self._resolver.endpoint() or self.open_socket.endpoint

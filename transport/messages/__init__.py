@@ -128,7 +128,7 @@ FilterMessage = (
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue
+    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue | AnswersDue
     | ExplainPending | RunSimulation | ReportOrder
 )
 QueueMessage = (
@@ -137,7 +137,7 @@ QueueMessage = (
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SubmissionsDue
-    | StoreEstimates
+    | StoreEstimates | StoreAges
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (

@@ -168,12 +168,14 @@ class LimitsRead(Reply, frozen=True):
     """How many jobs may run at once. ``tracked_jobs_max`` is kept for Ganeti's tools.
 
     ``running_jobs_possible``: fewer jobs run, because the daemon may not open enough files for
-    more; None: it may.
+    more; None: it may. ``not_in_force``: of each malformed parameter of the prediction a sentence;
+    its default is in force.
     """
 
     running_jobs_max: int
     tracked_jobs_max: int
     running_jobs_possible: int | None = None
+    not_in_force: tuple[str, ...] = ()
 
 
 class ReadLimits(Request[LimitsRead], frozen=True):

@@ -18,7 +18,8 @@ class JobsArrived(Notice, frozen=True):
 
     ``is_all``: forget all other jobs. ``report`` counts these complete reports. ``is_repeat``:
     judge these jobs again. ``sweep``: the rule chain whose `SweepJobs` this answers;
-    ``next_after``: where its next page starts; None: this is the last.
+    ``next_after``: where its next page starts; None: this is the last. ``came``: in a report of all
+    jobs, ids with the times on the monotonic clock from which on jobs with higher ids came.
     """
 
     jobs: list[JobToJudge]
@@ -28,6 +29,7 @@ class JobsArrived(Notice, frozen=True):
     report: int = 0
     sweep: int | None = None
     next_after: int | None = None
+    came: list[tuple[int, float]] = []
 
 
 class RulesChanged(Notice, frozen=True):

@@ -120,6 +120,10 @@ class StoreEstimates(Notice, frozen=True):
     """From the queue to itself, some time after it has learnt run times: write them."""
 
 
+class StoreAges(Notice, frozen=True):
+    """From the queue to itself, some time after new jobs came: write when they came."""
+
+
 class HandOverRequested(Notice, frozen=True):
     """From the executor: a child waits for `JobGo`, and has locked ``lock_file``.
 

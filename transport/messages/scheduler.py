@@ -19,6 +19,7 @@ class JobsJudged(Notice, frozen=True):
     is_all: bool = False
     is_repeat: bool = False
     report: int = 0
+    came: list[tuple[int, float]] = []
 
 
 class StatusesReported(Notice, frozen=True):
@@ -59,6 +60,10 @@ class OwnersChanged(Notice, frozen=True):
 
 class WeightDue(Notice, frozen=True):
     """From the scheduler's own timer: a job that was held back has no weight left."""
+
+
+class AnswersDue(Notice, frozen=True):
+    """From the scheduler to itself: go on with answers that take longer than one turn."""
 
 
 class ForecastsOutdated(Notice, frozen=True):

@@ -111,20 +111,32 @@ class HoldingBack(msgspec.Struct, frozen=True, kw_only=True):
     others: list[str] = []
 
 
+class FullLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rate limit without a free place: its size, and the jobs ``inside``.
+
+    ``ahead``: how many jobs wait for it before this job; ``first_ahead``: the first of them.
+    """
+
+    name: str
+    size: int
+    inside: list[int]
+    ahead: int = 0
+    first_ahead: list[int] = []
+
+
 class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps a pending job from starting.
 
     ``open``: dependencies that are not final. ``failing``: the text of a dependency that failed;
-    the job ends when those of ``open`` have. ``full``: its rate limits without a free place, each
-    with its size, the jobs in it, and those that wait for it before this job. ``ahead``: how many
-    jobs have their turn before it; ``first_ahead``: the first of them. ``held_back``: the locks for
-    which it would wait. ``holding``: the rules that
-    hold it, one after the other.
+    the job ends when those of ``open`` have. ``full``: its rate limits without a free place.
+    ``ahead``: how many jobs have their turn before it; ``first_ahead``: the first of them.
+    ``held_back``: the locks for which it would wait. ``holding``: the rules that hold it, one after
+    the other.
     """
 
     open: list[int] = []
     failing: str = ""
-    full: list[tuple[str, int, list[int], list[int]]] = []
+    full: list[FullLimit] = []
     action: str = "ACCEPT"
     rule: str | None = None
     held_back: list[HoldingBack] = []

@@ -59,3 +59,8 @@ class AsyncDealer(BaseDealer):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def async_open_dealer(endpoint: str, pair: keys.KeyPair | None = None) -> AsyncDealer:
+    """As `dealer.open_dealer`, for one event loop."""
+    return AsyncDealer(endpoint, pair)

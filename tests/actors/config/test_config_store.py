@@ -72,6 +72,30 @@ def test_what_is_not_configured_has_its_default(stage: Stage, data: bytes) -> No
     assert stage.take_one(messages.LimitsChanged).running_jobs_max == settings.RUNNING_JOBS_MAX
 
 
+def test_a_malformed_parameter_of_the_policy_is_named_once_and_the_others_are_in_force(
+    stage: Stage,
+) -> None:
+    own = {"tick_seconds": "soon", "ticks": 5, "costs": {"blocks": -1, "free": 0.25}}
+    data = msgspec.json.encode({"cluster": {"predictive_queue": own}})
+    stage.places.config.write_bytes(data)
+    store = stage.start(ConfigStore)
+    for _ in range(3):
+        store.notify(messages.ReportConfiguration())
+    policies = [one.policy for _, one in stage.sent if isinstance(one, messages.PolicyChanged)]
+    assert {
+        (one.tick_seconds, one.ticks, one.costs.free, one.costs.blocks) for one in policies
+    } == {(30.0, 5.0, 0.25, 3.0)}
+    tick = "cluster.predictive_queue.tick_seconds: expected float"
+    logged = stage.log_stream.getvalue()
+    assert logged.count(tick) == logged.count("cluster.predictive_queue.costs.blocks: ") == 1
+    limits = store.ask(messages.ReadLimits()).answer
+    assert isinstance(limits, messages.LimitsRead)
+    assert [one.partition(":")[0] for one in limits.not_in_force] == [
+        "cluster.predictive_queue.tick_seconds",
+        "cluster.predictive_queue.costs.blocks",
+    ]
+
+
 def test_it_sends_rules_and_limits_when_it_starts(stage: Stage) -> None:
     stage.make(ConfigStore, incarnation=1).actor.handle(Envelope(messages.Boot()))
     assert [type(message) for _, message in stage.sent] == [

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.actors.queue.queue_rules import REJECTS, UUID, command, take_rules
-from tests.actors.queue.queue_stage import Queue, spec
+from tests.actors.queue.queue_stage import PID, Queue, spec
 from tests.actors.runtime.stage import Asker
 
-from ganger.storage import settings
+from ganger.actors.runtime.mailbox import Expired
+from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -48,6 +49,54 @@ def test_questions_are_asked_again_when_a_component_was_replaced(queue: Queue) -
     # Nothing is open any more.
     queue.actor.hear_of_restart("scheduler")
     assert queue.stage.requests == []
+
+
+def ask_about_running(queue: Queue) -> tuple[Asker, Envelope]:
+    queue.run_new()
+    why = Asker()
+    patient = queue.stage.now + 1_000.0
+    queue.actor.handle(Envelope(messages.ExplainJob(id=1), why, deadline=patient))
+    [request] = queue.stage.take_requests(messages.ReadOpcodeWait)
+    assert request.deadline == queue.stage.now + settings.OPCODE_WAIT_SECONDS
+    return why, request
+
+
+def end_running(queue: Queue) -> None:
+    queue.recorded(1, 11, SUCCESS)
+    queue.write_as_process(1, queue.body_of_process(1, 11, SUCCESS))
+    queue.lose_process(1, has_left=True)
+
+
+def test_a_running_job_is_explained_while_the_configuration_store_is_replaced(
+    queue: Queue,
+) -> None:
+    why, request = ask_about_running(queue)
+    request.refuse(errors.ComponentRestartedError("component config_store is being restarted"))
+    queue.actor.handle_mail()
+    assert why.answers == []
+    queue.actor.handle(Expired(request.number))
+    known = why.answer_as(messages.JobExplained)
+    assert (known.status, known.obstacles) == (RUNNING, [])
+    assert known.text == (
+        f"job 1 is running (process {PID}); whether its opcode waits for cluster/config is not"
+        " known, because the configuration store does not answer"
+    )
+
+
+def test_a_job_that_ends_while_the_configuration_store_is_replaced_has_ended(queue: Queue) -> None:
+    why, request = ask_about_running(queue)
+    end_running(queue)
+    queue.actor.handle(Expired(request.number))
+    assert why.answer_as(messages.JobExplained).text == "job 1 has ended: success"
+
+
+def test_a_job_that_is_archived_while_the_store_is_replaced_is_not_explained(queue: Queue) -> None:
+    why, request = ask_about_running(queue)
+    end_running(queue)
+    queue.actor.ask(messages.ArchiveJob(id=1))
+    request.reply(messages.OpcodeWait())
+    queue.actor.handle_mail()
+    assert why.refusal == ("JobStateError", "job 1 has ended meanwhile")
 
 
 def test_a_job_that_is_archived_meanwhile_is_not_explained(queue: Queue) -> None:

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from tests.actors.queue.queue_rules import REJECTION, take_rules
 from tests.actors.queue.queue_stage import Queue, spec
+from tests.actors.runtime.stage import Timer
 from tests.refusals import refusing, refusing_flushes
 
 from ganger.storage import errors, jobs, settings
@@ -19,6 +20,11 @@ from ganger.transport import messages
 from ganger.transport.messages import SubmitJobs
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
+
+
+def retries(queue: Queue) -> list[Timer]:
+    """The alarms of a queue whose disk refuses; another one writes the ages of jobs."""
+    return [one for one in queue.stage.timers if one.seconds != settings.AGES_WRITE_SECONDS]
 
 
 def file_numbers(queue: Queue) -> list[int]:
@@ -62,6 +68,9 @@ def test_a_queue_that_is_never_quiet_writes_files_too(
     assert file_numbers(queue) == []
     once = settings.FILES_PER_TURN
     queue.submitted(*[spec()] * 20)
+    # A flood is not held up by its first files.
+    assert file_numbers(queue) == []
+    queue.submitted(*[spec()] * once * settings.FLOOD_FACTOR)
     assert len(file_numbers(queue)) == once
     # There are still too many: it goes on as soon as nothing waits.
     runtime = queue.actor.component.runtime
@@ -74,7 +83,7 @@ def test_a_queue_that_is_never_quiet_writes_files_too(
     assert len(file_numbers(queue)) == 2 * once + 1
     queue.stage.dispatcher.has_work = False
     queue.rest()
-    assert file_numbers(queue) == list(range(1, 5 + 20 + 2))
+    assert file_numbers(queue) == list(range(1, 5 + 20 + once * settings.FLOOD_FACTOR + 2))
 
 
 def test_a_journal_that_grows_on_and_on_has_files_written_whatever_waits(
@@ -126,14 +135,14 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(queue: Queue, number: in
             "ReadOnlyError"
         )
         assert queue.statuses() == {1: "queued", 2: "queued"}
-        [timer] = queue.stage.timers
+        [timer] = retries(queue)
         timer.run_out()
         [retried] = queue.stage.take(messages.DiskRetried)
         queue.actor.notify(retried)
-        assert len(queue.stage.timers) == 2
+        assert len(retries(queue)) == 2
     queue.stage.sent.clear()
     queue.retry_disk()
-    assert len(queue.stage.timers) == 2
+    assert len(retries(queue)) == 2
     assert queue.stage.take_one(messages.JobsArrived).is_all
     ids = queue.submitted(spec(), key="k")
     queue.crash_machine()
@@ -306,7 +315,7 @@ def test_a_job_file_that_cannot_be_written_makes_the_queue_try_again(queue: Queu
         # Its lock file's name could not be written: the child may not go on.
         assert queue.channels[1].answers == []
         assert len(queue.stage.take(messages.RefuseHandOver)) == 1
-        assert len(queue.stage.timers) == 1
+        assert len(retries(queue)) == 1
     queue.end_process(1, has_left=False)
     queue.retry_disk()
     everything = queue.stage.take(messages.JobsArrived)[-1]
@@ -358,12 +367,12 @@ def test_a_file_system_that_cannot_be_flushed_is_tried_less_and_less_often(queue
         queue.actor.end_turn()
         for _ in range(5):
             queue.actor.notify(messages.DiskRetried())
-    waits = [timer.seconds / settings.DISK_RETRY_SECONDS for timer in queue.stage.timers]
+    waits = [timer.seconds / settings.DISK_RETRY_SECONDS for timer in retries(queue)]
     assert waits == [1, 2, 4, 8, 8, 8]
     queue.retry_disk()
     with refusing("fdatasync"):
         queue.submit(spec())
-    assert [timer.seconds for timer in queue.stage.timers[6:]] == [settings.DISK_RETRY_SECONDS]
+    assert [timer.seconds for timer in retries(queue)[6:]] == [settings.DISK_RETRY_SECONDS]
 
 
 def test_an_id_that_was_refused_is_not_given_to_another_job_by_a_crash(queue: Queue) -> None:

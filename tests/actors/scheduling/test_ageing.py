@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ganger.actors.scheduling.ageing import Arrivals
+from ganger.actors.scheduling.ageing import STEPS_MAX, Arrivals
 
 
 def arrivals(*jobs: tuple[int, float]) -> Arrivals:
@@ -50,3 +50,18 @@ def test_no_time_is_kept_for_each_job() -> None:
 def test_jobs_of_one_instant_share_a_step() -> None:
     known = arrivals(*((job, 5.0) for job in range(1, 1_000)))
     assert len(known._times) == 1
+
+
+def test_times_that_are_told_replace_those_that_were_noted() -> None:
+    known = arrivals((7, 500.0))
+    known.restart(arrivals((1, 100.0), (5, 200.0)).steps())
+    assert [known.of(job_id) for job_id in (1, 4, 5, 7)] == [100.0, 100.0, 200.0, 200.0]
+
+
+def test_without_a_limit_of_age_the_steps_are_bounded_and_no_job_gets_younger() -> None:
+    known = Arrivals(tick_seconds=30.0, limit_seconds=float("inf"))
+    for job_id in range(1, 20_001):
+        known.note(job_id, job_id * 2.0)
+    assert len(known.steps()) <= STEPS_MAX
+    assert all(known.of(job_id) <= job_id * 2.0 for job_id in range(1, 20_001))
+    assert known.of(20_000) >= 20_000 * 2.0 - 64

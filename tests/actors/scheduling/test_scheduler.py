@@ -254,6 +254,31 @@ def test_a_question_is_answered_after_the_pass(stage: Stage) -> None:
     assert what_if.answer_as(messages.Simulated).start == [2]
 
 
+def test_a_long_answer_takes_more_than_one_turn(stage: Stage) -> None:
+    scheduler = start(stage)
+    jobs = [verdict(job_id) for job_id in range(1, 1_201)]
+    scheduler.turn(
+        messages.LimitsChanged(running_jobs_max=0), JobsJudged(jobs=jobs, is_all=True, report=1)
+    )
+    simulation = messages.Simulate(running_jobs_max=700)
+    what_if = scheduler.say(messages.RunSimulation(simulation=simulation, jobs=jobs, running=[]))
+    plan = scheduler.say(messages.ReportOrder(limit=1_100))
+    scheduler.end_turn()
+    assert what_if.answers == plan.answers == []
+    # A job that comes meanwhile is looked at, too, and may start.
+    scheduler.turn(ONE_SLOT, JobsJudged(jobs=[verdict(1_201)]))
+    assert stage.take_one(JobsChosen).start == [1]
+    turns = 0
+    while stage.take(messages.AnswersDue, to="scheduler"):
+        scheduler.turn(messages.AnswersDue())
+        turns += 1
+    assert turns > 1_200 / settings.LOOKED_AT_ONCE
+    assert what_if.answer_as(messages.Simulated).start == [*range(1, 701)]
+    order = plan.answer_as(messages.OrderReported)
+    assert [job_id for job_id, _, _ in order.pending] == [*range(2, 1_101)], "the first one runs"
+    assert order.count == 1_200
+
+
 @pytest.mark.parametrize("last", range(3))
 def test_a_new_scheduler_answers_when_it_knows_rules_slots_and_jobs(
     stage: Stage, last: int

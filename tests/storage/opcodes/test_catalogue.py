@@ -315,6 +315,7 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes an installed package whose entry points are those given."""
     (tmp_path / "plug_ins_of_a_test.py").write_text(textwrap.dedent(PLUG_INS))
     (tmp_path / "plug_ins_that_exit.py").write_text("raise SystemExit(4)\n")
+    (tmp_path / "plug_ins_that_leave.py").write_text("raise GeneratorExit\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
@@ -348,6 +349,7 @@ def test_loading_again_finds_the_same(declare: Any) -> None:
     [
         ("no_such_module:OpGood", "cannot be loaded: ModuleNotFoundError"),
         ("plug_ins_that_exit:OpGood", "cannot be loaded: SystemExit: 4"),
+        ("plug_ins_that_leave:OpGood", "cannot be loaded: GeneratorExit"),
         ("plug_ins_of_a_test:OpMissing", "cannot be loaded: AttributeError"),
         ("plug_ins_of_a_test:not_a_class", "it is not a class derived from Opcode"),
         ("plug_ins_of_a_test:OpTaken", "OP_EXEC is declared already"),

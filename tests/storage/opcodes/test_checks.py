@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from typing import Annotated, Any, Literal
@@ -349,6 +350,10 @@ class OpBroken(opcodes.Opcode, kw_only=True):
                 raise KeyError(self.where)
             case "exit":
                 raise SystemExit(2)
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "generator":
+                raise GeneratorExit
             case "text":
                 raise UntellableError
 
@@ -361,8 +366,10 @@ class OpBroken(opcodes.Opcode, kw_only=True):
         return context.job_id
 
     @classmethod
-    def summary_value(cls, fields: Any) -> str:
-        raise RuntimeError(fields)
+    def summary_value(cls, fields: Any) -> object:  # type: ignore[override] # it is at fault
+        if fields["where"] == "text":
+            return UntellableError()
+        raise GeneratorExit if fields["where"] == "generator" else RuntimeError(fields)
 
 
 @pytest.fixture
@@ -371,16 +378,28 @@ def _broken_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_broken_is_known")
-@pytest.mark.parametrize("where", ["check", "locks", "exit", "text"])
-def test_a_fault_in_a_users_declaration_is_a_bad_request(where: str) -> None:
+@pytest.mark.parametrize("where", ["check", "locks", "exit", "text", "interrupt", "generator"])
+def test_a_fault_in_a_users_declaration_is_a_bad_request(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    # The daemon has handlers of its own, which raise nothing.
+    monkeypatch.setattr(signal, "getsignal", lambda _: lambda *_: None)
     assert opcodes.check_opcode({"OP_ID": "OP_BROKEN", "where": ""})["where"] == ""
-    with pytest.raises(errors.OpcodeError, match=r"OP_BROKEN: [A-Z][A-Za-z]+: "):
+    with pytest.raises(errors.OpcodeError, match=r"OP_BROKEN: [A-Z][A-Za-z]+"):
         opcodes.check_opcode({"OP_ID": "OP_BROKEN", "where": where})
+
+
+@pytest.mark.usefixtures("_broken_is_known")
+def test_ctrl_c_ends_a_command_that_checks_an_opcode() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        opcodes.check_opcode({"OP_ID": "OP_BROKEN", "where": "interrupt"})
 
 
 @pytest.mark.usefixtures("_broken_is_known")
 def test_a_fault_in_a_users_summary_leaves_the_opcodes_name() -> None:
     assert opcodes.summary({"OP_ID": "OP_BROKEN", "where": ""}) == "BROKEN"
+    assert opcodes.summary({"OP_ID": "OP_BROKEN", "where": "generator"}) == "BROKEN"
+    assert "whose text fails" in opcodes.summary({"OP_ID": "OP_BROKEN", "where": "text"})
 
 
 # Dependencies.

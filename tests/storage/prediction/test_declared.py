@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any, ClassVar
 
 import msgspec
@@ -222,6 +223,14 @@ class OpPlain(Opcode, kw_only=True):
     op_id: ClassVar[str] = "OP_PLAIN"
 
 
+_RAISED = {
+    "ends": SystemExit(3),
+    "interrupts": KeyboardInterrupt(),
+    "generates": GeneratorExit(),
+    "own": type("OwnError", (BaseException,), {})("not even an Exception"),
+}
+
+
 class OpOwn(Opcode, kw_only=True):
     op_id: ClassVar[str] = "OP_OWN"
     name: str = "n1"
@@ -230,8 +239,8 @@ class OpOwn(Opcode, kw_only=True):
     def lock_needs(self) -> LockNeeds:
         if self.how == "broken":
             raise SystemError("a plug-in's own code may raise anything")
-        if self.how == "ends":
-            raise SystemExit(3)
+        if self.how in _RAISED:
+            raise _RAISED[self.how]
         return LockNeeds.of({"node": {"exclusive": [self.name]}})
 
 
@@ -259,13 +268,26 @@ def test_an_opcode_of_a_user_may_declare_something_else() -> None:
     assert shown(forecast({"OP_ID": "OP_OTHER"})) == "node X?, network s?"
 
 
-@pytest.mark.parametrize(
-    "more", [{"how": "broken"}, {"how": "ends"}, {"name": 5}, {"name": ""}, {"x": 1}]
-)
+FAULTS: list[dict[str, Any]] = [
+    *({"how": how} for how in ("broken", *_RAISED)),
+    {"name": 5},
+    {"name": ""},
+    {"x": 1},
+]
+
+
+@pytest.mark.parametrize("more", FAULTS)
 def test_an_opcode_of_a_user_whose_declaration_fails_may_take_any_lock(
-    more: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
+    # The daemon has handlers of its own, which raise nothing.
+    monkeypatch.setattr(signal, "getsignal", lambda _: lambda *_: None)
     assert forecast({"OP_ID": "OP_OWN", **more}) == UNKNOWN
+
+
+def test_ctrl_c_still_ends_a_command_that_reads_forecasts() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        forecast({"OP_ID": "OP_OWN", "how": "interrupts"})
 
 
 def test_more_names_than_a_forecast_holds_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.clusters import made_configuration
 
 from ganger.storage.cluster.objects import Kind, PredictiveCosts, PredictiveQueue, schema_problem
 from ganger.storage.prediction.lock_types import Costs
-from ganger.storage.prediction.policy import ENABLED_FIELD, OWN_FIELD, Policy, policy_of
+from ganger.storage.prediction.policy import ENABLED_FIELD, OWN_FIELD, Policy, judged, policy_of
 
 
 def test_without_parameters_the_document_holds() -> None:
@@ -75,7 +77,42 @@ def test_impossible_values_get_one_line_and_count_as_absent(own: Any, problem: s
     text = schema_problem(Kind.CLUSTER, found["uuid"], found)
     assert text is not None
     assert text.replace(" | null", "") == f"cluster.predictive_queue{problem}"
-    assert policy_of(found) == Policy()
+    assert judged(found).policy == Policy()
+    [named] = judged(found).problems
+    assert named.replace(" | null", "") == f"cluster.predictive_queue{problem}"
+
+
+GOOD = {
+    "holds_back": False, "all_opcodes": False, "tick_seconds": 7.0, "ticks": 9.0, "base": 2.5,
+}  # fmt: skip
+GOOD_COSTS = {"free": 0.1, "spare_shared": 0.2, "may_block": 1.0, "blocks": 5.0}
+
+
+@given(
+    st.sets(st.sampled_from(sorted(GOOD))),
+    st.sets(st.sampled_from(sorted(GOOD_COSTS))),
+    st.sampled_from([-1, "x", [], {"a": 1}, float("nan"), 10**30, b""]),
+)
+def test_malformed_parameters_leave_the_others_in_force(
+    wrong: set[str], wrong_costs: set[str], nonsense: Any
+) -> None:
+    own: dict[str, Any] = GOOD | dict.fromkeys(wrong, nonsense)
+    own["costs"] = GOOD_COSTS | dict.fromkeys(wrong_costs, nonsense)
+    policy, problems = judged({ENABLED_FIELD: nonsense, OWN_FIELD: own})
+    assert policy.is_predictive
+    for name, value in GOOD.items():
+        assert getattr(policy, name) == (getattr(Policy(), name) if name in wrong else value)
+    for name, value in GOOD_COSTS.items():
+        expected = getattr(Costs(), name) if name in wrong_costs else value
+        assert getattr(policy.costs, name) == expected
+    assert len(problems) == 1 + len(wrong) + len(wrong_costs)
+    assert all("\n" not in one for one in problems)
+
+
+def test_costs_that_are_no_object_leave_the_others_in_force() -> None:
+    policy, problems = judged({OWN_FIELD: {"ticks": 4, "costs": [1]}})
+    assert (policy.ticks, policy.costs) == (4, Costs())
+    assert problems == ("cluster.predictive_queue.costs: expected object, got list",)
 
 
 def test_a_switch_that_is_no_truth_value_is_refused_and_counts_as_absent() -> None:

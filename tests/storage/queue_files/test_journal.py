@@ -445,7 +445,7 @@ def test_the_bytes_of_a_record_do_not_change() -> None:
 @pytest.mark.parametrize("count", [1, 15, 16, 300, 65_535])
 def test_a_record_made_of_parts_has_the_same_bytes(count: int) -> None:
     new = [(job_id, 1, b"body" * (job_id % 3)) for job_id in range(1, count + 1)]
-    record = journal.StoredRecord()
+    record = journal.StoredRecord(count)
     record.add(new[:7])
     record.add(new[7:])
-    assert record.payload() == msgspec.msgpack.encode(journal.JobsStored(new))
+    assert b"".join(record.packed()) == journal._packed(journal.JobsStored(new))

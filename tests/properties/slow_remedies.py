@@ -1,0 +1,229 @@
+"""The slow way to a remedy: it looks at each pending job. A reference for tests.
+
+The trial goes through the jobs before this one as a pass of the scheduler would, after the change.
+So a remedy never names the end of a job whose place another job would take. It weighs jobs once
+after the change, where a pass weighs them after each start: among jobs with locks, the order may
+be another one then.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ganger.actors.scheduling.holding import OwnerId
+from ganger.storage.jobs import PRIORITY_MIN
+from ganger.storage.prediction.lock_types import (
+    NO_LOCKS,
+    LockForecast,
+    is_certain_to_block,
+    static_weight,
+)
+from ganger.storage.prediction.policy import Policy
+from ganger.transport.messages import Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Buckets = tuple[tuple[str, int], ...]
+"""The buckets of a job, each with its size in running jobs."""
+
+_ALTERNATIVES_MAX = 10
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A pending job in the contention; ``held_by`` is the rule that holds it, if any."""
+
+    priority: int
+    id: int
+    buckets: Buckets
+    waits_for: frozenset[int] = frozenset()
+    held_by: str | None = None
+    needs: LockForecast | None = None
+    needs_first: LockForecast | None = None
+    weight_left: float = 1.0
+    """The part of its weight that its age has left."""
+
+    is_aged: bool = False
+    """Whether locks do not hold it back any more."""
+
+
+class Contention(msgspec.Struct, frozen=True):
+    """A pending job, all others of at least its priority by priority and id, and the prize.
+
+    ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
+    owners of locks, those of jobs that have just started among them.
+    """
+
+    own: Candidate
+    others: list[Candidate]
+    running: dict[int, tuple[str, ...]]
+    slots: int
+    owners: dict[OwnerId, LockForecast] = {}
+    policy: Policy = Policy()
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether locks play a role in the order."""
+        return self.own.needs is not None or any(one.needs is not None for one in self.others)
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A change to try: jobs that have ended, rules that are gone, more slots, a priority.
+
+    ``released``: owners that have given their locks back.
+    """
+
+    ended: frozenset[int]
+    rules: frozenset[str]
+    slots: int
+    is_first: bool = False
+    released: frozenset[OwnerId] = frozenset()
+
+
+def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
+    """What would start the job; ``rules`` hold it, in the order of the chain."""
+    gone = frozenset(rules)
+    owners = frozenset(_blocking(contention))
+    change = _Change(contention.own.waits_for, gone, contention.slots, released=owners)
+    ends: list[list[int]] = []
+    by_slots = 0
+    if not _starts(contention, change):
+        for name, size in contention.own.buckets:
+            inside = [job for job, names in contention.running.items() if name in names]
+            change = _with_ends(change, inside, size, ends)
+        by_slots = -len(ends)
+        change = _with_ends(change, list(contention.running), contention.slots, ends)
+        by_slots += len(ends)
+    priority = None
+    is_turn = False
+    if not _starts(contention, change):
+        first = msgspec.structs.replace(change, is_first=True)
+        best = min((one.priority for one in _rivals(contention, change)), default=PRIORITY_MIN)
+        if best > PRIORITY_MIN and _starts(contention, first):
+            change, priority = first, best - 1
+        else:
+            is_turn = True
+    slots = _slots_instead(contention, change, ends, by_slots)
+    if not is_turn:
+        ends = [_alternatives(contention, change, one) for [one] in ends]
+    return Remedy(
+        depends=sorted(contention.own.waits_for),
+        locks=sorted(owner for owner in owners if isinstance(owner, int)),
+        rules=list(rules),
+        ends=ends,
+        slots=slots,
+        priority=priority,
+        is_turn=is_turn,
+    )
+
+
+def _with_ends(change: _Change, inside: list[int], size: int, ends: list[list[int]]) -> _Change:
+    """End as many of the jobs ``inside`` as are needed to free a place."""
+    left = sorted(job for job in inside if job not in change.ended)
+    chosen = left[: max(0, len(left) - size + 1)]
+    ends += [[job] for job in chosen]
+    return msgspec.structs.replace(change, ended=change.ended.union(chosen))
+
+
+def _alternatives(contention: Contention, change: _Change, chosen: int) -> list[int]:
+    """Running jobs of which any one may end instead of the chosen one."""
+    others = change.ended - {chosen}
+    left = sorted(contention.running.keys() - others)[:_ALTERNATIVES_MAX]
+    return [
+        job
+        for job in left
+        if job == chosen
+        or _starts(contention, msgspec.structs.replace(change, ended=others | {job}))
+    ] or [chosen]
+
+
+def _slots_instead(
+    contention: Contention, change: _Change, ends: list[list[int]], by_slots: int
+) -> int | None:
+    """The number of run slots that would make those ends unnecessary that free a run slot."""
+    if not by_slots:
+        return None
+    spared = {job for [job] in ends[-by_slots:]}
+    more = msgspec.structs.replace(
+        change, ended=change.ended - spared, slots=contention.slots + by_slots
+    )
+    return more.slots if _starts(contention, more) else None
+
+
+def _rivals(contention: Contention, change: _Change) -> Iterable[Candidate]:
+    """The candidates before the job that no rule or dependency holds after the change."""
+    for one in _before(contention, change):
+        is_held = one.held_by is not None and one.held_by not in change.rules
+        if not is_held and one.waits_for <= change.ended:
+            yield one
+
+
+def _before(contention: Contention, change: _Change) -> Iterable[Candidate]:
+    own = contention.own
+    if not contention.is_weighed:
+        return (one for one in contention.others if (one.priority, one.id) < (own.priority, own.id))
+    running = set(_held(contention, change))
+    policy = contention.policy
+    if any(job not in contention.owners for job in contention.running.keys() - change.ended):
+        running.add(NO_LOCKS)
+
+    @functools.cache
+    def weight(needs: LockForecast) -> float:
+        return static_weight(needs, running, base=policy.base, costs=policy.costs)
+
+    def key(one: Candidate) -> tuple[int, float, int]:
+        return (one.priority, weight(one.needs or NO_LOCKS) * one.weight_left, one.id)
+
+    return sorted((one for one in contention.others if key(one) < key(own)), key=key)
+
+
+def _held(contention: Contention, change: _Change) -> Iterable[LockForecast]:
+    """The locks that are taken after the change."""
+    gone = change.ended | change.released
+    return (held for owner, held in contention.owners.items() if owner not in gone)
+
+
+def _blocking(contention: Contention) -> Iterable[OwnerId]:
+    """The owners of locks that hold the job back."""
+    own, owners = contention.own, contention.owners.items()
+    if not contention.policy.holds_back or own.needs_first is None or own.is_aged:
+        return ()
+    needs = own.needs_first
+    return (owner for owner, held in owners if is_certain_to_block(needs, held))
+
+
+def _starts(contention: Contention, change: _Change) -> bool:
+    """Whether a pass would start the job after this change."""
+    running = [names for job, names in contention.running.items() if job not in change.ended]
+    taken = Counter(name for names in running for name in names)
+    free = change.slots - len(running)
+    held = set(_held(contention, change))
+    holds_back = contention.policy.holds_back
+
+    @functools.cache
+    def must_wait(needs: LockForecast) -> bool:
+        return any(is_certain_to_block(needs, one) for one in held)
+
+    def is_held_back(one: Candidate) -> bool:
+        needs = one.needs_first
+        return holds_back and needs is not None and not one.is_aged and must_wait(needs)
+
+    for one in () if change.is_first else _rivals(contention, change):
+        if free <= 0:
+            return False
+        if _has_places(one.buckets, taken) and not is_held_back(one):
+            taken.update(name for name, _ in one.buckets)
+            free -= 1
+            if one.needs_first is not None and one.needs_first not in held:
+                held.add(one.needs_first)
+                must_wait.cache_clear()
+    own = contention.own
+    return free > 0 and _has_places(own.buckets, taken) and not is_held_back(own)
+
+
+def _has_places(buckets: Buckets, taken: Counter[str]) -> bool:
+    return all(taken[name] < size for name, size in buckets)

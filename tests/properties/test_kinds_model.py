@@ -1,0 +1,228 @@
+"""What kinds of jobs answer is what looking at each job answers (`slow_standing`)."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from ganger.actors.runtime.slices import done
+from ganger.actors.scheduling import remedies, simulating
+from ganger.actors.scheduling.id_sets import IdSet
+from ganger.actors.scheduling.scheduling import Schedule
+from ganger.storage.jobs import JobStatus
+from ganger.storage.prediction.lock_types import (
+    ALL_EXCLUSIVE,
+    ALL_SHARED,
+    NO_LOCKS,
+    UNKNOWN_SHARED,
+    LockForecast,
+    exclusive,
+    shared,
+)
+from ganger.storage.prediction.policy import Policy
+from ganger.transport.messages import JobVerdict, PendingJob, RunSimulation, Simulate
+
+from . import slow_remedies, slow_standing
+
+CHAIN = 7
+FORECASTS = (
+    None,
+    None,
+    NO_LOCKS,
+    LockForecast(node=exclusive(["a"]), big_lock="shared"),
+    LockForecast(node=exclusive(["b"]), instance=shared(["x"]), big_lock="shared"),
+    LockForecast(node=shared(["a", "b"]), big_lock="shared"),
+    LockForecast(instance=exclusive(["x"]), big_lock="shared"),
+    LockForecast(node=ALL_SHARED, big_lock="shared"),
+    LockForecast(node=ALL_EXCLUSIVE, big_lock="shared"),
+    LockForecast(node=UNKNOWN_SHARED, big_lock="shared"),
+    LockForecast(big_lock="exclusive"),
+)
+ACTIONS = (
+    ("ACCEPT", None, None),
+    ("ACCEPT", None, None),
+    ("PAUSE", "pausing", None),
+    ("PAUSE", None, None),
+    ("REJECT", "rejecting", None),
+    ("RATE_LIMIT", "limiting", 1),
+)
+LIMITS = ((), (), (("1:x", 1),), (("1:x", 1), ("2:y", 2)))
+FINAL = (JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.CANCELED)
+
+
+class World:
+    """A schedule to which chance happens."""
+
+    def __init__(self, chance: random.Random, *, has_locks: bool) -> None:
+        self.chance = chance
+        self.now = 1_000.0
+        self.last_id = 0
+        self.forecasts = FORECASTS if has_locks else (None,)
+        # Fresh objects for the same locks: a kind more, and the same answers.
+        policy = Policy(
+            is_predictive=chance.random() < 0.9,
+            holds_back=chance.random() < 0.7,
+            all_opcodes=chance.random() < 0.5,
+        )
+        self.schedule = Schedule(chance.randint(0, 3), CHAIN, policy=policy)
+
+    def verdict(self, job: PendingJob) -> JobVerdict:
+        action, rule, limit = self.chance.choice(ACTIONS)
+        return JobVerdict(job=job, action=action, rule=rule, limit=limit, chain=CHAIN)
+
+    def submit(self) -> None:
+        chance = self.chance
+        self.last_id += chance.choice([1, 1, 2, 700])
+        earlier = list(self.schedule._pending) + list(self.schedule._running)
+        targets = chance.sample(earlier, min(len(earlier), chance.choice([0, 0, 1, 2])))
+        accepted: tuple[str, ...] = chance.choice([(), ("success",), ("canceled", "error")])
+        job = PendingJob(
+            id=self.last_id,
+            priority=chance.choice([0, 0, -1, 2]),
+            depends=tuple((target, accepted) for target in targets),
+            limits=chance.choice(LIMITS),
+            forecast=chance.choice(self.forecasts),
+            forecast_of_all=chance.choice((None, *self.forecasts)),
+        )
+        self.schedule.add(self.verdict(job), self.now)
+
+    def change(self) -> None:
+        """Something happens to a job."""
+        chance, schedule = self.chance, self.schedule
+        jobs = list(schedule._pending)
+        running = list(schedule._running)
+        what = chance.randrange(9)
+        if what == 0 and running:
+            schedule.finish(chance.choice(running), chance.choice(FINAL))
+        elif what == 1 and running:
+            forecast = chance.choice(self.forecasts) or NO_LOCKS
+            schedule.locks_changed(chance.choice(running), forecast)
+        elif what == 2:
+            schedule.locks_changed("somebody", chance.choice(self.forecasts) or NO_LOCKS)
+        elif what == 3 and jobs:
+            schedule.reprioritise(chance.choice(jobs), chance.choice([0, -1, 2]))
+        elif what == 4 and jobs:
+            job_id = chance.choice(jobs)
+            schedule.judge(self.verdict(PendingJob(id=job_id, priority=0)))
+        elif what == 5 and jobs:
+            schedule.forecast_changed(chance.choice(jobs), chance.choice(self.forecasts))
+        elif what == 6 and jobs:
+            schedule.finish(chance.choice(jobs), JobStatus.CANCELED)
+        elif what == 7:
+            self.now += chance.choice([1.0, 450.0, 901.0])
+        else:
+            schedule.decide(self.now)
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            self.submit() if self.chance.random() < 0.6 else self.change()
+        self.schedule.decide(self.now)
+
+
+worlds = st.builds(
+    lambda seed, has_locks, steps: (World(random.Random(seed), has_locks=has_locks), steps),
+    st.integers(0, 2**32),
+    st.booleans(),
+    st.integers(1, 60),
+)
+
+
+@given(worlds)
+@settings(max_examples=60)
+def test_a_position_counts_those_ahead_as_if_each_were_looked_at(
+    made: tuple[World, int],
+) -> None:
+    world, steps = made
+    world.play(steps)
+    schedule = world.schedule
+    in_order = [job.id for job in slow_standing.in_order(schedule)]
+    assert schedule.pending_in_order() == in_order
+    for job_id in in_order:
+        expected = slow_standing.position(schedule, job_id)
+        assert schedule.position(job_id) == expected
+        if expected.ahead > 1:
+            event("several jobs are ahead")
+    assert schedule.standing_now().obstacles() == slow_standing.obstacles(schedule)
+
+
+@given(worlds)
+@settings(max_examples=60)
+def test_a_remedy_is_the_one_that_trials_with_each_job_find(made: tuple[World, int]) -> None:
+    world, steps = made
+    world.play(steps)
+    schedule = world.schedule
+    for job in slow_standing.in_order(schedule):
+        rules = [job.rule] if job.action in {"PAUSE", "REJECT"} and job.rule else []
+        then = world.verdict(PendingJob(id=job.id, priority=0)) if rules else None
+        slow = slow_remedies.for_pending(slow_standing.contention(schedule, job.id, then), rules)
+        found = remedies.for_pending(schedule.contention(job.id, then), rules)
+        assert found == slow
+        if found.priority is not None:
+            event("a priority helps")
+        if found.is_turn:
+            event("it is not its turn")
+
+
+@given(worlds, st.integers(1, 5), st.integers(1, 6), st.data())
+@settings(max_examples=50)
+def test_a_simulation_in_slices_is_one_at_once(
+    made: tuple[World, int], at_once: int, slots: int, data: st.DataObject
+) -> None:
+    world, steps = made
+    world.play(steps)
+    schedule = world.schedule
+    jobs = [world.verdict(PendingJob(id=one, priority=0)) for one in sorted(schedule._pending)]
+    running = [world.verdict(PendingJob(id=one, priority=0)) for one in schedule.running]
+    whole = done(schedule.what_if(jobs, running, slots, 1_000))
+    sliced = done(schedule.what_if(jobs, running, slots, at_once))
+    decided = whole.decide(world.now)
+    start, unsatisfiable, passes = [], [], 0
+    while sliced.is_tired or not passes:
+        one = sliced.decide(world.now)
+        start += one.start
+        unsatisfiable += one.unsatisfiable
+        passes += 1
+    if passes > 2:
+        event("the pass pauses")
+    assert start == decided.start
+    assert unsatisfiable == decided.unsatisfiable
+    left = slow_standing.in_order(whole)
+    assert sliced.pending_in_order() == [job.id for job in left]
+    assert sliced.standing_now().obstacles() == slow_standing.obstacles(whole)
+    ended = {}
+    if left:
+        ended = {data.draw(st.sampled_from(left)).id: JobStatus.SUCCESS}
+    simulation = Simulate(running_jobs_max=slots, ended=ended)
+    outcome = simulating.outcome(
+        schedule, RunSimulation(simulation=simulation, jobs=jobs, running=running)
+    )
+    if not ended:
+        assert outcome.start == start
+        assert [one.id for one in outcome.waiting] == [
+            job.id for job in left if job.action != "REJECT"
+        ]
+        assert outcome.counts == dict(slow_standing.obstacles(whole))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5_000))), st.integers(-1, 5_000))
+def test_a_set_of_ids_is_a_set_in_order(steps: list[tuple[bool, int]], after: int) -> None:
+    known: set[int] = set()
+    found, even = IdSet(), IdSet()
+    for number in range(0, 5_001, 2):
+        even.add(number)
+    for is_added, number in steps:
+        if is_added:
+            known.add(number)
+            found.add(number)
+        else:
+            known.discard(number)
+            found.discard(number)
+    assert list(found) == sorted(known)
+    assert len(found) == len(known)
+    assert all(number in found for number in known)
+    assert after not in found or after in known
+    assert list(found.after(after)) == sorted(one for one in known if one > after)
+    assert list(found.common(even, IdSet())) == sorted(one for one in known if one % 2 == 0)
+    assert found.count_while(lambda one: one < after) == sum(one < after for one in known)
