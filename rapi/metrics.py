@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
 from ..storage.job_views import JobInfo
+from ..transport.messages import DaemonInfo, FilterRow, LockWait
 from .declarations import Call, Method, Resource, Right
 
 if TYPE_CHECKING:
-    from ..transport.messages import DaemonInfo, LockWait
     from .feed import Feed, JobEvent
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
@@ -76,18 +77,23 @@ class JobTimes:
         return name
 
 
-class _Now:
-    """The figures that the daemon has just told, as a collector."""
+class _Told(msgspec.Struct):
+    """What the daemon has just told."""
 
-    def __init__(
-        self,
-        info: DaemonInfo,
-        waits: list[LockWait],
-        times: JobTimes,
-        feed: Feed,
-    ) -> None:
-        self._info = info
-        self._waits = waits
+    info: DaemonInfo
+    waits: list[LockWait]
+    rules: list[FilterRow]
+    hits: dict[str, int]
+
+
+class _Now:
+    """The figures of this moment, as a collector."""
+
+    def __init__(self, told: _Told, times: JobTimes, feed: Feed) -> None:
+        self._info = told.info
+        self._waits = told.waits
+        self._rules = told.rules
+        self._hits = told.hits
         self._times = times
         self._feed = feed
 
@@ -127,6 +133,13 @@ class _Now:
             turns.add_metric([name], seconds)
         yield turns
         yield from self._states()
+        hits = CounterMetricFamily(
+            "ganger_filter_hits", "Jobs to which a rule was applied", labels=["rule", "action"]
+        )
+        for rule in self._rules:
+            action = rule.action if isinstance(rule.action, str) else str(rule.action[0])
+            hits.add_metric([rule.uuid, action], self._hits.get(rule.uuid, 0))
+        yield hits
 
     def _states(self) -> Iterable[Metric]:
         info = self._info
@@ -146,12 +159,13 @@ class _Now:
 async def read_metrics(call: Call) -> Response:
     """Everything that is counted, in Prometheus's text format."""
     client = call.client
-    now = _Now(
+    told = _Told(
         await client.info(),
         await client.lock_waits(),
-        call.times,
-        call.feed,
+        await client.filters(),
+        await client.rule_hits(),
     )
+    now = _Now(told, call.times, call.feed)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(now)
     text = generate_latest(registry) + generate_latest(call.times.registry)

@@ -18,6 +18,9 @@ export async function timeline(context) {
   const body = h("div", {});
   const load = async () => {
     const found = await api("GET", `/2/timeline?seconds=${kept.minutes * 60}`);
+    // A short history fills the whole width.
+    const first = Math.min(...found.rows.flatMap((row) => row.spans.map((one) => one.begin)), found.now - 60);
+    found.since = Math.max(found.since, first);
     if (!context.signal.aborted) body.replaceChildren(...(kept.by === "job" ? byJob(found) : byResource(found)));
   };
   const changed = () => { kept.minutes = Number(minutes.value); kept.by = by.value; load(); };

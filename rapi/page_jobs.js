@@ -1,7 +1,7 @@
 // The list of jobs, and one job: its opcodes, its log as it comes, its chain, and why it waits.
 
 import { api, follow } from "./page_api.js";
-import { ask, count, h, moment, notice, span, status, table } from "./page_parts.js";
+import { ask, count, h, linked, moment, notice, span, status, table } from "./page_parts.js";
 
 const STATUSES = ["queued", "waiting", "running", "success", "error", "canceled"];
 const kept = { status: "", search: "", limit: 100 };
@@ -172,10 +172,9 @@ function reasons(one, explained) {
   if (!explained.obstacles.length) return [h("p", { class: "faint" }, explained.text)];
   return [h("section", { class: "panel why", "aria-label": "Why it waits" },
     h("strong", {}, "Why it waits"),
-    h("ol", {}, explained.obstacles.map((obstacle) => h("li", {}, obstacle.text, " ",
-      obstacle.rule && h("a", { href: "#/rules" }, "(rules)"),
-      obstacle.jobs?.length > 0 && obstacle.jobs.slice(0, 5).flatMap((id) => [" ", h("a", { href: `#/jobs/${id}` }, `job ${id}`)])))),
-    explained.change && h("p", {}, h("span", { class: "faint" }, "What would help: "), explained.change))];
+    h("ol", {}, explained.obstacles.map((obstacle) => h("li", {}, linked(obstacle.text),
+      obstacle.rule && [" ", h("a", { href: "#/rules" }, "(rules)")]))),
+    explained.change && h("p", {}, h("span", { class: "faint" }, "What would help: "), linked(explained.change)))];
 }
 
 function opcodes(one) {

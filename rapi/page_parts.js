@@ -55,6 +55,14 @@ export function count(number, one, many = one + "s") {
   return `${number.toLocaleString()} ${number === 1 ? one : many}`;
 }
 
+/** A text in which each "job 17" is a link. */
+export function linked(text) {
+  return text.split(/(\bjobs? \d+(?:(?:, | and )\d+)*)/).flatMap((part, place) => {
+    if (place % 2 === 0) return [part];
+    return part.split(/(\d+)/).map((piece) => (/^\d+$/.test(piece) ? h("a", { href: `#/jobs/${piece}` }, piece) : piece));
+  });
+}
+
 let hiding;
 
 /** Show a sentence for some seconds. */

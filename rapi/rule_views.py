@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -9,6 +10,12 @@ import msgspec
 from ..transport.messages import FilterRow
 from .declarations import Call, Method, Resource, Right
 from .explanations import converted
+
+
+class RuleShown(FilterRow, frozen=True, kw_only=True):
+    """A filter rule, and to how many jobs it was applied since the daemon started."""
+
+    hits: int = 0
 
 
 class NewRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -22,9 +29,13 @@ class NewRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     valid_until: float | None = None
 
 
-async def list_rules(call: Call) -> list[FilterRow]:
-    """All filter rules, in the order in which they are looked at."""
-    return await call.client.filters()
+async def list_rules(call: Call) -> Any:  # noqa: ANN401 - JSON
+    """All filter rules, in the order in which they are looked at, with their hits."""
+    rules, hits = await asyncio.gather(call.client.filters(), call.client.rule_hits())
+    found: list[dict[str, Any]] = msgspec.to_builtins(rules)
+    for rule in found:
+        rule["hits"] = hits.get(rule["uuid"], 0)
+    return found
 
 
 async def add_rule(call: Call) -> str:
@@ -49,7 +60,7 @@ RESOURCES = (
                 handler=list_rules,
                 right=Right.READ,
                 summary="Filter rules, with their windows.",
-                reply=list[FilterRow],
+                reply=list[RuleShown],
             ),
             "POST": Method(
                 handler=add_rule,

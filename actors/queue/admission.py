@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -71,6 +71,8 @@ class Admission:
         self._gate = gate
         self._control = control
         self._keys = SubmissionKeys(store)
+        self.rejections: Counter[str] = Counter()
+        """How many jobs each filter rule has rejected."""
         self._arriving: list[Arrival] = []
         self._under_way: deque[_UnderWay] = deque()
         self._is_told = False
@@ -158,7 +160,9 @@ class Admission:
         drafts = yield from self._drafting(message, first_id, retry_of)
         assert self._gate.rules is not None
         rejected = yield from self._gate.rules.rejecting(
-            [draft.job for draft in drafts], settings.SUBMITTED_AT_ONCE
+            [draft.job for draft in drafts],
+            settings.SUBMITTED_AT_ONCE,
+            None if message.dry_run else self.rejections,
         )
         places = [place for place in range(len(drafts)) if place not in rejected]
         if rejected or retry_of is not None:

@@ -201,6 +201,15 @@ class Diagnosis:
         self._runtime.host.keep_memory("simulations", size)
         self._judge_page(envelope, messages.RunSimulation(simulation=message, jobs=[], running=[]))
 
+    def read_rule_hits(self, envelope: Envelope, rejections: Counter[str]) -> None:
+        """Answer with what the scheduler has counted, and the rejected submissions."""
+
+        def answer(found: messages.RuleHits) -> None:
+            envelope.reply(messages.RuleHits(hits=dict(Counter(found.hits) + rejections)))
+
+        asked = messages.ReportRuleHits()
+        self._runtime.ask(SCHEDULER, asked, answer, envelope.refuse, envelope.deadline)
+
     def forget_peer(self, peer: bytes) -> None:
         """Give up the simulations of a client that is gone: it may have come again, and repeated.
 

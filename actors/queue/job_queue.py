@@ -138,6 +138,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.announcements.page(message)
             case messages.ExplainJob():
                 self.diagnosis.explain(envelope, message.id)
+            case messages.ReadRuleHits():
+                self.diagnosis.read_rule_hits(envelope, self.admission.rejections)
             case messages.ReadPlan():
                 self.estimating.read_plan(envelope)
             case messages.StoreEstimates():

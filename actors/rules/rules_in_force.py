@@ -17,6 +17,7 @@ from ...transport.messages import GateAnswered
 from . import filtering, gating
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ...storage import jobs
@@ -75,13 +76,14 @@ class RulesInForce:
                 return found
 
     def rejecting(
-        self, submitted: Sequence[jobs.Job], at_once: int
+        self, submitted: Sequence[jobs.Job], at_once: int, hits: Counter[str] | None = None
     ) -> Generator[None, None, dict[int, str]]:
         """Why jobs of a submission are not stored, by their places in it.
 
         Jobs that depend on a rejected job are rejected too. The work has a limit, because the queue
         does nothing else meanwhile: the remaining jobs are admitted, and the filter evaluator
         judges them before they may start. Yields between ``at_once`` jobs and the next ones.
+        ``hits`` takes in how many jobs each rule rejects.
         """
         rejected: dict[int, str] = {}
         if not self._has(ActionName.REJECT):
@@ -97,7 +99,7 @@ class RulesInForce:
             text = None
             try:
                 if not is_spent:
-                    text = self._applies(ActionName.REJECT, job.id, inputs, meter)
+                    text = self._rejects(job.id, inputs, meter, hits)
             except TooMuchWorkError:
                 is_spent = True
             text = text or _depends_on(inputs, rejected, places)
@@ -144,12 +146,18 @@ class RulesInForce:
         if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
             self._compile()
 
-    def _applies(
-        self, action: ActionName, job_id: int, inputs: Sequence[Mapping[str, Any]], meter: Meter
+    def _rejects(
+        self,
+        job_id: int,
+        inputs: Sequence[Mapping[str, Any]],
+        meter: Meter,
+        hits: Counter[str] | None,
     ) -> str | None:
         verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs), meter)
-        if verdict.action is not action:
+        if verdict.action is not ActionName.REJECT:
             return None
+        if hits is not None and verdict.rule is not None:
+            hits[verdict.rule] += 1
         return filtering.describe(self._rules, verdict)
 
     def _compile(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
@@ -65,6 +65,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._questions: list[tuple[Envelope, _Question]] = []
         self._answers: deque[tuple[Envelope, Generator[None, None, Reply]]] = deque()
         self._are_answers_due = False
+        self._hits: Counter[str] = Counter()
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
         self.runtime.tell(LOCK_MANAGER, messages.ReportOwners())
@@ -74,6 +75,8 @@ class Scheduler(Component[messages.SchedulerMessage]):
         if isinstance(envelope.message, messages.AnswersDue):
             self._are_answers_due = False
             self._work_on_answers()
+        elif isinstance(envelope.message, messages.ReportRuleHits):
+            envelope.reply(messages.RuleHits(hits=dict(self._hits)))
         else:
             self._is_due = True
             self._take(envelope, envelope.message)
@@ -276,13 +279,21 @@ class Scheduler(Component[messages.SchedulerMessage]):
             self._schedule.replace_all(message.jobs, message.running, now, came)
             self._note_questions(message.jobs)
         elif message.is_repeat:
+            for verdict in message.jobs:
+                self._count_hit(verdict, self._schedule.rule_of(verdict.job.id))
             for verdict in (*message.jobs, *message.running):
                 self._schedule.judge(verdict)
         else:
             now = self.runtime.clock()
             for verdict in message.jobs:
+                self._count_hit(verdict, None)
                 self._schedule.add(verdict, now)
             self._note_questions(message.jobs)
+
+    def _count_hit(self, verdict: messages.JobVerdict, before: str | None) -> None:
+        """Count a rule that begins to apply to a job; ``before``: the one that applied so far."""
+        if verdict.rule is not None and verdict.rule != before:
+            self._hits[verdict.rule] += 1
 
     def _note_questions(self, verdicts: list[messages.JobVerdict]) -> None:
         for verdict in verdicts:

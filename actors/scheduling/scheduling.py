@@ -227,6 +227,11 @@ class Schedule:
             if job.entry is not None and job.aside_under == self._chain:
                 self._push(job)
 
+    def rule_of(self, job_id: int) -> str | None:
+        """The rule that applies to a job now; None: none does, or the job is not pending."""
+        known = self._pending.get(job_id)
+        return None if known is None else known.rule
+
     def remove(self, job_id: int) -> None:
         """Remove a job that is no longer pending."""
         job = self._pending.pop(job_id, None)

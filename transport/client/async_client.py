@@ -55,6 +55,7 @@ from ..messages import (
     ReadLockWaits,
     ReadObjects,
     ReadPlan,
+    ReadRuleHits,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -503,6 +504,10 @@ class AsyncClient:
         """The filter rules, or those with these UUIDs, in the order of their evaluation."""
         listed = await self._caller.call(requests.listed_filters(uuids), timeout)
         return listed.filters
+
+    async def rule_hits(self, *, timeout: float | None = None) -> dict[str, int]:
+        """To how many jobs each filter rule, by its UUID, was applied since the daemon started."""
+        return (await self._caller.call(ReadRuleHits(), timeout)).hits
 
     # The daemon.
 

@@ -55,6 +55,7 @@ from ..messages import (
     ReadLockWaits,
     ReadObjects,
     ReadPlan,
+    ReadRuleHits,
     RetryJob,
     RuleTest,
     SetDrain,
@@ -506,6 +507,10 @@ class Client:
         """The filter rules, or those with these UUIDs, in the order of their evaluation."""
         listed = self._caller.call(requests.listed_filters(uuids), timeout)
         return listed.filters
+
+    def rule_hits(self, *, timeout: float | None = None) -> dict[str, int]:
+        """To how many jobs each filter rule, by its UUID, was applied since the daemon started."""
+        return (self._caller.call(ReadRuleHits(), timeout)).hits
 
     # The daemon.
 

@@ -47,6 +47,7 @@ QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
     | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs | ReadPlan
+    | ReadRuleHits
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
@@ -70,7 +71,7 @@ ClientRequest = (
 ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
-    | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead
+    | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead | RuleHits
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
     | ClusterDescribed
@@ -129,7 +130,7 @@ FilterMessage = (
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
     | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue | AnswersDue
-    | ExplainPending | RunSimulation | ReportOrder
+    | ExplainPending | RunSimulation | ReportOrder | ReportRuleHits
 )
 QueueMessage = (
     QueueRequest | QueueReportOfJob

@@ -10,7 +10,7 @@ from ...storage.jobs import JobStatus, LogEntry
 from ...storage.prediction.estimates import Accuracy, Estimate
 from .base import Done, Notice, Reply, Request
 from .config_store import ReplaceFilter
-from .several import QueryAnswered
+from .several import QueryAnswered, RuleHits
 from .values import JobSpec, JobSummary, LockRow, Remedy, WaitingJob
 
 
@@ -273,6 +273,10 @@ class PlanRead(Reply, frozen=True):
 
 class ReadPlan(Request[PlanRead], frozen=True):
     """Send what a plan of the jobs to come needs."""
+
+
+class ReadRuleHits(Request[RuleHits], frozen=True):
+    """Read to how many jobs each filter rule was applied, or which it rejected."""
 
 
 class DependenciesListed(Reply, frozen=True):

@@ -8,6 +8,7 @@ from ...storage.prediction.lock_types import LockForecast
 from ...storage.prediction.policy import Policy
 from .base import Notice, Reply, Request
 from .job_queue_from_clients import Simulate, Simulated
+from .several import RuleHits
 from .values import JobVerdict
 
 
@@ -100,3 +101,7 @@ class ReportOrder(Request[OrderReported], frozen=True):
     """From the job queue: report the first ``limit`` pending jobs in order."""
 
     limit: int
+
+
+class ReportRuleHits(Request[RuleHits], frozen=True):
+    """From the queue: to how many pending jobs each rule was applied."""

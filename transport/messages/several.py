@@ -166,3 +166,12 @@ class ExplainPending(Request[PendingExplained], frozen=True):
     job: JobToJudge | None = None
     holding: list[str] = []
     then: JobVerdict | None = None
+
+
+class RuleHits(Reply, frozen=True):
+    """For each filter rule, by UUID, to how many jobs it was applied since the daemon started.
+
+    A rule that goes on to apply to a job counts once.
+    """
+
+    hits: dict[str, int]

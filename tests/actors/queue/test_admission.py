@@ -7,7 +7,7 @@ from unittest import mock
 
 import msgspec
 import pytest
-from tests.actors.queue.queue_rules import REJECTION, REJECTS, command, take_rules
+from tests.actors.queue.queue_rules import REJECTION, REJECTS, UUID, command, take_rules
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.storage import errors
@@ -173,6 +173,26 @@ def test_of_a_batch_only_the_rejected_jobs_are_left_out(queue: Queue) -> None:
     take_rules(queue)
     [new] = queue.submitted(command())
     assert new > max(reply.ids)
+
+
+def hits(queue: Queue, of_scheduler: dict[str, int]) -> dict[str, int]:
+    asker = queue.actor.say(messages.ReadRuleHits())
+    [request] = queue.stage.take_requests(messages.ReportRuleHits)
+    request.reply(messages.RuleHits(hits=of_scheduler))
+    queue.actor.handle_mail()
+    return asker.answer_as(messages.RuleHits).hits
+
+
+def test_rejections_count_as_hits_of_the_rule_and_the_scheduler_adds_its_own(queue: Queue) -> None:
+    take_rules(queue, REJECTS)
+    queue.submit(command(), spec(), spec())
+    assert hits(queue, {UUID: 3, "other": 1}) == {UUID: 5, "other": 1}
+
+
+def test_a_dry_run_is_no_hit(queue: Queue) -> None:
+    take_rules(queue, REJECTS)
+    queue.actor.say(messages.SubmitJobs(jobs=[spec()], dry_run=True))
+    assert hits(queue, {}) == {}
 
 
 def test_the_id_of_a_rejected_job_is_written_again_if_the_disk_refused_it_once(

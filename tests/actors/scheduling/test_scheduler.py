@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
@@ -252,6 +253,20 @@ def test_a_question_is_answered_after_the_pass(stage: Stage) -> None:
     assert first.answer == messages.PendingExplained(position=None)
     assert position(second).running == [1]
     assert what_if.answer_as(messages.Simulated).start == [2]
+
+
+def test_a_rule_that_begins_to_apply_to_a_job_is_a_hit_and_one_that_goes_on_is_none(
+    stage: Stage,
+) -> None:
+    scheduler = start(stage)
+    held = msgspec.structs.replace(verdict(1), action="PAUSE", rule="a")
+    other = msgspec.structs.replace(verdict(1), action="PAUSE", rule="b")
+    scheduler.turn(JobsJudged(jobs=[verdict(2)], is_all=True, report=1), JobsJudged(jobs=[held]))
+    scheduler.turn(JobsJudged(jobs=[held, verdict(2)], is_repeat=True))
+    scheduler.turn(JobsJudged(jobs=[other], is_repeat=True))
+    scheduler.turn(JobsJudged(jobs=[held], is_repeat=True))
+    asker = scheduler.say(messages.ReportRuleHits())
+    assert asker.answer_as(messages.RuleHits).hits == {"a": 2, "b": 1}
 
 
 def test_a_long_answer_takes_more_than_one_turn(stage: Stage) -> None:

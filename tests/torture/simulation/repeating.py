@@ -37,6 +37,8 @@ LATE: tuple[type[Message], ...] = (
     messages.ReportOwners,
     messages.WeightDue,
     messages.AnswersDue,
+    messages.ReportRuleHits,
+    messages.ReadRuleHits,
     messages.ReadLastId,
     messages.ReadQueueState,
     messages.ReadProcesses,
