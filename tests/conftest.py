@@ -31,6 +31,9 @@ LONGEST_FIRST = (
 """Parts of names of files: what takes long begins first where several processes share the tests."""
 
 ONE_PROCESS = (
+    "tests/compatibility/test_ganeti_rapi.py",
+    "tests/compatibility/test_ganeti_rapi_client.py",
+    "tests/rapi/test_resources.py",
     "tests/storage/opcodes/test_user_opcodes.py",
     "tests/system/test_traced_life.py",
     "tests/system/test_wconfd.py",
