@@ -92,7 +92,7 @@ def recorded(name: str) -> Any:
     return RECORDED[name]["response"]
 
 
-def shape(value: object) -> object:
+def shape(value: object) -> Any:
     """The keys and types of a value."""
     match value:
         case dict():
