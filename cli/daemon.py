@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..storage.settings import Places
     from .call import Call
-    from .first_rapi import FirstUser
+    from .first_rapi import FirstCredentials
 
 _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
 """Modules that libraries import on first use. Later the daemon may lack a descriptor for that."""
@@ -119,16 +119,16 @@ class _Announcement:
         if self._descriptor is not None:
             os.set_inheritable(self._descriptor, False)  # noqa: FBT003
 
-    def ready(self, url: str = "", first_user: FirstUser | None = None) -> None:
-        """The daemon takes requests, and those of the remote API at this URL."""
+    def ready(self, credentials: FirstCredentials | None = None) -> None:
+        """The daemon takes requests; these credentials are for its remote API."""
         if self._is_for_people:
             pid = os.getpid()
             _print(
                 f"The daemon is ready (pid {pid}) in {self._data}; Ctrl-C or `ganger down` ends it"
             )
-            for line in first_user.lines(url) if first_user is not None else []:
+            for line in credentials.lines() if credentials is not None else []:
                 _print(line)
-        self._say(f"ready {url}".rstrip() + "\n")
+        self._say(f"ready {first_rapi.text(credentials)}".rstrip() + "\n")
 
     def warn(self, text: str) -> None:
         """Print a warning; `ganger up` prints its own."""
@@ -194,7 +194,8 @@ def run(
             announce.warn(warning)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
-        first_user = None if rapi is None else _first_user(places, rapi, log)
+        credentials = None if rapi is None else _first_user(places, rapi, log)
+        stack.callback(first_rapi.forget, places, credentials)
         _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
         stack.callback(daemon_lock.remove)
@@ -221,7 +222,9 @@ def run(
 
         def ready() -> None:
             keeper.announce(host.endpoints)
-            announce.ready(host.rapi_states[0].url if host.rapi_states else "", first_user)
+            if credentials is not None:
+                credentials.url = host.rapi_states[0].url
+            announce.ready(credentials)
 
         _supervise(
             host,
@@ -242,7 +245,9 @@ def run(
             raise shutdown.error
 
 
-def _first_user(places: Places, rapi: RapiOptions, log: FilteringBoundLogger) -> FirstUser | None:
+def _first_user(
+    places: Places, rapi: RapiOptions, log: FilteringBoundLogger
+) -> FirstCredentials | None:
     """The first user of the remote API, if this is the first start. Jobs do without."""
     try:
         return first_rapi.prepare_apart(places, rapi.address, has_tls=rapi.has_tls)

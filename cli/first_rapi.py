@@ -24,24 +24,35 @@ FIRST_USER = "admin"
 _SECONDS = 30.0
 
 
-class FirstUser(msgspec.Struct, frozen=True):
-    """The credentials that are shown once."""
+class FirstCredentials(msgspec.Struct):
+    """The credentials that are shown once, when the daemon is ready; ``url`` is known then."""
 
     name: str
     password: str
+    url: str = ""
 
     def __repr__(self) -> str:
         """Without the password, because logs show values."""
-        return f"FirstUser({self.name!r})"
+        return f"FirstCredentials({self.name!r})"
 
-    def lines(self, url: str) -> list[str]:
+    def lines(self) -> list[str]:
         """What people see."""
         return [
-            f"Remote API: {url}",
+            f"Remote API: {self.url}",
             f"User:       {self.name}",
             f"Password:   {self.password}",
-            "It is shown only now. Further users: ganger rapi user add NAME",
+            "The password is shown only now. Further users: ganger rapi user add NAME --role ROLE",
         ]
+
+
+def text(credentials: FirstCredentials | None) -> str:
+    """One line, for another process."""
+    return "" if credentials is None else msgspec.json.encode(credentials).decode()
+
+
+def read(line: str) -> FirstCredentials | None:
+    """What `text` has written."""
+    return msgspec.json.decode(line, type=FirstCredentials) if line else None
 
 
 def is_missing(places: Places, *, has_tls: bool) -> bool:
@@ -50,7 +61,7 @@ def is_missing(places: Places, *, has_tls: bool) -> bool:
     return not (has_certificate and os.path.lexists(places.rapi_users))
 
 
-def prepare(places: Places, address: str, *, has_tls: bool) -> FirstUser | None:
+def prepare(places: Places, address: str, *, has_tls: bool) -> FirstCredentials | None:
     """Make what is missing; the first user if there was no users file. `StorageError`."""
     import secrets  # noqa: PLC0415 - only the first start needs these
 
@@ -65,10 +76,10 @@ def prepare(places: Places, address: str, *, has_tls: bool) -> FirstUser | None:
     password = secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
     secret = rapi_passwords.hashed(password)
     rapi_users.add(places.rapi_users, rapi_users.User(FIRST_USER, secret, frozenset({"admin"})))
-    return FirstUser(FIRST_USER, password)
+    return FirstCredentials(FIRST_USER, password)
 
 
-def prepare_apart(places: Places, address: str, *, has_tls: bool) -> FirstUser | None:
+def prepare_apart(places: Places, address: str, *, has_tls: bool) -> FirstCredentials | None:
     """As `prepare`, in a process of its own. `StorageError` says why it could not."""
     if not is_missing(places, has_tls=has_tls):
         return None
@@ -84,10 +95,19 @@ def prepare_apart(places: Places, address: str, *, has_tls: bool) -> FirstUser |
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise errors.StorageError(f"no certificate and no user could be made: {error}") from error
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(done.stdout, type=FirstUser | None)
+    if not done.returncode:
+        return read(done.stdout.decode())
     problem = done.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
     raise errors.StorageError(problem or f"no user could be made: exit code {done.returncode}")
+
+
+def forget(places: Places, credentials: FirstCredentials | None) -> None:
+    """Take the first user back if the daemon ends before it could show the password."""
+    if credentials is not None and not credentials.url:
+        with suppress(errors.GangerError, OSError):
+            rapi_users.remove(places.rapi_users, credentials.name)
+            if not rapi_users.read(places.rapi_users):
+                places.rapi_users.unlink()
 
 
 def _main(data: str, run: str, address: str, kind: str) -> None:
@@ -96,7 +116,7 @@ def _main(data: str, run: str, address: str, kind: str) -> None:
         made = prepare(places, address, has_tls=kind == "tls")
     except errors.GangerError as error:
         sys.exit(error.text)
-    sys.stdout.write(msgspec.json.encode(made).decode())
+    sys.stdout.write(text(made))
 
 
 if __name__ == "__main__":

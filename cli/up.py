@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
     from ..transport.messages import DaemonInfo, LimitsRead
     from .call import Call
-    from .first_rapi import FirstUser
+    from .first_rapi import FirstCredentials
 
 NOT_RUNNING_EXIT_CODE = 3
 READY_VARIABLE = "GANGER_READY_FD"
-"""Names a descriptor, to which the daemon writes once, for ``ganger up``: ``ready`` and the URL of
-its remote API, or its error."""
+"""Names a descriptor, to which the daemon writes once, for ``ganger up``: ``ready`` and the
+credentials that it has made, or its error."""
 
 _SHORT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
@@ -85,24 +85,11 @@ def up(
         options += ["--rapi-port", str(rapi_port)] if rapi_port is not None else []
         options += ["--rapi-no-tls"] if rapi_no_tls else []
         options += ["--rapi-anonymous-reads"] if rapi_anonymous_reads else []
-        first_user = None if no_rapi else _first_user(places, rapi_address, not rapi_no_tls)
-        pid, url = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
+        pid, credentials = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
-        if first_user is not None:
-            for line in first_user.lines(url):
+        if credentials is not None:
+            for line in credentials.lines():
                 output.echo(line)
-
-
-def _first_user(places: Places, address: str, has_tls: bool) -> FirstUser | None:  # noqa: FBT001
-    """The first user of the remote API, if this is the first start."""
-    if not first_rapi.is_missing(places, has_tls=has_tls):
-        return None
-    try:
-        return first_rapi.prepare(places, address, has_tls=has_tls)
-    except errors.GangerError as error:
-        # The queue does not need it, and the daemon says whether it takes writes at all.
-        output.echo(f"ganger: the remote API cannot be set up: {error.text}", err=True)
-        return None
 
 
 def _warn_of(option: str) -> None:
@@ -141,8 +128,8 @@ def _alone(places: Places) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _start(places: Places, options: list[str]) -> tuple[int, str]:
-    """Start it detached; its pid, and the URL of its remote API, when it is ready.
+def _start(places: Places, options: list[str]) -> tuple[int, FirstCredentials | None]:
+    """Start it detached; its pid when it is ready, and the credentials that it has made.
 
     `GangerError` with the daemon's reason if it fails.
     """
@@ -172,7 +159,7 @@ def _start(places: Places, options: list[str]) -> tuple[int, str]:
         )
     code, _, text = word.strip().partition(" ")
     if code == "ready":
-        return process.pid, text
+        return process.pid, first_rapi.read(text)
     if code.isdecimal():
         output.echo(f"ganger: {text}", err=True)
         raise click.exceptions.Exit(int(code))

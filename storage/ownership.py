@@ -128,7 +128,8 @@ def world_writable_paths(places: Places) -> list[str]:
 def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     """Each existing file that decides what the daemon runs; for a link, its target too."""
     yield from _directories(places)
-    for path in (places.config, places.locks, places.lock_journal):
+    of_rapi = (places.rapi_users, places.rapi_certificate)
+    for path in (places.config, places.locks, places.lock_journal, *of_rapi):
         yield from _statuses(os.fspath(path))
     keys = places.keys
     folders = (places.queue, places.journal, places.spool, places.ssconf, keys, keys / "clients")
@@ -139,7 +140,8 @@ def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
 def _directories(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     keys = places.keys
     of_queue = (places.queue, places.journal, places.spool)
-    for path in (places.data, *of_queue, places.ssconf, keys, keys / "clients"):
+    of_rapi = places.rapi_users.parent
+    for path in (places.data, *of_queue, places.ssconf, keys, keys / "clients", of_rapi):
         yield from _statuses(os.fspath(path))
 
 

@@ -326,7 +326,7 @@ class Daemon:
     def up(self) -> None:
         """``ganger up``."""
         self._is_up = True
-        print(self._ganger("up", *self._options))
+        print(self._ganger("up", "--no-rapi", *self._options))
 
     def down(self) -> None:
         """``ganger down``, unless the daemon was stopped."""

@@ -208,7 +208,7 @@ def test_a_daemon_that_cannot_read_its_configuration_says_why(tmp_path: Path) ->
     daemon.data.mkdir()
     daemon.places.config.write_text("[]")
     try:
-        ended = daemon.run("up", "--placement", "apart", check=False)
+        ended = daemon.run("up", "--no-rapi", "--placement", "apart", check=False)
         assert ended.returncode != 0
         assert "config.data" in ended.stderr
     finally:

@@ -104,7 +104,7 @@ def test_up_reports_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
         pid = daemon.pid()
         os.kill(pid, signal.SIGSTOP)
-        done = daemon.run("up", check=False)
+        done = daemon.run("up", "--no-rapi", check=False)
         os.kill(pid, signal.SIGCONT)
         assert done.returncode == 1
         assert f"a daemon (pid {pid}) holds the queue in {daemon.data}, but does" in done.stderr
@@ -117,7 +117,7 @@ def test_no_second_daemon_starts_beside_one_whose_files_are_gone(tmp_path: Path)
             job_id, fifo = start_gated(daemon, client)
         for file in (daemon.places.queue / "lock", daemon.places.endpoint_file):
             file.unlink()
-        second = daemon.run("daemon", check=False)
+        second = daemon.run("daemon", "--no-rapi", check=False)
         assert second.returncode == 70
         assert "another daemon uses this queue directory" in second.stderr
         # Both are back by now, or soon.
@@ -137,7 +137,7 @@ def test_a_daemon_without_its_directory_ends_and_leaves_the_next_one_alone(
     tmp_path: Path, how: str
 ) -> None:
     daemon = Daemon(tmp_path)
-    command = [*GANGER, "--data", str(daemon.data), "daemon"]
+    command = [*GANGER, "--data", str(daemon.data), "daemon", "--no-rapi"]
     pipe = subprocess.PIPE
     next_ones = tmp_path / "next"
     try:

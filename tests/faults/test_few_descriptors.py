@@ -31,7 +31,7 @@ def test_a_daemon_that_may_open_too_few_files_does_not_start(
     tmp_path: Path, count: int, options: tuple[str, ...], needed: int
 ) -> None:
     daemon = Daemon(tmp_path, *options, files_max=count)
-    refused = daemon.run("up", *options, check=False)
+    refused = daemon.run("up", "--no-rapi", *options, check=False)
     assert refused.returncode == errors.OperatorError.exit_code
     assert f"only {count} files may be open" in refused.stderr
     assert str(needed) in refused.stderr

@@ -283,7 +283,7 @@ def test_a_daemon_names_the_file_that_keeps_it_from_starting(
         path = daemon.data / name
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
-        ended = daemon.run("up", check=False)
+        ended = daemon.run("up", "--no-rapi", check=False)
         assert ended.returncode == errors.DataDirectoryError.exit_code
         assert str(path) in ended.stderr
         assert "Traceback" not in ended.stderr
@@ -301,7 +301,7 @@ def test_a_daemon_that_clients_could_not_find_does_not_start(tmp_path: Path) -> 
     try:
         path = daemon.data / "daemon.json"
         path.mkdir(parents=True)
-        ended = daemon.run("up", check=False)
+        ended = daemon.run("up", "--no-rapi", check=False)
         assert ended.returncode == errors.StorageError.exit_code
         assert f"{path}: Is a directory" in ended.stderr
     finally:

@@ -33,6 +33,9 @@ def directory(tmp_path: Path) -> Places:
     (places.queue / "version").write_text("1\n")
     for path in (places.queue / "job-1", places.queue / "serial", places.journal / "1.journal"):
         path.write_text("1")
+    places.rapi_users.parent.mkdir(mode=0o700)
+    for path in (places.rapi_users, places.rapi_certificate):
+        path.write_text("1")
     for path in (places.config, clients / "a.pub", places.queue / "job-2", places.spool / "x"):
         path.write_text("1")
     return places
@@ -49,6 +52,9 @@ PARTS: dict[str, Callable[[Places], Path]] = {
     "spool": lambda places: places.spool,
     "input of a job": lambda places: places.spool / "x",
     "configuration": lambda places: places.config,
+    "folder of the remote API's users": lambda places: places.rapi_users.parent,
+    "remote API's users": lambda places: places.rapi_users,
+    "remote API's certificate": lambda places: places.rapi_certificate,
     "client's key": lambda places: places.keys / "clients" / "a.pub",
 }
 

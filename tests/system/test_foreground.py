@@ -12,7 +12,7 @@ from tests.faults.harness import GANGER, Daemon
 
 def test_it_prints_that_it_is_ready_and_that_it_has_stopped(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    command = [*GANGER, "--data", str(data), "daemon"]
+    command = [*GANGER, "--data", str(data), "daemon", "--no-rapi"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == (
@@ -33,7 +33,7 @@ def test_a_start_that_fails_on_the_directory_names_fsck(
     daemon = Daemon(tmp_path)
     daemon.places.queue.mkdir(parents=True)
     (daemon.data / file).write_text("{")
-    done = daemon.run(command, check=False)
+    done = daemon.run(command, "--no-rapi", check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(f"ganger: {daemon.data / file}: ")
     assert done.stderr.endswith(f"; check the directory: ganger --data {daemon.data} fsck\n")
@@ -41,7 +41,7 @@ def test_a_start_that_fails_on_the_directory_names_fsck(
 
 def test_a_start_beside_another_daemon_does_not_name_it(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
-        done = daemon.run("daemon", check=False)
+        done = daemon.run("daemon", "--no-rapi", check=False)
         assert "another daemon uses" in done.stderr
         assert "fsck" not in done.stderr
 
@@ -49,6 +49,6 @@ def test_a_start_beside_another_daemon_does_not_name_it(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_written_is_the_reason_of_a_failed_start(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     daemon.places.log.mkdir(parents=True)
-    done = daemon.run("up", check=False)
+    done = daemon.run("up", "--no-rapi", check=False)
     assert done.returncode == 74
     assert done.stderr.startswith(f"ganger: {daemon.places.log}: Is a directory")

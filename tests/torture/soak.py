@@ -149,7 +149,15 @@ def _mute_daemon(folder: Path) -> Iterator[tuple[psutil.Process, Client]]:
             os.write(writer, b"x" * 4_096)
     os.set_blocking(writer, True)
     ready, announce = os.pipe()
-    command = [sys.executable, "-m", "ganger.cli.main", "--data", os.fspath(harness.data), "daemon"]
+    command = [
+        sys.executable,
+        "-m",
+        "ganger.cli.main",
+        "--data",
+        os.fspath(harness.data),
+        "daemon",
+        "--no-rapi",
+    ]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -59,7 +59,7 @@ def look_at_daemon(
 def _refused(daemon: Daemon, damages: list[Damage]) -> str:
     """`ganger up` fails, names the file, and nothing in the queue has changed."""
     before = contents.read(daemon.places.queue)
-    ended = daemon.run("up", "--test-hooks", check=False)
+    ended = daemon.run("up", "--no-rapi", "--test-hooks", check=False)
     if ended.returncode == 0:
         return "the daemon has started in spite of what must be refused"
     refused = [damage.refuses for damage in damages if damage.refuses]

@@ -118,7 +118,15 @@ class DirectDaemon(Daemon):
         launch = [sys.executable, "-P", "-c", LAUNCHER, self.limits]
         with (self.data / "daemon.out").open("ab") as out:
             self._process = subprocess.Popen(
-                [*launch, "--data", str(self.data), "daemon", "--placement", self.placement],
+                [
+                    *launch,
+                    "--data",
+                    str(self.data),
+                    "daemon",
+                    "--no-rapi",
+                    "--placement",
+                    self.placement,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
