@@ -122,14 +122,16 @@ def add(
     places = call.places
     ownership.require_own(places, f"rapi user add {name} --role {role}")
     _check_opcodes(role, opcodes)
+    if is_exec and role == "read":
+        raise errors.UsageError("--exec: has no meaning with --role read")
     given = _given(password)
+    rapi_users.require_new_name(name)
     chosen = given or secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
     options = frozenset({role, *(["exec"] if is_exec else [])})
-    granted = frozenset({*opcodes, *(["OP_EXEC"] if is_exec and role == "operate" else [])})
     if name in _known(call) and not replace:
         raise errors.BadRequestError(f"there is a user {name} already; to change it: --replace")
     documents.make_data_directory(places.data)
-    entry = User(name, rapi_passwords.hashed(chosen, scheme), options, granted)
+    entry = User(name, rapi_passwords.hashed(chosen, scheme), options, frozenset(opcodes))
     rapi_users.add(places.rapi_users, entry, is_replaced=replace)
     if given is None:
         output.echo(f"Password of {name}: {chosen}")

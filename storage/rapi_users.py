@@ -136,9 +136,7 @@ def read(path: Path) -> dict[int, User]:
 
 def add(path: Path, user: User, *, is_replaced: bool = False) -> None:
     """Add a user, or replace his line. `BadRequestError` if he is there, or his name is none."""
-    if not _NEW_NAME.fullmatch(user.name):
-        text = f"name {user.name!r}: expected up to 64 letters, digits and . _ @ - (not first)"
-        raise errors.BadRequestError(text)
+    require_new_name(user.name)
     documents.make_private_directory(path.parent)
     with _alone(path):
         number = _number(path, user.name)
@@ -150,6 +148,13 @@ def add(path: Path, user: User, *, is_replaced: bool = False) -> None:
         else:
             lines[number - 1] = user.line
         _write(path, lines)
+
+
+def require_new_name(name: str) -> None:
+    """`BadRequestError` if no new user may be called so."""
+    if not _NEW_NAME.fullmatch(name):
+        text = f"name {name!r}: expected up to 64 letters, digits and . _ @ - (not first)"
+        raise errors.BadRequestError(text)
 
 
 def remove(path: Path, name: str) -> None:

@@ -82,7 +82,12 @@ def test_a_file_is_read_only_when_it_has_changed(
     users = UsersFile(path, Noted())
     reads: list[Path] = []
     real = rapi_users.read
-    monkeypatch.setattr(rapi_users, "read", lambda where: (reads.append(where), real(where))[1])
+
+    def read(where: Path) -> dict[int, User]:
+        reads.append(where)
+        return real(where)
+
+    monkeypatch.setattr(rapi_users, "read", read)
     for _ in range(5):
         users.look()
     assert reads == []

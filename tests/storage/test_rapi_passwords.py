@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import pytest
 
@@ -14,8 +15,10 @@ VECTORS = [
     ("U*U", "{BCRYPT}$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"),
     (
         "password",
-        "{ARGON2ID}$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ"
-        "$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4",
+        (
+            "{ARGON2ID}$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ"
+            "$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+        ),
     ),
 ]
 PASSWORD = "Käse und Brot"
@@ -32,7 +35,7 @@ def ha1(name: str, password: str) -> str:
     return hashlib.md5(f"{name}:Ganeti Remote API:{password}".encode()).hexdigest()
 
 
-SECRETS = {
+SECRETS: dict[str, Callable[[], str]] = {
     "argon2id": lambda: rapi_passwords.hashed(PASSWORD),
     "bcrypt": lambda: rapi_passwords.hashed(PASSWORD, "bcrypt"),
     "HA1": lambda: "{HA1}" + ha1("joe", PASSWORD),
