@@ -20,9 +20,9 @@ BENCH_SYSTEM_PACKAGES := redis-server
 PEERS_SYSTEM_PACKAGES := redis-server task-spooler \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql)
 
-# Debian packages that are unpacked into .ganeti/ and not installed: Ganeti's own Python client of
-# WConfD, with what it imports. Nothing of them is configured or started.
-UNPACKED_PACKAGES := ganeti-3.0 python3-bitarray python3-simplejson \
+# Debian packages that are unpacked into .ganeti/ and not installed: Ganeti's own Python clients of
+# WConfD and of the remote API, with what they import. Nothing of them is configured or started.
+UNPACKED_PACKAGES := ganeti-3.0 python3-ganeti-rapi python3-bitarray python3-simplejson \
 	python3-openssl python3-cryptography python3-cffi-backend
 
 # Wheels only: a source package would bring a build environment that nobody has pinned.
@@ -56,7 +56,7 @@ endef
 
 # Unpacks Debian packages below .ganeti/, or says why it cannot.
 define unpack_packages
-@[ ! -d .ganeti ] || exit 0; \
+@[ "$$(cat .ganeti/.packages 2>/dev/null)" != "$(UNPACKED_PACKAGES)" ] || exit 0; \
 if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then \
 	echo "Not unpacked: $(UNPACKED_PACKAGES) (no apt-get here); what needs them is skipped."; \
 	exit 0; \
@@ -75,7 +75,8 @@ echo "Unpacking for tests: $(UNPACKED_PACKAGES)"; \
 for package in "$$folder"/*.deb; do \
 	dpkg-deb -x "$$package" "$$folder/unpacked" || exit 0; \
 done; \
-cp -r "$$folder/unpacked" .ganeti
+rm -rf .ganeti && cp -r "$$folder/unpacked" .ganeti \
+	&& echo "$(UNPACKED_PACKAGES)" >.ganeti/.packages
 endef
 
 .DEFAULT_GOAL := help

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ..storage import errors
-from ..storage.opcodes import checks
+from ..storage.opcodes import catalogue, checks
 from . import bodies
 from .declarations import Call, Method, Parameter, Right
 from .problems import HttpError
@@ -124,7 +124,16 @@ def made(
     fixed = {part.field: value for part in parts if (value := part.get(call)) is not None}
     fixed["reason"] = trail(call)
     parameters = _joined(renamed(given, renames or {}), fixed)
-    return checked({"OP_ID": op_id, **parameters})
+    return checked({"OP_ID": op_id, **_given(op_id, parameters)})
+
+
+def _given(op_id: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters without those that are null: for clients, null stands for the default."""
+    declared = catalogue.find(op_id)
+    known = () if declared is None else declared.__struct_encode_fields__
+    return {
+        name: value for name, value in parameters.items() if value is not None or name not in known
+    }
 
 
 def checked(opcode: dict[str, Any]) -> dict[str, Any]:
