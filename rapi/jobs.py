@@ -10,7 +10,7 @@ import msgspec
 from ..storage import errors, rapi_settings
 from ..storage.job_views import LogLine
 from . import bodies, rows, submitting
-from .declarations import Call, Method, Resource, Right
+from .declarations import Call, Method, Parameter, Resource, Right
 from .problems import HttpError
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ async def show_job(call: Call) -> dict[str, Any]:
 
 
 async def cancel_job(call: Call) -> list[Any]:
-    """Cancel a job that has not started: whether that is so, and a text."""
+    """Cancel a job that has not started: whether that is so, and a text. A running one by kill."""
     job_id = _id(call)
     if job_id is None:
         return [False, f"Job {call.path['job_id']} not found in queue"]
-    outcome = await call.client.cancel(job_id)
+    outcome = await call.client.cancel(job_id, kill=call.flag("kill"))
     return [outcome.accepted, outcome.text]
 
 
@@ -163,7 +163,12 @@ RESOURCES = (
         path="/2/jobs/{job_id:int}",
         methods={
             "GET": Method(handler=show_job, right=Right.READ, summary="Show a job."),
-            "DELETE": Method(handler=cancel_job, right=Right.CANCEL, summary="Cancel a job."),
+            "DELETE": Method(
+                handler=cancel_job,
+                right=Right.CANCEL,
+                summary="Cancel a job.",
+                query=(Parameter("kill", bool, "Stop a running job, too; Ganger's own."),),
+            ),
         },
     ),
     Resource(

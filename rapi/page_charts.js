@@ -1,7 +1,7 @@
 // Drawings: the timeline of the last hour, and the graph of locks.
 
 import { api } from "./page_api.js";
-import { count, h, moment, s, span, table } from "./page_parts.js";
+import { count, h, linked, moment, s, span, table } from "./page_parts.js";
 
 const CAUSES = { running: "running", lock: "waits for a lock", rule: "held by a filter rule", limit: "waits for a rate limit",
   dependency: "waits for another job", slots: "waits for a run slot", order: "waits for its turn", other: "waits" };
@@ -105,10 +105,13 @@ export async function locks(context) {
   return [h("h1", {}, "Locks"), body];
 }
 
+const named = (owner) => (/^\d+$/.test(owner) ? `job ${owner}` : owner);
+
 function list(found) {
+  const words = (owners) => owners.map(named).flatMap((owner, place) => [place ? ", " : "", ...linked(owner)]);
   const rows = found.locks.map((row) => h("tr", {},
-    h("td", {}, row.name), h("td", {}, row.mode ?? ""), h("td", { class: "text" }, row.owners.join(", ")),
-    h("td", { class: "text" }, row.pending.map(([mode, owners]) => `${mode}: ${owners.join(", ")}`).join("; "))));
+    h("td", {}, row.name), h("td", {}, row.mode ?? ""), h("td", { class: "text" }, words(row.owners)),
+    h("td", { class: "text" }, row.pending.flatMap(([mode, owners]) => [`${mode}: `, ...words(owners), " "]))));
   return table(["Lock", "Mode", "Owners", "Waiting"], rows, "Locks");
 }
 
@@ -141,8 +144,8 @@ function graph(found) {
   };
   const job = (owner) => (/^\d+$/.test(owner.split("/").pop()) ? `#/jobs/${owner.split("/").pop()}` : null);
   for (const [name, y] of middle) box(name, 450, y, 240);
-  for (const [name, y] of left) box(name, 90, y, 160, job(name));
-  for (const [name, y] of right) box(name, 810, y, 160, job(name));
+  for (const [name, y] of left) box(named(name), 90, y, 160, job(name));
+  for (const [name, y] of right) box(named(name), 810, y, 160, job(name));
   const rest = (contended.length || found.locks.length) - shown.length;
   return h("div", { class: "panel scroll" }, drawing, rest > 0 && h("p", { class: "faint" }, `${count(rest, "more lock")} in the table.`));
 }

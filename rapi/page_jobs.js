@@ -54,8 +54,8 @@ function list(found) {
 async function submit(context) {
   const isLimited = context.me.opcodes !== null;
   const first = { OP_ID: isLimited ? context.me.opcodes[0] : "OP_TEST_DELAY", duration: 5.0, on_master: false };
-  const ops = h("textarea", { rows: 8, cols: 60, "aria-label": "Opcodes", spellcheck: "false" }, JSON.stringify([first], null, 1));
-  const reason = h("input", { "aria-label": "Reason" });
+  const ops = h("textarea", { rows: 8, cols: 60, spellcheck: "false" }, JSON.stringify([first], null, 1));
+  const reason = h("input", {});
   const problem = h("p", { role: "alert" });
   const send = async (event) => {
     event.preventDefault();
@@ -135,7 +135,10 @@ function actions(context, one, isFinal, load) {
   };
   const found = [];
   if (!isFinal && context.may("cancel")) {
-    found.push(h("button", { class: "danger", click: act(`Cancel job ${one.id}?`, "Cancel the job", "DELETE", `/2/jobs/${one.id}`) }, "Cancel"));
+    const isRunning = one.status === "running";
+    found.push(isRunning
+      ? h("button", { class: "danger", click: act(`Job ${one.id} runs. Stop what it does?`, "Stop the job", "DELETE", `/2/jobs/${one.id}?kill=1`) }, "Stop")
+      : h("button", { class: "danger", click: act(`Cancel job ${one.id}?`, "Cancel the job", "DELETE", `/2/jobs/${one.id}`) }, "Cancel"));
     found.push(h("button", { click: async () => {
       const text = await ask(`Another priority for job ${one.id}?`, "Change the priority",
         { label: "Priority, -20 (most urgent) to 19", value: one.priority, more: { type: "number", min: -20, max: 19, required: true } });

@@ -78,7 +78,7 @@ export function notice(text, isGood = false) {
 /** Ask before something is done; resolves to true, or to the typed text, or to null. */
 export function ask(question, action, field) {
   return new Promise((resolve) => {
-    const input = field && h("input", { value: field.value ?? "", "aria-label": field.label, ...field.more });
+    const input = field && h("input", { value: field.value ?? "", ...field.more });
     const form = h("form", { method: "dialog", class: "stack" },
       h("p", {}, question),
       input && h("label", {}, field.label, input),

@@ -1,0 +1,255 @@
+"""The page in a real browser: Debian's Chromium, without a screen, driven by Playwright."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.rapi.served import Served, password
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium")
+PICTURES = os.environ.get("GANGER_PICTURES")
+"""A folder for pictures of the main views; docs/rapi.md shows them."""
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+WAITS_MS = 15_000
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("page"), has_tls=True) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where it is used
+
+    home = tmp_path_factory.mktemp("home")
+    options = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
+    quiet = "--disable-background-networking --disable-component-update"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=[*options.split(), *quiet.split()],
+            env={**os.environ, "HOME": str(home)},
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, served: Served, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A fresh browser at the page; no script may fail."""
+    options: dict[str, Any] = getattr(request, "param", {})
+    context = browser.new_context(ignore_https_errors=True, **options)
+    context.set_default_timeout(WAITS_MS)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"https://127.0.0.1:{served.port}/")
+    yield page
+    context.close()
+    assert problems == []
+
+
+def log_in(page: Page, user: str = "admin") -> None:
+    page.get_by_label("Name").fill(user)
+    page.get_by_label("Password").fill(password(user))
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="Jobs").wait_for()
+
+
+def go(page: Page, view: str) -> None:
+    page.get_by_role("link", name=view, exact=True).click()
+    page.get_by_role("heading", name=re.compile(view, re.IGNORECASE)).first.wait_for()
+
+
+def picture(page: Page, name: str) -> None:
+    if PICTURES:
+        page.screenshot(path=str(Path(PICTURES) / f"page-{name}.png"))
+
+
+def submit(page: Page, *ops: dict[str, Any], reason: str = "") -> int:
+    go(page, "Jobs")
+    page.get_by_role("button", name="Submit a job").click()
+    page.get_by_label("Opcodes, as JSON").fill(json.dumps(ops))
+    page.get_by_label("Reason").fill(reason)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("heading", name=re.compile(r"Job \d+")).wait_for()
+    return int(page.url.rpartition("/")[2])
+
+
+def delay(seconds: float, *nodes: str) -> dict[str, Any]:
+    return {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": seconds,
+        "on_master": False,
+        "on_nodes": list(nodes),
+    }
+
+
+def shell(script: str) -> dict[str, Any]:
+    return {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", script]}
+
+
+def status_is(page: Page, status: str) -> None:
+    page.locator("dl .status", has_text=status).wait_for()
+
+
+def confirm(page: Page, button: str, action: str) -> None:
+    page.get_by_role("button", name=button, exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name=action).click()
+
+
+def test_a_wrong_password_is_named_and_the_browser_does_not_ask_itself(page: Page) -> None:
+    page.get_by_label("Name").fill("admin")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    assert "not known" in page.get_by_role("alert").first.inner_text()
+    log_in(page)
+
+
+def test_a_job_runs_is_held_by_a_rule_says_why_and_finishes_without_the_rule(
+    page: Page, served: Served
+) -> None:
+    log_in(page)
+    # Submit, and watch it run.
+    first = submit(page, shell("echo hello there; echo oops >&2"), reason="first of all")
+    status_is(page, "success")
+    page.get_by_text("hello there", exact=True).wait_for()
+    assert page.locator("pre .stderr").inner_text().strip() == "oops"
+    picture(page, "job")
+    # A rule that pauses, with a look at what it would do.
+    go(page, "Rules")
+    page.get_by_label("Predicates").fill('[["opcode", ["=", "OP_ID", "OP_EXEC"]]]')
+    page.get_by_label("Reason").fill("the disk is being replaced")
+    page.get_by_role("button", name="What would it do?").click()
+    page.get_by_text("would start at once").wait_for()
+    picture(page, "rules")
+    page.get_by_role("button", name="Add the rule").click()
+    page.get_by_role("cell", name="PAUSE").wait_for()
+    # A job that waits, and why.
+    second = submit(page, shell("echo done"))
+    assert second > first
+    why = page.get_by_label("Why it waits")
+    why.get_by_text("the disk is being replaced").wait_for()
+    picture(page, "why")
+    # Without the rule it finishes; the rule has counted it.
+    go(page, "Rules")
+    row = page.get_by_role("row", name=re.compile("PAUSE"))
+    assert re.search(r"\b1\b", row.inner_text())
+    confirm(page, "Delete", "Delete the rule")
+    page.get_by_text("There are no filter rules").wait_for()
+    page.goto(f"https://127.0.0.1:{served.port}/#/jobs/{second}")
+    status_is(page, "success")
+    # The list finds jobs by words.
+    go(page, "Jobs")
+    page.get_by_label("Search").fill("first of")
+    page.get_by_role("link", name=str(first), exact=True).wait_for()
+    page.get_by_role("link", name=str(second), exact=True).wait_for(state="detached")
+    picture(page, "jobs")
+
+
+def test_contention_is_seen_in_locks_and_timeline_and_a_running_job_is_stopped(
+    page: Page, served: Served
+) -> None:
+    log_in(page)
+    holder = submit(page, delay(600.0, "node7"))
+    waiter = submit(page, delay(0.1, "node7"))
+    page.get_by_label("Why it waits").get_by_text("node/node7").wait_for()
+    go(page, "Locks")
+    page.locator("svg text", has_text="node/node7").wait_for()
+    picture(page, "locks")
+    go(page, "Timeline")
+    page.locator(".panel .cause-lock").first.wait_for()
+    page.locator(".panel .cause-running").first.wait_for()
+    picture(page, "timeline")
+    page.get_by_label("Rows").select_option("resource")
+    page.locator("svg text", has_text="lock node/node7").wait_for()
+    page.goto(f"https://127.0.0.1:{served.port}/#/jobs/{holder}")
+    confirm(page, "Stop", "Stop the job")
+    status_is(page, "error")
+    page.goto(f"https://127.0.0.1:{served.port}/#/jobs/{waiter}")
+    status_is(page, "success")
+    confirm(page, "Retry", "Retry the job")
+    page.get_by_role("heading", name=f"Job {waiter + 1}").wait_for()
+    go(page, "Health")
+    page.get_by_role("cell", name="job_queue").wait_for()
+    picture(page, "health")
+
+
+def test_a_pending_job_gets_another_priority_and_is_paused_and_canceled(page: Page) -> None:
+    log_in(page)
+    submit(page, delay(600.0, "node8"))
+    submit(page, delay(0.1, "node8"))
+    page.get_by_role("button", name="Priority").click()
+    page.get_by_label("Priority, -20").fill("-7")
+    page.get_by_role("dialog").get_by_role("button", name="Change the priority").click()
+    page.locator("dd", has_text=re.compile(r"^-7$")).wait_for()
+    confirm(page, "Pause", "Pause the job")
+    page.get_by_label("Why it waits").get_by_text("filter rule").first.wait_for()
+    confirm(page, "Cancel", "Cancel the job")
+    status_is(page, "canceled")
+
+
+def test_a_reader_sees_everything_and_is_offered_nothing(page: Page, served: Served) -> None:
+    log_in(page, "reader")
+    assert page.get_by_role("button", name="Submit a job").count() == 0
+    job_id = served.done("POST", "/2/jobs", {"ops": [delay(0.1)]})
+    page.goto(f"https://127.0.0.1:{served.port}/#/jobs/{job_id}")
+    status_is(page, "success")
+    assert page.get_by_role("button", name="Retry").count() == 0
+    go(page, "Rules")
+    assert page.get_by_role("button", name="Add the rule").count() == 0
+
+
+@pytest.mark.parametrize(
+    "page", [{"viewport": {"width": 360, "height": 640}, "color_scheme": "dark"}], indirect=True
+)
+def test_a_narrow_dark_screen_shows_all_views_without_scrolling_sideways(page: Page) -> None:
+    log_in(page)
+    for view in ("Jobs", "Rules", "Locks", "Timeline", "Health"):
+        go(page, view)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 360, f"{view} is {width} pixels wide"
+        if view == "Jobs":
+            picture(page, "narrow")
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert back == "rgb(22, 24, 28)"
+
+
+def test_the_page_is_used_by_keyboard_alone(page: Page) -> None:
+    page.get_by_label("Name").focus()
+    page.keyboard.type("admin")
+    page.keyboard.press("Tab")
+    page.keyboard.type(password("admin"))
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Jobs").wait_for()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Rules":
+            break
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Filter rules").wait_for()
+
+
+def test_nothing_comes_from_elsewhere(page: Page, served: Served) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    log_in(page)
+    for view in ("Rules", "Timeline", "Health"):
+        go(page, view)
+    here = f"https://127.0.0.1:{served.port}/"
+    assert asked
+    assert [url for url in asked if not url.startswith(here)] == []
