@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ganger.storage import settings
 
-from . import config_side, floors, locks_side, rq_side, rules_side, scale_side
+from . import config_side, floors, locks_side, rapi_side, rq_side, rules_side, scale_side
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
 from .rq_side import Rq
@@ -34,6 +34,7 @@ PARTS = (
     "configuration",
     "long-queue",
     "scale",
+    "rapi",
 )
 
 
@@ -81,6 +82,7 @@ def main() -> None:
             "configuration": lambda: _configuration(folder, options.steps),
             "long-queue": lambda: _long_queue(ganger, options.pending),
             "scale": lambda: _scale(folder, options.pending, options.steps),
+            "rapi": lambda: rapi_side.measure(folder, options.steps),
         }
         for name, measure in parts.items():
             if name in options.only:

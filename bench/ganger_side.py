@@ -36,16 +36,16 @@ class Ganger:
     placement = "together"
     """Where lock manager and configuration store live."""
 
-    def __init__(self, data: Path, *options: str) -> None:
-        self._data = data
-        self._options = options
+    def __init__(self, data: Path, *options: str, has_rapi: bool = False) -> None:
+        self.data = data
+        self._options = options if has_rapi else ("--no-rapi", *options)
         self.command = [sys.executable, "-m", "ganger.cli.main", "--data", str(data)]
 
     def __enter__(self) -> Self:
         """Start the daemon."""
         command = [*self.command, "up", "--placement", self.placement, *self._options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        self.client = Client(self._data)
+        self.client = Client(self.data)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,7 +95,7 @@ class Ganger:
         start = threading.Barrier(clients + 1)
 
         def work(mine: Timings) -> None:
-            with Client(self._data) as client:
+            with Client(self.data) as client:
                 client.info()
                 start.wait()
                 for _ in range(count // clients):

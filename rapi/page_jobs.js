@@ -152,7 +152,8 @@ function actions(context, one, isFinal, load) {
   if (isFinal && context.may("submit")) {
     found.push(h("button", { click: async () => {
       if (!(await ask(`Submit a new job like job ${one.id}?`, "Retry the job"))) return;
-      const id = await api("POST", `/2/jobs/${one.id}/retry`, {}).catch((error) => notice(error.message));
+      // Of a job that succeeded there is nothing left to retry but the whole.
+      const id = await api("POST", `/2/jobs/${one.id}/retry`, { whole: one.status === "success" }).catch((error) => notice(error.message));
       if (id) location.hash = `#/jobs/${id}`;
     } }, "Retry"));
   }
