@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from ..storage import errors, rapi_settings
 from ..storage.rapi_users import NOBODY, User
-from . import page, problems, roles
+from . import page, problems, roles, scopes
 from .declarations import Call, Method, Resource, Right, fits
 from .problems import HttpError
 
@@ -115,7 +115,9 @@ class _Endpoint:
         query = _query(request)
         body = await _body(request)
         opcodes = _opcodes(method, body)
-        refused = roles.refusal(user, method.right, opcodes)
+        refused = roles.refusal(user, method.right, opcodes) or await scopes.refusal(
+            self._service.client, user, method.right, request.path_params, body
+        )
         if refused is not None:
             if user is NOBODY:
                 raise self._service.authentication.demand()

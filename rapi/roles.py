@@ -31,19 +31,28 @@ def rights(user: User) -> frozenset[Right]:
     return _ANY_USER
 
 
-def refusal(user: User, right: Right, opcodes: Collection[str] = ()) -> str | None:
-    """Why the user may not do this; None if he may. ``opcodes``: those that would be submitted."""
+def refusal(user: User, right: Right, opcodes_given: Collection[str] = ()) -> str | None:
+    """Why the user may not do this; None if he may. The opcodes are those he would submit.
+
+    Which jobs and rules a limited user may change: `scopes`.
+    """
     if right not in rights(user):
         return f"user {user.name} may not do this: it needs the right to {right.value}"
-    for opcode in opcodes:
-        if opcode == COMMAND_OPCODE:
-            if "exec" not in user.options:
-                return f"user {user.name} may not submit {opcode}: it needs the option exec"
-        elif _is_limited(user) and opcode not in user.opcodes:
+    for opcode in opcodes_given:
+        if opcode == COMMAND_OPCODE and "exec" not in user.options:
+            return f"user {user.name} may not submit {opcode}: it needs the option exec"
+        if is_limited(user) and opcode not in opcodes(user):
             return f"user {user.name} may not submit {opcode}"
     return None
 
 
-def _is_limited(user: User) -> bool:
+def is_limited(user: User) -> bool:
     """Whether the user may submit named opcodes only."""
     return not {"write", "admin"} & user.options
+
+
+def opcodes(user: User) -> frozenset[str]:
+    """The opcodes that a limited user may submit."""
+    if "exec" in user.options:
+        return user.opcodes | {COMMAND_OPCODE}
+    return user.opcodes - {COMMAND_OPCODE}

@@ -1,0 +1,76 @@
+"""What the options of a user permit, and which opcodes he may submit."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganger.rapi import roles
+from ganger.rapi.declarations import Right
+from ganger.storage import rapi_users
+
+ALL = frozenset(Right)
+LOOKS = {Right.NOTHING, Right.READ}
+OPERATES = LOOKS | {Right.WAIT, Right.SUBMIT, Right.CANCEL, Right.FILTERS}
+
+
+def user(options: str) -> rapi_users.User:
+    [found] = rapi_users.parse(f"joe {{MD5}}x {options}").values()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", LOOKS),
+        ("read", LOOKS),
+        ("exec", LOOKS),
+        ("opcode:OP_A", LOOKS),
+        ("operate", OPERATES),
+        ("operate,opcode:OP_A", OPERATES),
+        ("write", ALL),
+        ("read,write", ALL),
+        ("admin", ALL),
+        ("admin,operate", ALL),
+    ],
+)
+def test_the_rights_of_options(options: str, expected: frozenset[Right]) -> None:
+    assert roles.rights(user(options)) == expected
+    for right in Right:
+        refused = roles.refusal(user(options), right)
+        assert (refused is None) == (right in expected)
+        assert refused is None or refused.endswith(f"needs the right to {right.value}")
+
+
+def test_nobody_may_look_where_that_needs_no_user_and_do_nothing_else() -> None:
+    assert roles.rights(rapi_users.NOBODY) == LOOKS
+
+
+@pytest.mark.parametrize(
+    ("options", "submitted", "may"),
+    [
+        ("write", "OP_A OP_B", True),
+        ("write", "OP_A OP_EXEC", False),
+        ("admin", "OP_EXEC", False),
+        ("admin,exec", "OP_EXEC OP_A", True),
+        ("write,exec", "OP_EXEC", True),
+        ("operate", "OP_A", False),
+        ("operate,opcode:OP_A", "OP_A", True),
+        ("operate,opcode:OP_A", "OP_A OP_B", False),
+        ("operate,opcode:OP_A", "op_a", False),
+        ("operate,opcode:OP_EXEC", "OP_EXEC", False),
+        ("operate,exec", "OP_EXEC", True),
+        ("operate,exec,opcode:OP_A", "OP_EXEC OP_A", True),
+        ("operate,exec", "OP_A", False),
+        ("read,exec", "OP_EXEC", False),
+        ("exec", "OP_EXEC", False),
+    ],
+)
+def test_opcodes_that_may_be_submitted(options: str, submitted: str, may: bool) -> None:  # noqa: FBT001
+    refused = roles.refusal(user(options), Right.SUBMIT, submitted.split())
+    assert (refused is None) == may
+    assert refused is None or refused.startswith("user joe may not ")
+
+
+def test_commands_need_the_option_exec_and_no_other_has_it() -> None:
+    for option in sorted(rapi_users.OPTIONS - {"exec"}):
+        assert roles.refusal(user(f"{option},opcode:OP_EXEC"), Right.SUBMIT, ["OP_EXEC"])
