@@ -342,6 +342,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
         if not self._is_writing:
             self._write_whole()
 
+    def write_files(self, envelope: Envelope, answer: messages.Reply) -> None:
+        """As `flush`, and look at every file, whatever has changed."""
+        self._ssconf.begin()
+        self.flush(envelope, answer)
+
     def _write_whole(self) -> None:
         if self._is_writing:
             # Two at once could end in the wrong order.

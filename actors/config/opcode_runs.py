@@ -148,14 +148,17 @@ class Answers:
             self._complete_since = self._stored.snapshot.serial_no
 
 
-class Limits(Protocol):
-    """What the store knows of run slots."""
+class Store(Protocol):
+    """What the store does with answers: it knows run slots and files."""
 
     def check_slots(self, wanted: int | None) -> None:
         """Raise `BadRequestError` if there cannot be so many."""
 
     def answer_in_force(self, envelope: Envelope, answer: Reply, changes: Sequence[Change]) -> None:
         """Send the reply to stored changes when they are in force."""
+
+    def write_files(self, envelope: Envelope, answer: Reply) -> None:
+        """Write all files of the configuration anew; then send the reply."""
 
 
 class OpcodeRuns:
@@ -166,12 +169,12 @@ class OpcodeRuns:
         runtime: Runtime,
         configuration: StoredConfiguration,
         changes: ChangeLine,
-        limits: Limits,
+        store: Store,
     ) -> None:
         self._runtime = runtime
         self._configuration = configuration
         self._changes = changes
-        self._limits = limits
+        self._store = store
         self._answers = Answers(configuration)
         self._in_line: dict[tuple[int, int], _Repeats] = {}
 
@@ -221,6 +224,10 @@ class OpcodeRuns:
         except (OperationError, errors.BadRequestError) as error:
             self._answer(envelope, message, failed(error))
             return
+        if _writes_files(message):
+            # A repetition does it again, which harms nobody.
+            self._store.write_files(envelope, _answer_of(message, outcome))
+            return
         if not outcome.changes:
             self._answer(envelope, message, _answer_of(message, outcome))
             return
@@ -247,7 +254,7 @@ class OpcodeRuns:
         def done(_: Configuration) -> None:
             answer = _answer_of(message, outcome)
             self._answers.keep(_key(message), answer)
-            self._limits.answer_in_force(envelope, answer, outcome.changes)
+            self._store.answer_in_force(envelope, answer, outcome.changes)
 
         edit = Edit(outcome.changes, who, why, stored_form(message, outcome))
         return Made(edit, done, fail)
@@ -256,7 +263,7 @@ class OpcodeRuns:
         known = functools.partial(known_cluster, self._runtime.host.places)
         outcome = decided(snapshot, message, self._runtime.wall_clock(), known)
         if outcome.changes:
-            self._limits.check_slots(new_run_slots(snapshot, outcome))
+            self._store.check_slots(new_run_slots(snapshot, outcome))
         return outcome
 
     def _answer(self, envelope: Envelope, message: RunOpcode, answer: OpcodeRan) -> None:
@@ -267,6 +274,12 @@ class OpcodeRuns:
 def _is_long(message: RunOpcode) -> bool:
     operation = OPERATIONS.get(str(message.opcode.get("OP_ID")))
     return operation is not None and operation.is_long
+
+
+def _writes_files(message: RunOpcode) -> bool:
+    operation = OPERATIONS.get(str(message.opcode.get("OP_ID")))
+    is_real = not message.opcode.get("dry_run")
+    return operation is not None and operation.writes_files and is_real
 
 
 def _decided_aside(message: RunOpcode, decide: Callable[[], Outcome]) -> OpcodeDecided:

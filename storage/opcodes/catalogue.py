@@ -30,7 +30,7 @@ MASTER_NODE = "master"
 RUN_IN_STORE = frozenset(
     f"OP_{family}_{verb}"
     for family, verbs in {
-        "CLUSTER": ("CONFIG_QUERY", "QUERY", "SET_PARAMS", "VERIFY_CONFIG"),
+        "CLUSTER": ("CONFIG_QUERY", "QUERY", "REDIST_CONF", "SET_PARAMS", "VERIFY_CONFIG"),
         "GROUP": ("ADD", "ASSIGN_NODES", "REMOVE", "RENAME", "SET_PARAMS"),
         "NETWORK": ("ADD", "CONNECT", "DISCONNECT", "REMOVE", "RENAME", "SET_PARAMS"),
         "TAGS": ("DEL", "GET", "SEARCH", "SET"),

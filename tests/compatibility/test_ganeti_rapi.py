@@ -245,6 +245,13 @@ def test_waiting_tells_the_state_of_a_job_that_runs(served: Served) -> None:
         client.cancel(job_id, kill=True)
 
 
+def test_the_configuration_is_distributed_by_a_job(served: Served) -> None:
+    answer = play(served, "083-redistribute")
+    assert shape(answer.body) == shape(recorded("083-redistribute"))
+    [op] = served.get(f"/2/jobs/{answer.body}")["ops"]
+    assert op["reason"][0][:2] == ["gnt:library:rlib2:redist_config", ""]
+
+
 def test_filter_rules_have_their_recorded_life(served: Served) -> None:
     assert play(served, "055-filters-empty").body == recorded("055-filters-empty")
     added = play(served, "056-filter-post")

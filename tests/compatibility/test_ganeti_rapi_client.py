@@ -152,7 +152,6 @@ REFUSED: list[tuple[Call, str]] = [
         "OP_NODE_MODIFY_STORAGE",
     ),
     (call("RepairNodeStorageUnits", NODE, "lvm-vg", "xenvg"), "OP_REPAIR_NODE_STORAGE"),
-    (call("RedistributeConfig"), "OP_CLUSTER_REDIST_CONF"),
 ]
 """Calls whose opcode nothing here can run."""
 
@@ -163,6 +162,7 @@ IN_TESTS = {
     "GetNetworks", "GetNetwork", "GetNetworkTags", "GetGroups", "GetGroup", "GetGroupTags",
     "Query", "QueryFields", "GetFilters", "GetFilter", "AddFilter", "ReplaceFilter",
     "DeleteFilter",
+    "RedistributeConfig",
     "InstanceAllocation",
 }  # fmt: skip
 """Calls that tests below make."""
@@ -374,6 +374,14 @@ def test_the_cluster_is_modified(library: Any, client: Any) -> None:
     assert text.startswith("400 Invalid body parameters: OP_CLUSTER_SET_PARAMS: unknown parameter")
     text = refusal(library, 400, client.ModifyCluster, candidate_pool_size="many")
     assert "candidate_pool_size" in text
+
+
+def test_the_files_of_the_configuration_are_written_anew(served: Served, client: Any) -> None:
+    name = served.places.ssconf / "ssconf_cluster_name"
+    name.unlink()
+    job = done(client, client.RedistributeConfig(reason="lost"))
+    assert job["summary"] == ["CLUSTER_REDIST_CONF"]
+    assert name.read_text() == "cluster.example.com\n"
 
 
 def test_jobs(library: Any, client: Any) -> None:

@@ -95,6 +95,8 @@ class Operation(NamedTuple):
     decide: Callable[[AnyOpcode, Configuration, Circumstances], Outcome]
     is_long: bool = False
     """It changes nothing, and takes long in a large configuration: a thread decides it."""
+    writes_files: bool = False
+    """It changes nothing; it ends when the files of the configuration are written anew."""
 
 
 def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:

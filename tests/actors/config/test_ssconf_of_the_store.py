@@ -237,3 +237,30 @@ def test_a_configuration_without_a_cluster_has_files(stage: Stage, data: bytes) 
     settle(stage, store)
     assert file_of(stage, "cluster_name") == ""
     assert file_of(stage, "master_node") == "NO MASTER\n"
+
+
+def test_an_opcode_that_distributes_ends_when_all_files_are_written_anew(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    for uuid, _ in list(store.component._stored.snapshot.objects(Kind.NODE)):
+        for flag, value in (("master_candidate", False), ("drained", False), ("offline", True)):
+            set_value(store, Kind.NODE, uuid, flag, value=value)
+    settle(stage, store)
+    lost = stage.places.ssconf / "ssconf_cluster_name"
+    lost.unlink()
+    stage.places.config.unlink()
+    asked = messages.RunOpcode(
+        job_id=7,
+        op_index=0,
+        opcode={"OP_ID": "OP_CLUSTER_REDIST_CONF"},
+        new_uuid="u",
+        locks={"node": {"shared": ("*",)}},
+        since=0,
+        lock_file="",
+    )
+    asker = store.ask(asked)
+    assert asker.answers == []
+    settle(stage, store)
+    assert asker.answer == messages.OpcodeRan()
+    assert lost.exists()
+    assert stage.places.config.exists()

@@ -68,6 +68,7 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
     return {
         "OP_CLUSTER_CONFIG_QUERY": [{"output_fields": ["cluster_name"]}],
         "OP_CLUSTER_QUERY": [{}],
+        "OP_CLUSTER_REDIST_CONF": [{}],
         "OP_CLUSTER_SET_PARAMS": [{"max_running_jobs": 5}],
         "OP_CLUSTER_VERIFY_CONFIG": [{}],
         "OP_EXEC": [{"argv": ["true"], "locks": one} for one in NEEDS],
