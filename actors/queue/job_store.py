@@ -91,10 +91,14 @@ class JobStore:
 
     def read(self, job_id: int) -> jobs.Job:
         """The newest state of a live job, flushed or not."""
+        return self.newest(job_id)[1]
+
+    def newest(self, job_id: int) -> tuple[bytes, jobs.Job]:
+        """As `read`, with the bytes that say it."""
         body = self.ledger.newest(job_id)
         if body is None:
             raise errors.StorageError(f"job {job_id} has no file")
-        return jobs.decode_job(body)
+        return body, jobs.decode_job(body)
 
     def read_archived(self, job_id: int) -> jobs.Job | None:
         """A job from the archive; None if there is no such job."""

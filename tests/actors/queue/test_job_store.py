@@ -50,14 +50,23 @@ def test_the_files_of_pending_jobs_follow_some_at_a_time_when_nothing_else_comes
     assert queue.file_of("serial") == f"{last}\n"
 
 
-def test_a_job_that_starts_has_its_file_at_once_and_only_the_others_wait(queue: Queue) -> None:
+def test_a_job_that_is_handed_over_has_its_file_at_once_and_the_others_wait(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.choose(1)
+    assert file_numbers(queue) == []
+    lock_file = queue.greet(1)
     assert file_numbers(queue) == [1]
-    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
     queue.rest()
     assert file_numbers(queue) == [1, 2]
-    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+    assert queue.file(1)["livelock"] == lock_file
+
+
+def test_a_file_that_is_written_while_the_process_is_made_harms_nothing(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.choose(1)
+    queue.rest()
+    assert queue.file(1)["livelock"] is None
+    assert queue.file(1)["livelock"] != queue.greet(1) == queue.file(1)["livelock"]
 
 
 def test_a_queue_that_is_never_quiet_writes_files_too(
