@@ -175,6 +175,7 @@ class JobQueue(Component[messages.QueueMessage]):
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
         self.store.write_files()
+        self.store.make_spares()
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""

@@ -340,8 +340,14 @@ class JobStore:
         count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
         self.ledger.write_newest(count, is_enough)
 
+    def make_spares(self) -> None:
+        """Make spare files ahead, unless a message waits."""
+        self.ledger.make_spares(lambda: self._runtime.has_news)
+
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
-        if not self.ledger.has_unwritten or self.ledger.is_read_only:
+        if self.ledger.is_read_only:
+            return None
+        if not (self.ledger.has_unwritten or self.ledger.is_short_of_spares):
             return None
         return 0 if self.ledger.is_behind else settings.FILES_REST_SECONDS

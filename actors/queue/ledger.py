@@ -275,6 +275,16 @@ class Ledger:
         self._states[job_id] = known
         return not self.is_read_only
 
+    @property
+    def is_short_of_spares(self) -> bool:
+        """Whether to `make_spares` when there is time."""
+        return self.directory.spares.is_short and not self.is_read_only
+
+    def make_spares(self, is_enough: Callable[[], bool]) -> None:
+        """Make spare files ahead; ``is_enough`` is asked before each."""
+        while self.is_short_of_spares and not is_enough():
+            self.directory.spares.make_ahead()
+
     def lend_spares(self, job_id: int) -> list[str]:
         """Files into which the job's process may write new versions of its file."""
         self._owned.add(job_id)

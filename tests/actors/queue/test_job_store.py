@@ -16,6 +16,7 @@ from tests.refusals import refusing, refusing_flushes
 
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus
+from ganger.storage.queue_files import inodes
 from ganger.transport import messages
 from ganger.transport.messages import SubmitJobs
 
@@ -67,6 +68,28 @@ def test_a_file_that_is_written_while_the_process_is_made_harms_nothing(queue: Q
     queue.rest()
     assert queue.file(1)["livelock"] is None
     assert queue.file(1)["livelock"] != queue.greet(1) == queue.file(1)["livelock"]
+
+
+def test_a_quiet_queue_makes_spare_files_until_a_message_comes(queue: Queue) -> None:
+    def spares() -> int:
+        names = os.listdir(queue.stage.places.queue)
+        return sum(name.startswith(inodes.PREFIX) for name in names)
+
+    queue.submitted(spec())
+    before = spares()
+    queue.stage.dispatcher.has_work = True
+    queue.actor.component.quiet()
+    assert spares() == before
+    assert queue.actor.component.runtime.patience_seconds is not None
+    queue.stage.dispatcher.has_work = False
+    queue.rest()
+    assert spares() == before + settings.SPARES_AHEAD
+    assert queue.actor.component.runtime.patience_seconds is None
+    # They are there for the job's file, and for the two that its process may write.
+    queue.choose(1)
+    queue.greet(1)
+    spared = queue.channels[1].answer_as(messages.JobGo).spares
+    assert all(os.path.exists(path) for path in spared)
 
 
 def test_a_queue_that_is_never_quiet_writes_files_too(
