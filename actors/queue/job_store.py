@@ -58,13 +58,7 @@ class JobStore:
 
     def begin(self, loaded: Loaded) -> None:
         """Start with what the directory holds."""
-        self.ledger.begin(
-            loaded.last_id,
-            loaded.living,
-            unwritten=loaded.unwritten,
-            unarchived=loaded.unarchived,
-            refused_inputs=loaded.refused_inputs,
-        )
+        self.ledger.begin(loaded)
         self.quarantined = loaded.quarantined
         for name in self.quarantined:
             self._log.error("job file is quarantined", file=name)
@@ -339,6 +333,7 @@ class JobStore:
 
         count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
         self.ledger.write_newest(count, is_enough)
+        self.ledger.renew_if_due()
 
     def make_spares(self) -> None:
         """Make spare files ahead, unless a message waits."""

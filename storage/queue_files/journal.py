@@ -151,6 +151,11 @@ class Journal:
         """Whether there are older segments: no `cut` has succeeded since the newest began."""
         return len(self._segments()) > 1
 
+    def bytes_on_disk(self) -> int:
+        """The bytes of all segments, zeros at their ends included."""
+        with documents.storage_errors(self._directory):
+            return sum(path.stat().st_size for path in self.segments())
+
     def begin(self, last_id: int) -> None:
         """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
         self._close()

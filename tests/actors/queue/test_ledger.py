@@ -12,7 +12,9 @@ import pytest
 from tests.refusals import refusing, refusing_flushes
 
 from ganger.actors.queue import recovery
+from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.ledger import Ledger
+from ganger.actors.queue.recovery import Loaded
 from ganger.storage import errors, settings
 from ganger.storage.queue_files import inodes, journal, replay
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -37,7 +39,7 @@ class Books:
         self.said: list[str] = []
 
     def begin(self) -> Books:
-        self.ledger.begin(0, {})
+        self.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 0))
         return self
 
     def done(self, name: str) -> None:
