@@ -80,11 +80,10 @@ def test_a_quiet_queue_makes_spare_files_until_a_message_comes(queue: Queue) -> 
     queue.stage.dispatcher.has_work = True
     queue.actor.component.quiet()
     assert spares() == before
-    assert queue.actor.component.runtime.patience_seconds is not None
+    assert queue.actor.component.runtime.patience_seconds == settings.FILES_REST_SECONDS
     queue.stage.dispatcher.has_work = False
     queue.rest()
     assert spares() == before + settings.SPARES_AHEAD
-    assert queue.actor.component.runtime.patience_seconds is None
     # They are there for the job's file, and for the two that its process may write.
     queue.choose(1)
     queue.greet(1)
