@@ -46,7 +46,7 @@ def test_a_benchmark_that_is_ended_stops_its_daemon(tmp_path: Path) -> None:
         for line in bench.stdout:
             if "ock" in line and "processors" not in line:
                 break
-        [data] = tmp_path.glob("*/data/queue/lock")
+        assert [*tmp_path.glob("*/data/queue/lock")]
         bench.send_signal(signal.SIGTERM)
         rest = bench.stdout.read()
     assert bench.returncode == 130, rest
