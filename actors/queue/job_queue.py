@@ -158,6 +158,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.admission.work_on()
             case messages.JournalCut():
                 self.store.note_cut(message)
+            case messages.SegmentMade():
+                self.store.note_segment(message)
             case _:
                 assert_never(message)
 

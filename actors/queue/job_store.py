@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Cut, Journal
+    from ...storage.queue_files.segment_ahead import SegmentAhead
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
@@ -40,7 +41,7 @@ class JobStore:
         self, runtime: Runtime, table: JobTable, directory: QueueDirectory, journal: Journal
     ) -> None:
         self.table = table
-        self.ledger = Ledger(directory, journal, self._cut_aside)
+        self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
         self.reader = QueueReader(table, self.ledger, runtime.log)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.quarantined: list[str] = []
@@ -300,6 +301,29 @@ class JobStore:
         # A failure of the predecessor's flush concerns this queue as well.
         if message.incarnation == self._runtime.incarnation or error is not None:
             self.ledger.was_cut(error)
+
+    def _make_aside(self, ahead: SegmentAhead) -> None:
+        """Make the journal's next segment in a thread; `SegmentMade` follows."""
+
+        def carry_out() -> Message:
+            text = None
+            try:
+                ahead.carry_out()
+            except errors.StorageError as error:
+                text = error.text
+            return messages.SegmentMade(error=text)
+
+        try:
+            self._runtime.aside(carry_out)
+        except RuntimeError as error:
+            # There is no thread to be had.
+            ahead.give_up()
+            self.note_segment(messages.SegmentMade(error=str(error)))
+
+    def note_segment(self, message: messages.SegmentMade) -> None:
+        """A thread has made a segment ahead, or failed: then the queue makes it in a turn."""
+        if message.error is not None:
+            self._log.warning("no segment of the journal is made ahead", error=message.error)
 
     # ------------------------------------------------------------ turns
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Cut, Journal, Record
+    from ...storage.queue_files.segment_ahead import SegmentAhead
     from .recovery import Loaded
 
     Failed = Callable[[errors.GangerError], None]
@@ -50,9 +51,14 @@ class Ledger:
         directory: QueueDirectory,
         journal: Journal,
         cut_aside: Callable[[Cut], None] | None = None,
+        make_aside: Callable[[SegmentAhead], None] | None = None,
     ) -> None:
-        """``cut_aside`` carries a cut out in another thread; `was_cut` must be called after it."""
+        """``cut_aside`` carries a cut out in another thread; `was_cut` must be called after it.
+
+        ``make_aside`` has another thread make a segment ahead; None: each is made when needed.
+        """
         self._cut_aside = cut_aside
+        self._make_aside = make_aside
         self._is_being_cut = False
         self._is_fresh = False
         self._is_cut_due = False
@@ -96,6 +102,8 @@ class Ledger:
         """Take no changes from now on, because of this error, until `retry` has gone well."""
         self.is_read_only = True
         self._cause = error.text
+        # The disk may be full, and job files need room too.
+        self._journal.give_up_ahead()
 
     def begin(self, loaded: Loaded) -> None:
         """Start afresh after loading: a new segment that repeats the states of living jobs.
@@ -204,6 +212,7 @@ class Ledger:
         while self._effects:
             self._commit_once()
         self.renew_if_due()
+        self._want_next_segment()
 
     def renew_if_due(self) -> None:
         """Begin a new segment if this one is full, or older ones are left from before the start."""
@@ -212,6 +221,15 @@ class Ledger:
         is_free = not self._effects and not self.is_read_only
         if is_due and is_free and not self._is_behind_at_renewal:
             self._renew_aside()
+
+    def _want_next_segment(self) -> None:
+        """Have a thread make the next segment, if it is time for that."""
+        if self._make_aside is None or self.is_read_only:
+            return
+        # Without a list of the segments, one is made when it is needed, or refused.
+        with contextlib.suppress(errors.StorageError):
+            if (ahead := self._journal.make_ahead()) is not None:
+                self._make_aside(ahead)
 
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
@@ -216,6 +217,33 @@ def test_a_flush_of_a_replaced_queue_that_failed_makes_this_one_read_only(
     assert not queue.actor.component.store.ledger.is_read_only
     queue.actor.notify(messages.JournalCut(incarnation=incarnation, error="Input/output error"))
     assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+
+
+@pytest.mark.parametrize("problem", [None, "the disk refuses", "no thread"])
+def test_a_thread_makes_the_next_segment_of_the_journal(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, problem: str | None
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 2_000)
+    folder = queue.actor.component.places.journal
+    first = sorted(folder.iterdir())
+    no_thread = mock.Mock(side_effect=RuntimeError("can't start new thread"))
+    with monkeypatch.context() as patch:
+        if problem == "no thread":
+            patch.setattr(queue.stage.dispatcher, "aside", no_thread)
+        queue.submitted(*[spec()] * 3)
+    with refusing("fsync") if problem == "the disk refuses" else contextlib.nullcontext():
+        queue.stage.run_timers()
+    for said in queue.stage.take(messages.SegmentMade):
+        queue.actor.notify(said)
+    assert len(list(folder.iterdir())) == len(first) + (problem is None)
+    is_logged = "no segment of the journal is made ahead" in queue.stage.log_stream.getvalue()
+    assert is_logged == (problem is not None)
+    # In any case the queue goes on, in a segment that it makes itself if need be.
+    for _ in range(5):
+        queue.submitted(*[spec()] * 3)
+        queue.rest()
+    assert max(folder.iterdir()) > first[-1]
+    assert not queue.actor.component.store.ledger.is_read_only
 
 
 def leave(queue: Queue, job_id: int, serial: int) -> None:
