@@ -7,7 +7,7 @@ import contextlib
 import enum
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from ...storage.jobs import JobStatus
 from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
 from ...storage.prediction.declared import Foreseen, foreseen_of_job
-from ...transport.messages import ChosenUnder, JobSummary, PendingJob
+from ...transport.messages import ChosenUnder, JobSummary, PendingJob, SharedInputs
 from . import submitting
 
 if TYPE_CHECKING:
@@ -76,6 +76,15 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     foreseen: Foreseen | None = None
     """The locks that its next opcodes will take; None: none, or it is not pending."""
+
+    shared_inputs: SharedInputs | None = None
+    """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
+
+    def take_priority(self, priority: int) -> None:
+        """Its opcodes have this priority from now on."""
+        if self.priority != priority:
+            self.priority = priority
+            self.shared_inputs = None
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
@@ -144,11 +153,12 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         serial=job.serial,
         lock_file=job.livelock,
         foreseen=traits.foreseen if is_pending else None,
+        shared_inputs=_inputs_of(job, traits) if is_pending else None,
         work=traits.work,
     )
 
 
-class _Traits(msgspec.Struct, frozen=True):
+class _Traits(msgspec.Struct):
     """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
 
     summary: str
@@ -156,6 +166,8 @@ class _Traits(msgspec.Struct, frozen=True):
     needs_user_opcodes: bool
     foreseen: Foreseen | None
     work: tuple[str, ...]
+    inputs: SharedInputs | None = None
+    """The parameters, once a second job has had the same: they are kept for no single one."""
 
 
 _traits: dict[bytes, _Traits] = {}
@@ -169,7 +181,8 @@ def _traits_of(job: jobs.Job) -> _Traits:
     place = job.next_index
     try:
         # The reasons have the job's id and the time.
-        key = _encode((catalogue.generation(), place, [_without_reasons(op) for op in job.ops]))
+        inputs = [_without_reasons(op) for op in job.ops]
+        key = _encode((catalogue.generation(), place, inputs))
     except (TypeError, ValueError, OverflowError, RecursionError):
         return _found_traits(job, place)
     found = _traits.get(key)
@@ -179,10 +192,24 @@ def _traits_of(job: jobs.Job) -> _Traits:
             if len(_traits) >= _TRAITS_MAX:
                 _traits.clear()
             _traits[key] = found
+    elif found.inputs is None:
+        found.inputs = SharedInputs(inputs=inputs)
     return found
 
 
-def _without_reasons(op: jobs.OpcodeEntry) -> dict[str, object]:
+def _inputs_of(job: jobs.Job, traits: _Traits) -> SharedInputs | None:
+    """The parameters that the job shares, if filter rules see them as they are in its file.
+
+    They see the present priority of each opcode. When the job gets another one, all get it.
+    """
+    priority = job.priority
+    for op in job.ops:
+        if op.priority != priority or (op.input.get("priority") or 0) != priority:
+            return None
+    return traits.inputs
+
+
+def _without_reasons(op: jobs.OpcodeEntry) -> dict[str, Any]:
     return {name: value for name, value in op.input.items() if name != "reason"}
 
 
@@ -246,6 +273,8 @@ class JobTable:
     """
 
     def __init__(self) -> None:
+        # What jobs share does not depend on another table that was in this process before.
+        _traits.clear()
         self._rows: dict[int, Row] = {}
         self._keys: dict[str, list[int]] = {}
         self._ids: list[int] = []

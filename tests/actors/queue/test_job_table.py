@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
@@ -225,7 +226,8 @@ def test_jobs_with_the_same_texts_share_them() -> None:
     extra = {jobs.SUBMISSION_KEY: "k" * 20, jobs.DIGEST_KEY: "d" * 24}
     bodies = [jobs.encode_job(job({**DELAY, "reason": [["me", "why", 1]]}, extra=extra))] * 2
     one, other = (row_of(jobs.decode_job(body), Phase.PENDING) for body in bodies)
-    assert one == other
+    assert one.shared_inputs is None, "it may be the only one"
+    assert one == msgspec.structs.replace(other, shared_inputs=None)
     for name in ("summary", "reason", "key", "digest"):
         assert getattr(one, name)
         assert getattr(one, name) is getattr(other, name)
