@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from ganger.storage import settings
 from . import config_side, floors, locks_side, rapi_side, rq_side, rules_side, scale_side
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
+from .options import at_least, end_as_by_ctrl_c, folder
 from .rq_side import Rq
 
 if TYPE_CHECKING:
@@ -38,23 +40,39 @@ PARTS = (
 )
 
 
+_PARTS_HELP = f"parts (all) of {', '.join(PARTS)}"
+
 FRESH_TOO = {"idle", "throughput"}
 """The parts that measure Ganger with a fresh process for each job as well."""
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
+    options = arguments(sys.argv[1:])
+    end_as_by_ctrl_c()
+    try:
+        _measure(options)
+    except KeyboardInterrupt:
+        print("\ninterrupted; everything that was started is stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    """The options; leaves with exit code 2 and one line if one is wrong."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")
-    parser.add_argument("--jobs", type=int, default=1_000, help="no-op jobs in a round (1000)")
-    parser.add_argument("--steps", type=int, default=500, help="steps of a floor (500)")
-    parser.add_argument(
-        "--pending", type=int, default=100_000, help="jobs of the long queue (100000)"
-    )
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts (all)")
-    parser.add_argument("--placement", choices=settings.PLACEMENTS, default="together")
-    parser.add_argument("--dir", type=Path, help="where to write (the temporary directory)")
-    options = parser.parse_args()
+    add = parser.add_argument
+    add("--rounds", type=at_least(1), default=3, help="interleaved rounds (3)")
+    add("--jobs", type=at_least(10), default=1_000, help="no-op jobs in a round (1000)")
+    add("--steps", type=at_least(10), default=500, help="steps of a floor (500)")
+    add("--pending", type=at_least(10), default=100_000, help="jobs of the long queue (100000)")
+    add("--only", nargs="+", choices=PARTS, metavar="PART", default=PARTS, help=_PARTS_HELP)
+    add("--placement", choices=settings.PLACEMENTS, default="together")
+    add("--dir", type=folder, help="where to write (the temporary directory)")
+    return parser.parse_args(given)
+
+
+def _measure(options: argparse.Namespace) -> None:
     Ganger.placement = options.placement
     with ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="ganger-bench-", dir=options.dir)
@@ -266,4 +284,4 @@ def _fairness(found: scale_side.Together) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from . import errors, ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -29,6 +29,7 @@ DIRECTORY_MODE = 0o750
 TEMPORARY_PREFIX = ".tmp-"
 _OWNER_MODE = 0o600
 _BLOCK_BYTES = 65_536
+_PIECE_BYTES = 256 * 1024
 
 _numbers = itertools.count()
 
@@ -265,6 +266,28 @@ def write_all_at(descriptor: int, data: bytes, offset: int) -> None:
     written = os.pwrite(descriptor, data, offset)
     while written < len(data):
         written += os.pwrite(descriptor, data[written:], offset + written)
+
+
+def write_parts_at(descriptor: int, parts: Iterable[bytes], offset: int) -> int:
+    """As `write_all_at`, one part behind the other; returns the offset of the end."""
+    for piece in _pieces(parts):
+        write_all_at(descriptor, piece, offset)
+        offset += len(piece)
+    return offset
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts in pieces for one system call each: a copy of megabytes at once takes long."""
+    piece: list[bytes] = []
+    size = 0
+    for part in parts:
+        piece.append(part)
+        size += len(part)
+        if size >= _PIECE_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)
 
 
 def flush_directory(path: str | os.PathLike[str]) -> None:

@@ -256,3 +256,22 @@ _FORMS: Final[dict[str, _Form]] = {
         2, lambda operands, where: Contains(_field(operands, where), _value(operands, where))
     ),
 }
+
+
+def roots(tree: Filter) -> set[str]:
+    """The fields at which a filter looks: of fields within fields, the outermost ones.
+
+    >>> sorted(roots(parse_filter(["|", ["?", "a.b"], ["!", ["==", "c", 1]]])))
+    ['a', 'c']
+    """
+    match tree:
+        case Always():
+            return set()
+        case AllOf(parts) | AnyOf(parts):
+            return set[str]().union(*map(roots, parts))
+        case Not(part):
+            return roots(part)
+        case IsTrue(field) | Comparison(_, field) | Search(field) | Contains(field):
+            return {field.partition(".")[0]}
+        case _:
+            assert_never(tree)

@@ -95,8 +95,10 @@ class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
 RATE_LIMIT_PREFIX = "rate-limit:"
 """Start of a reason that limits how many jobs with it run at one time."""
 
+ADDED_SOURCE = "gnt:opcode:"
+"""Start of the source of the entry that the queue adds to each reason trail at submission."""
+
 _COUNT_DIGITS_MAX = 18
-_ADDED_SOURCE = "gnt:opcode:"
 
 FIELDS = JobInfo.__struct_fields__
 """The fields of a job that a client may ask for."""
@@ -150,7 +152,7 @@ def job_reason(job: jobs.Job) -> str:
     trail = job.ops[0].input.get("reason") if job.ops else None
     for entry in trail if isinstance(trail, list) else ():
         source, text = _source_and_text(entry)
-        if text and not source.startswith(_ADDED_SOURCE):
+        if text and not source.startswith(ADDED_SOURCE):
             return text
     return ""
 

@@ -359,6 +359,12 @@ OUTPUT_WAITS_MAX = 10_000
 TEMPORARY_REST_SECONDS = 1.0
 """How long a replaced file rests before another file is written into it."""
 
+SPARES_AHEAD = 8
+"""Spare files that the queue makes while it is quiet: to create one takes up to a millisecond."""
+
+SPARES_REFUSED_SECONDS = 60.0
+"""How long the queue makes none after the disk has refused one."""
+
 SPARE_INODES_MAX = 4_096
 """Most replaced files that are kept as spares."""
 

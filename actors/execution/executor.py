@@ -169,7 +169,7 @@ class Executor(Component[messages.ExecutorMessage]):
     def _watch_unwatched(self, child: Child) -> None:
         """Watch a process without a pidfd from its server: its lock file leads to it."""
         if child.pidfd < 0 and not self._watch_holder(child):
-            self._forget(child)
+            self._forget_dead(child)
 
     # ------------------------------------------------------------ starting a job
 
@@ -372,7 +372,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self._children[job_id] = child
         attachment = self._attachments.pop(lock_file, None)
         if not self._watch_holder(child):
-            self._forget(child)
+            self._forget_dead(child)
         elif attachment is not None:
             child.wire = attachment.reply_to
             attachment.reply(messages.Done())
@@ -470,7 +470,13 @@ class Executor(Component[messages.ExecutorMessage]):
         self._forget_descriptors(child)
         if self._watch_holder(child):
             self.log.error("a process may live that was thought to have ended", job=child.job_id)
-        elif child.has_left or child.identity is None or child.is_cleared:
+        else:
+            self._forget_dead(child)
+
+    def _forget_dead(self, child: Child) -> None:
+        """As `_forget`, right after `_watch_holder` has found no process."""
+        self._forget_descriptors(child)
+        if child.has_left or child.identity is None or child.is_cleared:
             self._report_end(child)
         elif not child.is_being_cleared:
             child.is_being_cleared = True

@@ -105,7 +105,7 @@ class ForkServer:
             return True
         self._highest = max(self._highest, channel)
         if not self._spares:
-            self._make_spare()
+            self._fork(1)
         spare = self._spares.pop(0)
         self._cold.discard(spare.pidfd)
         try:
@@ -113,7 +113,7 @@ class ForkServer:
         except OSError:
             # The spare has died: `_reap` takes it, and a new one gets the job.
             spare.end.close()
-            self._make_spare()
+            self._fork(1)
             spare = self._spares.pop()
             self._cold.discard(spare.pidfd)
             fork_protocol.request(spare.end, job_id, channel)
@@ -123,30 +123,54 @@ class ForkServer:
         return True
 
     def _make_spares(self) -> None:
-        """Fork several in a row: after the first, the kernel copies fewer pages for the next."""
-        while len(self._spares) < settings.SPARE_CHILDREN:
-            try:
-                self._make_spare()
-            except OSError:
-                if not self._spares:
-                    raise
-                # No more processes or descriptors for now: work with the spares at hand.
-                return
+        self._fork(settings.SPARE_CHILDREN - len(self._spares))
 
-    def _make_spare(self) -> None:
-        ours, theirs = channels.pair()
-        number = self._take_number()
-        self._highest = max(self._highest, ours.fileno(), theirs.fileno())
+    def _fork(self, count: int) -> None:
+        """Make so many spares, or fewer; `OSError` if there is none then.
+
+        What else they need is done before the first fork and after the last: the kernel copies each
+        page into which the server writes between two forks.
+        """
+        prepared, refusal = self._prepare(count)
+        pids: list[int] = []
         try:
-            pid = os.fork()
-        except OSError:
-            self._free_numbers.append(number)
-            ours.close()
+            for _, theirs, number in prepared:
+                pid = os.fork()
+                if pid == 0:
+                    self._be_child(theirs, number)
+                pids.append(pid)
+        except OSError as error:
+            refusal = error
+        for place, (ours, theirs, number) in enumerate(prepared):
             theirs.close()
-            raise
-        if pid == 0:
-            self._be_child(theirs, number)
-        theirs.close()
+            try:
+                if place < len(pids):
+                    self._take_in(ours, pids[place], number)
+                    continue
+            except OSError as error:
+                refusal = error
+            ours.close()
+            self._free_numbers.append(number)
+        if refusal is not None and not self._spares:
+            raise refusal
+        # No more processes or descriptors for now: work with the spares at hand.
+
+    def _prepare(
+        self, count: int
+    ) -> tuple[list[tuple[socket.socket, socket.socket, int]], OSError | None]:
+        """Both ends and the number of a spare lock file for each; fewer, and why, if need be."""
+        prepared: list[tuple[socket.socket, socket.socket, int]] = []
+        for _ in range(count):
+            try:
+                ours, theirs = channels.pair()
+            except OSError as error:
+                return prepared, error
+            self._highest = max(self._highest, ours.fileno(), theirs.fileno())
+            prepared.append((ours, theirs, self._take_number()))
+        return prepared, None
+
+    def _take_in(self, ours: socket.socket, pid: int, number: int) -> None:
+        """Keep a new child as a spare. `OSError` if it cannot be watched: then it has ended."""
         # Opened before `_reap` can run, so the pid is still the child's.
         try:
             pidfd = os.pidfd_open(pid)
@@ -154,7 +178,6 @@ class ForkServer:
             # The child ends when its pair is closed.
             ours.close()
             os.waitpid(pid, 0)
-            self._free_numbers.append(number)
             raise
         self._highest = max(self._highest, pidfd)
         self._children[pidfd] = pid, number

@@ -101,6 +101,11 @@ def fork_server(
     ours, theirs = channels.pair()
     command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
     folders = (places.lock_files, places.dry_runs)
+    environment = dict(os.environ)
+    if template == "lean":
+        # Functions of libraries are found now, once, instead of in each child at their first call.
+        # Not in the full one: a library of users may lack functions that nobody calls.
+        environment.setdefault("LD_BIND_NOW", "1")
     with theirs:
         try:
             process = subprocess.Popen(
@@ -108,6 +113,7 @@ def fork_server(
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",
+                env=environment,
             )
         except OSError:
             ours.close()

@@ -8,9 +8,12 @@ Imported by the lean fork server, so it imports only what is cheap.
 
 from __future__ import annotations
 
+# Importing `locale` takes longer.
+import _locale
 import os
 import resource
 import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ...storage import settings
@@ -84,8 +87,23 @@ def take(*, without: int = -1) -> OwnState:
     state["session"] = os.getsid(0)
     state["process group"] = os.getpgid(0)
     state["niceness"] = os.getpriority(os.PRIO_PROCESS, 0)
+    state["scheduling policy"] = os.sched_getscheduler(0)
     state["name spaces"] = tuple(map(os.readlink, _NAMESPACES))
-    return state
+    state["rank for the out-of-memory killer"] = _text("/proc/self/oom_score_adj")
+    return state | _of_interpreter()
+
+
+def _of_interpreter() -> OwnState:
+    """What an opcode may have set in the interpreter, as far as it is cheap to see."""
+    return {
+        "sys.path": tuple(sys.path),
+        "import hooks": tuple(map(id, sys.meta_path)),
+        "trace functions": (sys.gettrace(), sys.getprofile()),
+        "standard streams": (id(sys.stdin), id(sys.stdout), id(sys.stderr)),
+        "recursion limit": sys.getrecursionlimit(),
+        "switch interval": sys.getswitchinterval(),
+        "locale": _locale.setlocale(_locale.LC_ALL),
+    }
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
@@ -104,12 +122,16 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     return next((part for part in before if part not in now), None)
 
 
-def _of_status() -> OwnState:
-    descriptor = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+def _text(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        lines = os.read(descriptor, _STATUS_BYTES_MAX).split(b"\n")
+        return os.read(descriptor, _STATUS_BYTES_MAX)
     finally:
         os.close(descriptor)
+
+
+def _of_status() -> OwnState:
+    lines = _text("/proc/self/status").split(b"\n")
     if len(lines) not in _places:
         _places[len(lines)] = _find_places(lines)
     state: OwnState = {}

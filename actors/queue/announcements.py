@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage import jobs, settings
+from ...storage import settings
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR
 from .ages import Ages
@@ -57,7 +57,9 @@ class Announcements:
         """Announce jobs that are pending, for the first time or again, in the order of ids."""
         arrived = [
             messages.JobToJudge(
-                job=row.as_pending(), inputs=inputs if self.includes_inputs else None
+                job=row.as_pending(),
+                inputs=inputs if self.includes_inputs else None,
+                shared=row.shared_inputs,
             )
             for row, inputs in arrivals
         ]
@@ -108,15 +110,19 @@ class Announcements:
         self._runtime.tell(FILTER_EVALUATOR, notice)
 
     def whole(self, row: Row) -> messages.JobToJudge:
-        """A job with the inputs of its opcodes, or with the note that its file has them.
+        """A job with its text, or with the note that its file has it.
 
         The queue reads no files here: a thread that reads gives up the interpreter often, and gets
         it back late from a thread that judges jobs. All other requests would wait for it.
         """
-        if (body := self._ledger.in_memory(row.id)) is None:
-            return messages.JobToJudge(job=row.as_pending(), inputs=None, is_in_file=True)
-        inputs = jobs.decode_job(body).judged_inputs
-        return messages.JobToJudge(job=row.as_pending(), inputs=inputs)
+        body = self._ledger.in_memory(row.id)
+        return messages.JobToJudge(
+            job=row.as_pending(),
+            inputs=None,
+            body=body,
+            is_in_file=body is None,
+            shared=row.shared_inputs,
+        )
 
     def _arrived(self, row: Row) -> messages.JobToJudge:
         return self.whole(row) if self.includes_inputs else _bare(row)

@@ -108,6 +108,7 @@ class Control:
 
         def stored() -> None:
             row.priority = priority
+            row.shared_inputs = None
             if row.phase is Phase.STARTING:
                 self._ledger.write_state(row.id)
             elif row.phase is not Phase.HANDED_OVER:
@@ -189,7 +190,7 @@ class Control:
                 self._end_overtaken(message)
             row = self._table.find(message.job_id)
             if message.accepted and row is not None and row.lock_file is not None:
-                row.priority = message.priority
+                row.take_priority(message.priority)
                 row.chosen = messages.ChosenUnder(0, row.chosen.limit)
                 # Rules that limit may count it differently now.
                 changed = messages.JobReprioritised(id=row.id, priority=row.priority)

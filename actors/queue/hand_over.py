@@ -36,7 +36,6 @@ class HandOver:
         self._ledger = store.ledger
         self._announcements = store.announcements
         self._gate = gate
-        self._daemon_lock = runtime.host.daemon_lock.path
         self._queue_path = os.fspath(runtime.host.places.queue)
         self._socket_path = os.fspath(runtime.host.places.socket)
         self._direct = dict(runtime.host.elsewhere)
@@ -109,21 +108,26 @@ class HandOver:
             self._unreadable.discard(row.id)
 
     def _mark_starting(self, row: Row) -> bool:
-        """Let the job file name the daemon's lock file while a process is being made."""
-        job = self._store.read(row.id)
-        job.livelock = self._daemon_lock
+        """Keep the job in memory while a process is being made; whether to ask for one now.
+
+        The job's file stays as it is: it still says that the job is pending, and so the job is if
+        the daemon dies now. The journal must have the job before its file is written for a process
+        (docs/decisions/hand-over-without-flush.md).
+        """
+        body, job = self._store.newest(row.id)
         for op in job.ops:
             # A job that waited for dependencies waits no longer.
             if op.status is JobStatus.WAITING:
                 op.status = JobStatus.QUEUED
-        row.serial = job.advance_serial()
         row.status = job.status
+        if self._ledger.is_covered(row.id):
+            self._starting[row.id] = body, job
+            if self._ledger.in_memory(row.id) is None:
+                self._ledger.note(row.id, job.serial, body)
+            return True
+        row.serial = job.advance_serial()
         body = jobs.encode_job(job)
         self._starting[row.id] = body, job
-        if self._ledger.is_covered(row.id):
-            self._ledger.note(row.id, row.serial, body)
-            self._ledger.write_state(row.id)
-            return True
         self._ledger.store_state(
             (row.id, row.serial, body),
             functools.partial(self._start_marked, row),
@@ -133,7 +137,6 @@ class HandOver:
 
     def _start_marked(self, row: Row) -> None:
         if row.phase is Phase.STARTING:
-            self._ledger.write_state(row.id)
             self._ask_for_processes([(row.id, row.needs_user_opcodes)])
 
     def _ask_for_processes(self, starting: list[tuple[int, bool]]) -> None:

@@ -160,6 +160,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.admission.work_on()
             case messages.JournalCut():
                 self.store.note_cut(message)
+            case messages.SegmentMade():
+                self.store.note_segment(message)
             case _:
                 assert_never(message)
 
@@ -177,6 +179,7 @@ class JobQueue(Component[messages.QueueMessage]):
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
         self.store.write_files()
+        self.store.make_spares()
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Cut, Journal
+    from ...storage.queue_files.segment_ahead import SegmentAhead
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
@@ -40,7 +41,7 @@ class JobStore:
         self, runtime: Runtime, table: JobTable, directory: QueueDirectory, journal: Journal
     ) -> None:
         self.table = table
-        self.ledger = Ledger(directory, journal, self._cut_aside)
+        self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
         self.reader = QueueReader(table, self.ledger, runtime.log)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.quarantined: list[str] = []
@@ -58,13 +59,7 @@ class JobStore:
 
     def begin(self, loaded: Loaded) -> None:
         """Start with what the directory holds."""
-        self.ledger.begin(
-            loaded.last_id,
-            loaded.living,
-            unwritten=loaded.unwritten,
-            unarchived=loaded.unarchived,
-            refused_inputs=loaded.refused_inputs,
-        )
+        self.ledger.begin(loaded)
         self.quarantined = loaded.quarantined
         for name in self.quarantined:
             self._log.error("job file is quarantined", file=name)
@@ -91,10 +86,14 @@ class JobStore:
 
     def read(self, job_id: int) -> jobs.Job:
         """The newest state of a live job, flushed or not."""
+        return self.newest(job_id)[1]
+
+    def newest(self, job_id: int) -> tuple[bytes, jobs.Job]:
+        """As `read`, with the bytes that say it."""
         body = self.ledger.newest(job_id)
         if body is None:
             raise errors.StorageError(f"job {job_id} has no file")
-        return jobs.decode_job(body)
+        return body, jobs.decode_job(body)
 
     def read_archived(self, job_id: int) -> jobs.Job | None:
         """A job from the archive; None if there is no such job."""
@@ -303,6 +302,29 @@ class JobStore:
         if message.incarnation == self._runtime.incarnation or error is not None:
             self.ledger.was_cut(error)
 
+    def _make_aside(self, ahead: SegmentAhead) -> None:
+        """Make the journal's next segment in a thread; `SegmentMade` follows."""
+
+        def carry_out() -> Message:
+            text = None
+            try:
+                ahead.carry_out()
+            except errors.StorageError as error:
+                text = error.text
+            return messages.SegmentMade(error=text)
+
+        try:
+            self._runtime.aside(carry_out)
+        except RuntimeError as error:
+            # There is no thread to be had.
+            ahead.give_up()
+            self.note_segment(messages.SegmentMade(error=str(error)))
+
+    def note_segment(self, message: messages.SegmentMade) -> None:
+        """A thread has made a segment ahead, or failed: then the queue makes it in a turn."""
+        if message.error is not None:
+            self._log.warning("no segment of the journal is made ahead", error=message.error)
+
     # ------------------------------------------------------------ turns
 
     def end_turn(self) -> None:
@@ -335,9 +357,16 @@ class JobStore:
 
         count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
         self.ledger.write_newest(count, is_enough)
+        self.ledger.renew_if_due()
+
+    def make_spares(self) -> None:
+        """Make spare files ahead, unless a message waits."""
+        self.ledger.make_spares(lambda: self._runtime.has_news)
 
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
-        if not self.ledger.has_unwritten or self.ledger.is_read_only:
+        if self.ledger.is_read_only:
+            return None
+        if not (self.ledger.has_unwritten or self.ledger.is_short_of_spares):
             return None
         return 0 if self.ledger.is_behind else settings.FILES_REST_SECONDS

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import enum
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...storage import errors, job_views, jobs, opcodes
 from ...storage.jobs import JobStatus
+from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
 from ...storage.prediction.declared import Foreseen, foreseen_of_job
-from ...transport.messages import ChosenUnder, JobSummary, PendingJob
+from ...transport.messages import ChosenUnder, JobSummary, PendingJob, SharedInputs
 from . import submitting
 
 if TYPE_CHECKING:
@@ -75,6 +77,15 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     foreseen: Foreseen | None = None
     """The locks that its next opcodes will take; None: none, or it is not pending."""
 
+    shared_inputs: SharedInputs | None = None
+    """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
+
+    def take_priority(self, priority: int) -> None:
+        """Its opcodes have this priority from now on."""
+        if self.priority != priority:
+            self.priority = priority
+            self.shared_inputs = None
+
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
         return JobSummary(
@@ -111,43 +122,127 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
 def row_of(job: jobs.Job, phase: Phase) -> Row:
     """The row of a job as its file has it."""
-    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    next_index = job.next_index
-    if next_index < len(job.ops):
-        try:
-            depends = tuple(opcodes.dependencies(job.ops[next_index].input))
-        except errors.DependencyError:
-            # Not written by a daemon; the job's process will refuse the opcode by name.
-            depends = ()
+    is_pending = phase is Phase.PENDING
+    traits = _traits_of(job)
     status = job.status
-    if phase is Phase.PENDING and depends:
+    if is_pending and traits.depends:
         # Until the scheduler says that they are satisfied, it waits for its dependencies.
         status = JobStatus.WAITING
+    reason = ""
+    limits: tuple[tuple[str, int], ...] = ()
+    if not _has_only_our_reasons(job):
+        reason = _shared_text(job_views.job_reason(job))
+        limits = job_views.rate_limits(op.input for op in job.ops)
+    extra = job.extra
     return Row(
         id=job.id,
         status=status,
         priority=job.priority,
-        summary=_shared_text(job_views.job_summary(job)),
+        summary=traits.summary,
         received=jobs.seconds(job.received_timestamp),
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
-        reason=_shared_text(job_views.job_reason(job)),
-        key=_text(job.extra.get(jobs.SUBMISSION_KEY)),
-        digest=_text(job.extra.get(jobs.DIGEST_KEY)),
-        depends=depends,
-        limits=job_views.rate_limits(op.input for op in job.ops),
+        reason=reason,
+        key=_text(extra.get(jobs.SUBMISSION_KEY)),
+        digest=_text(extra.get(jobs.DIGEST_KEY)),
+        depends=traits.depends,
+        limits=limits,
         phase=phase,
-        needs_user_opcodes=submitting.needs_user_opcodes(job),
+        needs_user_opcodes=traits.needs_user_opcodes,
         serial=job.serial,
         lock_file=job.livelock,
-        foreseen=(
-            foreseen_of_job([op.input for op in job.ops[next_index:]])
-            if phase is Phase.PENDING
-            else None
-        ),
+        foreseen=traits.foreseen if is_pending else None,
+        shared_inputs=_inputs_of(job, traits) if is_pending else None,
+        work=traits.work,
+    )
+
+
+class _Traits(msgspec.Struct):
+    """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
+
+    summary: str
+    depends: tuple[tuple[int, tuple[str, ...]], ...]
+    needs_user_opcodes: bool
+    foreseen: Foreseen | None
+    work: tuple[str, ...]
+    inputs: SharedInputs | None = None
+    """The parameters, once a second job has had the same: they are kept for no single one."""
+
+
+_traits: dict[bytes, _Traits] = {}
+_TRAITS_MAX = 4_096
+_TRAITS_BYTES_MAX = 1_024
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _traits_of(job: jobs.Job) -> _Traits:
+    """Found once for jobs whose opcodes differ in nothing but reasons."""
+    place = job.next_index
+    try:
+        # The reasons have the job's id and the time.
+        inputs = [_without_reasons(op) for op in job.ops]
+        key = _encode((catalogue.generation(), place, inputs))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _found_traits(job, place)
+    found = _traits.get(key)
+    if found is None:
+        found = _found_traits(job, place)
+        if len(key) <= _TRAITS_BYTES_MAX:
+            if len(_traits) >= _TRAITS_MAX:
+                _traits.clear()
+            _traits[key] = found
+    elif found.inputs is None:
+        found.inputs = SharedInputs(inputs=inputs)
+    return found
+
+
+def _inputs_of(job: jobs.Job, traits: _Traits) -> SharedInputs | None:
+    """The parameters that the job shares, if filter rules see them as they are in its file.
+
+    They see the present priority of each opcode. When the job gets another one, all get it.
+    """
+    priority = job.priority
+    for op in job.ops:
+        if op.priority != priority or (op.input.get("priority") or 0) != priority:
+            return None
+    return traits.inputs
+
+
+def _without_reasons(op: jobs.OpcodeEntry) -> dict[str, Any]:
+    return {name: value for name, value in op.input.items() if name != "reason"}
+
+
+def _found_traits(job: jobs.Job, place: int) -> _Traits:
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    if place < len(job.ops):
+        # If they are malformed, no daemon wrote them: the job's process will refuse the opcode.
+        with contextlib.suppress(errors.DependencyError):
+            depends = tuple(opcodes.dependencies(job.ops[place].input))
+    return _Traits(
+        summary=_shared_text(job_views.job_summary(job)),
+        depends=depends,
+        needs_user_opcodes=submitting.needs_user_opcodes(job),
+        foreseen=foreseen_of_job([op.input for op in job.ops[place:]]),
         work=_shared(tuple([estimates.key_of(op.input) for op in job.ops])),
     )
+
+
+def _has_only_our_reasons(job: jobs.Job) -> bool:
+    """Whether each opcode's trail is the one entry that the queue adds at submission."""
+    for op in job.ops:
+        trail = op.input.get("reason")
+        if not isinstance(trail, list) or len(trail) != 1:
+            return False
+        entry = trail[0]
+        if not isinstance(entry, list) or len(entry) <= 1:
+            return False
+        source, text = entry[0], entry[1]
+        if not isinstance(source, str) or not isinstance(text, str):
+            return False
+        if not source.startswith(job_views.ADDED_SOURCE) or not text.startswith("job="):
+            return False
+    return True
 
 
 @functools.lru_cache(maxsize=estimates.KEYS_MAX)
@@ -178,6 +273,8 @@ class JobTable:
     """
 
     def __init__(self) -> None:
+        # What jobs share does not depend on another table that was in this process before.
+        _traits.clear()
         self._rows: dict[int, Row] = {}
         self._keys: dict[str, list[int]] = {}
         self._ids: list[int] = []

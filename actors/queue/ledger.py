@@ -8,6 +8,10 @@ read-only, and `retry` finds out whether the disk works again.
 ``_states`` holds the newest state of a job whose file may be older than it: the journal has
 it, so the file needs no flush of its own, and need not even exist yet. ``_staged`` holds the
 states that wait for the flush: the next state of the same job must start from there.
+
+A start that finds many jobs without files writes none. The segments of the predecessor stay beside
+a new one until the queue, when it is idle, has written all files that they cover, and a thread has
+flushed the file system.
 """
 
 from __future__ import annotations
@@ -21,10 +25,12 @@ from ...storage.queue_files import replay
 from ...storage.queue_files.journal import JobArchived, JobsStored, StateStored, StoredRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Cut, Journal, Record
+    from ...storage.queue_files.segment_ahead import SegmentAhead
+    from .recovery import Loaded
 
     Failed = Callable[[errors.GangerError], None]
 
@@ -45,11 +51,18 @@ class Ledger:
         directory: QueueDirectory,
         journal: Journal,
         cut_aside: Callable[[Cut], None] | None = None,
+        make_aside: Callable[[SegmentAhead], None] | None = None,
     ) -> None:
-        """``cut_aside`` carries a cut out in another thread; `was_cut` must be called after it."""
+        """``cut_aside`` carries a cut out in another thread; `was_cut` must be called after it.
+
+        ``make_aside`` has another thread make a segment ahead; None: each is made when needed.
+        """
         self._cut_aside = cut_aside
+        self._make_aside = make_aside
         self._is_being_cut = False
         self._is_fresh = False
+        self._is_cut_due = False
+        self._older_bytes = 0
         self.directory = directory
         self.last_id = 0
         self.is_read_only = False
@@ -59,8 +72,10 @@ class Ledger:
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
         self._covered: set[int] = set()
+        self._repeated: set[int] = set()
         self._unarchived: dict[int, Callable[[], None]] = {}
         self._refused_inputs: list[str] = []
+        self._inputs_to_remove: list[str] = []
         self._staged: dict[int, bytes] = {}
         self._effects: list[tuple[Callable[[], None], Failed]] = []
         self._written_serial = self._tried_serial = 0
@@ -87,30 +102,44 @@ class Ledger:
         """Take no changes from now on, because of this error, until `retry` has gone well."""
         self.is_read_only = True
         self._cause = error.text
+        # The disk may be full, and job files need room too.
+        self._journal.give_up_ahead()
 
-    def begin(
-        self,
-        last_id: int,
-        living: dict[int, tuple[int, bytes]],
-        *,
-        unwritten: dict[int, tuple[int, bytes]] | None = None,
-        unarchived: Iterable[int] = (),
-        refused_inputs: Iterable[str] = (),
-    ) -> None:
+    def begin(self, loaded: Loaded) -> None:
         """Start afresh after loading: a new segment that repeats the states of living jobs.
 
         What the disk did not take while loading is tried again; if it still refuses, the
         ledger begins its life read-only.
         """
-        self.last_id = last_id
-        self._states = {**living, **(unwritten or {})}
-        self._unwritten = dict.fromkeys(unwritten or ())
-        self._unarchived = dict.fromkeys(unarchived, _nothing)
-        self._refused_inputs = list(refused_inputs)
-        self._owned = set(living)
-        # A flush by our predecessor failed, or it died during one.
+        self.last_id = loaded.last_id
+        self._states = {**loaded.living, **loaded.unwritten}
+        self._unwritten = dict.fromkeys(loaded.unwritten)
+        self._unarchived = dict.fromkeys(loaded.unarchived, _nothing)
+        self._refused_inputs = list(loaded.refused_inputs)
+        self._owned = set(loaded.living)
+        # A flush by our predecessor failed, or it died during one, or before it.
         self._is_doubtful = self._journal.has_older
-        self.retry()
+        if not loaded.is_late:
+            self.retry()
+            return
+        try:
+            self._begin_beside_older(loaded)
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+
+    def _begin_beside_older(self, loaded: Loaded) -> None:
+        """Begin a segment, and keep the older ones until all that they cover is in files."""
+        self._archive_late()
+        is_doubtful, self._older_bytes = self._is_doubtful, self._journal.bytes_on_disk()
+        if is_doubtful:
+            # The files of other jobs are among the unwritten ones then.
+            replay.write_archived_anew(self.directory, loaded.archived)
+            self._in_doubt |= self._owned
+        self._append_segment({**loaded.living, **loaded.ahead})
+        if not is_doubtful:
+            # Otherwise a thread of our predecessor may still delete the older segments.
+            self._covered |= loaded.unwritten.keys()
+        self._is_doubtful, self._is_fresh, self._is_cut_due = False, True, True
 
     # ------------------------------------------------------------ what is promised
 
@@ -182,8 +211,25 @@ class Ledger:
         """Make everything durable, run the effects, and repeat that for records that these add."""
         while self._effects:
             self._commit_once()
-        if self._journal.is_full and not self.is_read_only and not self._is_behind_at_renewal:
+        self.renew_if_due()
+        self._want_next_segment()
+
+    def renew_if_due(self) -> None:
+        """Begin a new segment if this one is full, or older ones are left from before the start."""
+        is_due = self._journal.is_full or self._is_cut_due
+        # Records that wait for `commit` would be dropped if the new segment failed.
+        is_free = not self._effects and not self.is_read_only
+        if is_due and is_free and not self._is_behind_at_renewal:
             self._renew_aside()
+
+    def _want_next_segment(self) -> None:
+        """Have a thread make the next segment, if it is time for that."""
+        if self._make_aside is None or self.is_read_only:
+            return
+        # Without a list of the segments, one is made when it is needed, or refused.
+        with contextlib.suppress(errors.StorageError):
+            if (ahead := self._journal.make_ahead()) is not None:
+                self._make_aside(ahead)
 
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""
@@ -230,6 +276,8 @@ class Ledger:
 
     def note(self, job_id: int, serial: int, body: bytes) -> None:
         """Keep a newer state that need not be durable."""
+        # The process that writes the file may rely on it: the next segment repeats it.
+        self._is_fresh = False
         self._states[job_id] = (serial, body)
 
     def forget(self, job_id: int) -> None:
@@ -275,6 +323,16 @@ class Ledger:
         self._states[job_id] = known
         return not self.is_read_only
 
+    @property
+    def is_short_of_spares(self) -> bool:
+        """Whether to `make_spares` when there is time."""
+        return self.directory.spares.is_short and not self.is_read_only
+
+    def make_spares(self, is_enough: Callable[[], bool]) -> None:
+        """Make spare files ahead; ``is_enough`` is asked before each."""
+        while self.is_short_of_spares and not is_enough():
+            self.directory.spares.make_ahead()
+
     def lend_spares(self, job_id: int) -> list[str]:
         """Files into which the job's process may write new versions of its file."""
         self._owned.add(job_id)
@@ -309,7 +367,7 @@ class Ledger:
     def is_far_behind(self) -> bool:
         """Whether the journal has grown so much that files must be written at any cost."""
         limit = settings.JOURNAL_SEGMENTS_FACTOR_MAX * settings.JOURNAL_SEGMENT_BYTES
-        return bool(self._unwritten) and self._journal.size >= limit
+        return bool(self._unwritten) and self._journal.size + self._older_bytes >= limit
 
     def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
         """Write the files of so many new jobs, the newest first: the oldest may start soon.
@@ -404,21 +462,30 @@ class Ledger:
             return
         try:
             self._bring_up_files()
-            self._begin_segment()
+            if self._is_fresh:
+                # A start has just begun one.
+                self._covered &= self._repeated
+            else:
+                self._begin_segment()
             cut = self._journal.prepare_cut()
         except errors.StorageError as error:
             self.refuse_writes(error)
             return
         assert cut is not None
         self._is_being_cut = True
+        self._inputs_to_remove, self._refused_inputs = self._refused_inputs, []
         self._cut_aside(cut)
 
     def was_cut(self, error: errors.StorageError | None) -> None:
         """The old segments are gone, or (``error``) the file system could not be flushed."""
         self._is_being_cut = False
         if error is not None:
+            self._refused_inputs += self._inputs_to_remove
             self._is_doubtful = True
             self.refuse_writes(error)
+            return
+        self._is_cut_due, self._older_bytes = False, 0
+        self._remove_inputs(self._inputs_to_remove)
 
     def _renew_journal(self) -> None:
         """Begin a new segment and delete the old ones, whose states the job files have.
@@ -429,6 +496,7 @@ class Ledger:
         self._bring_up_files()
         is_fresh, self._is_fresh = self._is_fresh, False
         if is_fresh:
+            self._covered &= self._repeated
             self._journal.append_last_id(self.last_id)
             self._journal.commit(self.last_id)
         else:
@@ -440,8 +508,12 @@ class Ledger:
         except errors.StorageError:
             self._is_doubtful = True
             raise
-        self._is_doubtful = self._is_fresh = False
+        self._is_doubtful = self._is_fresh = self._is_cut_due = False
+        self._older_bytes = 0
         names, self._refused_inputs = self._refused_inputs, []
+        self._remove_inputs(names)
+
+    def _remove_inputs(self, names: Iterable[str]) -> None:
         for name in names:
             # The next start of a daemon removes what cannot be removed now.
             with contextlib.suppress(errors.StorageError):
@@ -450,6 +522,9 @@ class Ledger:
     def _bring_up_files(self) -> None:
         """Write and move the files that are late: only the old segments have these changes."""
         self.write_pending()
+        self._archive_late()
+
+    def _archive_late(self) -> None:
         self._move_archived()
         if self._unarchived:
             raise errors.StorageError("files cannot be moved into the archive")
@@ -459,12 +534,15 @@ class Ledger:
 
         These are the states of jobs whose files other processes write, or the disk refused.
         """
+        self._append_segment(self._states)
+
+    def _append_segment(self, states: Mapping[int, tuple[int, bytes]]) -> None:
         self._journal.begin(self.last_id)
-        for job_id, (serial, body) in self._states.items():
+        for job_id, (serial, body) in states.items():
             self._journal.append(StateStored(job_id, serial, body))
         self._journal.commit(self.last_id)
         # The older segments may go at any moment from now on.
-        self._covered = set(self._states)
+        self._covered, self._repeated = set(states), set(states)
 
     def _write_anew(self) -> None:
         """After a failed flush, write files anew: what can be read need not be on the disk."""

@@ -109,7 +109,7 @@ class Lifecycle:
         if message.body is None and known is not None and known < message.serial:
             self._ledger.forget(row.id)
         row.serial = message.serial
-        row.priority = message.priority
+        row.take_priority(message.priority)
         row.started = message.started
         row.ended = message.ended
         self._reader.log_reaches(row, message.log_serial)
@@ -136,7 +136,7 @@ class Lifecycle:
             return
         self._ledger.directory.flush_names()
         row.serial = max(row.serial, job.serial)
-        row.priority = job.priority
+        row.take_priority(job.priority)
         _show_times(row, job)
         self._reader.log_reaches(row, job.last_log_serial)
         self._store.move(row, job.status)
@@ -312,6 +312,7 @@ class Lifecycle:
             row.failed_starts = 0
             row.depends = fresh.depends
             row.foreseen = fresh.foreseen
+            row.shared_inputs = fresh.shared_inputs
             row.priority = fresh.priority
             self._reader.log_reaches(row, job.last_log_serial)
             self._store.back_to_pending(row, job, fresh.status)

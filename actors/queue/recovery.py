@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage import documents, errors, jobs, lock_files, settings
-from ...storage.queue_files import job_files, replay
+from ...storage.queue_files import job_files, replay, spool
 from . import reconciling
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
@@ -30,6 +30,10 @@ class Loaded(msgspec.Struct):
     ``unflushed_finals`` have ended, as their files say, but the journal knows only the earlier
     states that are here: until the file system has been flushed, the end may not be durable.
     ``unwritten`` and ``unarchived`` come from the journal, and the disk refused to take them.
+
+    If they are many, ``is_late``: no file was written, and ``unwritten`` are the jobs whose files
+    lack their states, or may lose them. ``ahead`` are the states that files have and the journal
+    has not, and that may be lost. ``archived`` are all archived jobs of the journal.
     """
 
     table: JobTable
@@ -41,6 +45,9 @@ class Loaded(msgspec.Struct):
     last_id: int
     unflushed_finals: dict[int, tuple[int, bytes]] = {}
     refused_inputs: list[str] = []
+    is_late: bool = False
+    ahead: dict[int, tuple[int, bytes]] = {}
+    archived: dict[int, replay.State | None] = {}
 
 
 def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
@@ -50,31 +57,39 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     queue was replaced while the process was being made.
     """
     said = replay.read_journal(queue_journal)
-    loaded = Loaded(JobTable(), {}, [], [], {}, [], 0)
+    loaded = Loaded(JobTable(), {}, [], [], {}, [], 0, archived=said.archived)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)
     names = directory.names()
     strange = directory.strange_names(names)
     loaded.quarantined += [f"{name}: no job has that number" for name in strange]
     loaded.quarantined += [_kept_aside(directory, path) for path in queue_journal.damaged()]
-    ids = set(directory.live_ids(names)).difference(said.archived)
-    ids |= {job_id for job_id in said.states if not _is_archived(directory, job_id)}
+    in_files = set(directory.live_ids(names)).difference(said.archived)
+    ids = in_files | _only_in_journal(directory, said, in_files)
+    # If so, a flush of files by our predecessor failed, or did not come to its end.
+    is_doubtful = queue_journal.has_older
+    many = len(said.states) if is_doubtful else len(ids) - len(in_files)
+    loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
     for job_id in sorted(ids):
+        journaled = said.states.get(job_id)
         try:
-            job, body = replay.newest(directory, job_id, said.states.get(job_id))
+            if journaled is not None and job_id not in in_files:
+                job, body = job_files.read_job(journaled[1], job_id), journaled[1]
+            else:
+                job, body = replay.newest(directory, job_id, journaled)
             life = _life(job, daemon_lock)
             if life is Life.DEAD:
                 # It may have written a final state, and left, after its file was read.
-                job, body = replay.newest(directory, job_id, said.states.get(job_id))
+                job, body = replay.newest(directory, job_id, journaled)
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
             continue
-        journaled = said.states.get(job_id)
-        if life is not Life.ALIVE and journaled is not None and journaled[1] is body:
-            _write(directory, job_id, journaled, loaded)
-        if journaled is not None and _is_unflushed_final(job, body, journaled[0]):
-            loaded.unflushed_finals[job_id] = journaled
+        if journaled is not None and (life is Life.ALIVE or not loaded.is_late):
+            _bring_up(directory, loaded, (job, body), journaled, life)
+        elif journaled is not None:
+            _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
         _add(loaded, job, body, life)
+    loaded.refused_inputs = directory.settle_spool(ids)
     recorded = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
     limit = recorded + settings.JOB_ID_JUMP_MAX
     named = (
@@ -82,10 +97,11 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         directory.highest_archived_id(limit),
         directory.highest_quarantined_id(limit),
         *ids,
+        # They are deleted later: no other job must get them.
+        *(spool.owner_of(name) for name in loaded.refused_inputs if loaded.is_late),
     )
     loaded.last_id = job_files.last_id(recorded, named)
     directory.remove_leftovers(set(loaded.living))
-    loaded.refused_inputs = directory.settle_spool(ids)
     return loaded
 
 
@@ -102,6 +118,47 @@ def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
         return directory.read_archived(job_id) is not None
     except errors.StorageError:
         return False
+
+
+def _only_in_journal(
+    directory: QueueDirectory, said: replay.JournalContent, in_files: set[int]
+) -> set[int]:
+    """The jobs that have no file yet. Others were archived before this journal began."""
+    ids = said.states.keys() - in_files
+    archived = directory.archived_among(ids)
+    return {one for one in ids if one not in archived or not _is_archived(directory, one)}
+
+
+def _bring_up(
+    directory: QueueDirectory,
+    loaded: Loaded,
+    found: tuple[jobs.Job, bytes],
+    journaled: tuple[int, bytes],
+    life: Life,
+) -> None:
+    """Write the state of the journal into the job's file, unless a process writes that."""
+    job, body = found
+    if life is not Life.ALIVE and journaled[1] is body:
+        _write(directory, job.id, journaled, loaded)
+    if _is_unflushed_final(job, body, journaled[0]):
+        loaded.unflushed_finals[job.id] = journaled
+
+
+def _note_late(
+    loaded: Loaded,
+    found: tuple[jobs.Job, bytes],
+    journaled: tuple[int, bytes],
+    *,
+    is_doubtful: bool,
+) -> None:
+    """Note what is to be written into the job's file later, and what the journal has not."""
+    job, body = found
+    if is_doubtful or journaled[1] is body:
+        loaded.unwritten[job.id] = job.serial, body
+    if job.serial > journaled[0]:
+        loaded.ahead[job.id] = job.serial, body
+    if _is_unflushed_final(job, body, journaled[0]):
+        loaded.unflushed_finals[job.id] = journaled
 
 
 def _write(

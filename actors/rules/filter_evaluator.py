@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors, settings
+from ...storage import errors, jobs, settings
 from ...storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
 from ...storage.queue_files import job_files
 from ...storage.rules import ActionName, FilterRule
@@ -28,6 +28,7 @@ from ...transport.messages import JobVerdict
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
 from . import filtering, rule_changes
+from .shared_verdicts import SharedVerdicts
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
@@ -148,6 +149,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
     def _take_chain(self, chain: filtering.RuleChain) -> None:
         self._chain = chain
+        self._shared = SharedVerdicts(chain)
+        self._proposed: tuple[object, SharedVerdicts] | None = None
         # The scheduler asks again for unfinished verdicts, under the new chain.
         self._long.clear()
         # A number that no earlier incarnation has used.
@@ -243,7 +246,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         """The verdict on a job; None if it takes more than the rest of the slice."""
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number)
-        if arrived.inputs is None and not arrived.is_in_file and self._chain.reads_opcodes:
+        if (known := self._shared.find(arrived)) is not None:
+            return _verdict_of(arrived, known, self._number)
+        if self._chain.reads_opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
         meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
@@ -251,6 +256,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             verdict = filtering.judge(self._chain, self._facts(arrived, self._chain), meter)
         except (SliceOverError, TooMuchWorkError):
             return None
+        self._shared.note(arrived, verdict)
         return _verdict_of(arrived, verdict, self._number)
 
     def _judging(self, arrived: messages.JobToJudge, *, is_running: bool) -> Judging:
@@ -322,6 +328,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         try:
             begun.held = next(begun.work)
         except StopIteration as done:
+            self._shared.note(begun.arrived, done.value)
             verdict = _verdict_of(begun.arrived, done.value, self._number)
             found = [verdict]
             running, pending = (found, []) if begun.is_running else ([], found)
@@ -353,7 +360,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         return msgspec.structs.replace(message, job=None, holding=held_by, then=then)
 
     def _test(self, envelope: Envelope, message: messages.JudgeTest) -> Work:
-        chain, then = self._chain, self._what_if(message.test, message.last_id)
+        both = (self._shared, self._what_if(message.test, message.last_id))
         rows: list[messages.RuleTest] = []
         next_after = message.next_after
         work_left = settings.JUDGE_STEPS_MAX
@@ -362,21 +369,29 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 # The next page begins here.
                 next_after = rows[-1].id
                 break
-            facts = self._facts(arrived, chain, then)
-            found = []
-            for one in (chain, then):
-                meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-                found.append(_named((yield from filtering.judging(one, facts, meter))))
-                work_left -= settings.JUDGE_STEPS_MAX - meter.left
-            now, would = found
-            row = messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would)
-            rows.append(row)
+            found = [one.find(arrived) for one in both]
+            if None in found:
+                facts = self._facts(arrived, *(one.chain for one in both))
+                for place, one in enumerate(both):
+                    meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+                    verdict = yield from filtering.judging(one.chain, facts, meter)
+                    one.note(arrived, verdict)
+                    found[place] = verdict
+                    work_left -= settings.JUDGE_STEPS_MAX - meter.left
+            now, would = map(_named, found)
+            rows.append(messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would))
         envelope.reply(messages.FiltersTested(rows=rows, next_after=next_after))
 
     def _what_if(
         self, asked: messages.TestFilters | messages.Simulate, last_id: int
-    ) -> filtering.RuleChain:
+    ) -> SharedVerdicts:
         """The chain with the proposed rule, and without the rule that the request leaves out."""
+        wanted = (asked.rule, asked.without, last_id)
+        if self._proposed is not None and self._proposed[0] == wanted:
+            found = self._proposed[1]
+            changes_at = found.chain.changes_at
+            if changes_at is None or self.runtime.wall_clock() < changes_at:
+                return found
         known = [rule for rule in self._rules if rule.uuid != asked.without]
         if asked.rule is not None:
             # As if it were stored now: behind all other rules of its priority.
@@ -384,11 +399,14 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
             )
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
-        return filtering.compile_chain(known, self.runtime.wall_clock())
+        found = SharedVerdicts(filtering.compile_chain(known, self.runtime.wall_clock()))
+        # The next page most likely wants the same.
+        self._proposed = (wanted, found)
+        return found
 
     def _simulate(self, envelope: Envelope, message: messages.JudgeSimulation) -> Work:
         """Judge a page of jobs under the rules of the simulation."""
-        chain = self._what_if(message.simulation, message.last_id)
+        known = self._what_if(message.simulation, message.last_id)
         found: list[JobVerdict] = []
         work_left = settings.JUDGE_STEPS_MAX
         for arrived in (*message.jobs, *message.running):
@@ -396,10 +414,14 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 text = "simulate: the filter rules would take too much work to be tried on all jobs"
                 raise errors.BadRequestError(text)
             priority = message.simulation.priorities.get(arrived.job.id)
-            facts = self._facts(arrived, chain, priority=priority)
-            meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-            verdict = yield from filtering.judging(chain, facts, meter)
-            work_left -= settings.JUDGE_STEPS_MAX - meter.left
+            verdict = known.find(arrived) if priority is None else None
+            if verdict is None:
+                facts = self._facts(arrived, known.chain, priority=priority)
+                meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+                verdict = yield from filtering.judging(known.chain, facts, meter)
+                work_left -= settings.JUDGE_STEPS_MAX - meter.left
+                if priority is None:
+                    known.note(arrived, verdict)
             found.append(_verdict_of(arrived, verdict, 1))
         pending = len(message.jobs)
         judged = messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
@@ -413,7 +435,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     ) -> filtering.JobFacts:
         """The facts that these chains look at; ``priority``: the one that the job would have."""
         inputs = arrived.inputs
-        if inputs is None and arrived.is_in_file and any(chain.reads_opcodes for chain in chains):
+        if inputs is not None or not any(chain.reads_opcodes for chain in chains):
+            return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
+        if arrived.shared is not None and not any(chain.reads_reasons for chain in chains):
+            inputs = arrived.shared.inputs
+        elif arrived.body is not None:
+            inputs = jobs.decode_job(arrived.body).judged_inputs
+        elif arrived.is_in_file:
             self._slice.left -= settings.JOB_READ_STEPS
             try:
                 inputs = job_files.read_inputs(self.places.queue, arrived.job.id)
@@ -422,6 +450,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 # jobs must not wait.
                 self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
         return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
+
+
+def _has_inputs(arrived: messages.JobToJudge, chain: filtering.RuleChain) -> bool:
+    """Whether all that the chain looks at is there, or in the job's file."""
+    if arrived.shared is not None and not chain.reads_reasons:
+        return True
+    return arrived.inputs is not None or arrived.body is not None or arrived.is_in_file
 
 
 def _verdict_of(
@@ -440,8 +475,8 @@ def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:
     return filtering.Verdict(judged.rule, ActionName.REJECT)
 
 
-def _named(verdict: filtering.Verdict) -> tuple[str, str] | None:
-    if verdict.rule is None:
+def _named(verdict: filtering.Verdict | None) -> tuple[str, str] | None:
+    if verdict is None or verdict.rule is None:
         return None
     action = str(verdict.action)
     return verdict.rule, action if verdict.limit is None else f"{action} {verdict.limit}"

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from ...storage.filters import roots
 from ...storage.metering import Meter, SliceOverError, TooMuchWorkError
 from ...storage.rules import (
     PREDICATES,
@@ -71,6 +72,12 @@ class RuleChain(msgspec.Struct, frozen=True):
     reads_opcodes: bool = False
     """Whether a verdict needs more of a job than its id."""
 
+    reads_reasons: bool = False
+    """Whether a verdict needs the reason trails of its opcodes."""
+
+    reads_ids: bool = False
+    """Whether a verdict needs its id."""
+
     changes_at: float | None = None
     """When the next window opens or closes: then the chain must be compiled again."""
 
@@ -96,6 +103,12 @@ def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
             for rule in able
             for predicate in rule.predicates
         ),
+        reads_reasons=any(
+            predicate.name == "reason" or "reason" in roots(predicate.expression)
+            for rule in able
+            for predicate in rule.predicates
+        ),
+        reads_ids=any(predicate.name == "jobid" for rule in able for predicate in rule.predicates),
         changes_at=min(changes, default=None),
     )
 

@@ -10,18 +10,16 @@ import argparse
 import datetime as dt
 import os
 import platform
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from ..options import at_least, end_as_by_ctrl_c, folder
 from . import driver, rounds, tables
 from .catalogue import NAMES, chosen
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from .catalogue import Peer
     from .results import Measured
 
@@ -32,7 +30,7 @@ QUIET_LOAD = 0.5
 def main() -> int:
     """Measure, print the tables, fill them into a page; exit code 1 if a queue failed."""
     options = arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, _interrupted)
+    end_as_by_ctrl_c()
     driver.adopt_orphans()
     peers = chosen(options.only)
     begin, load = time.monotonic(), os.getloadavg()[0]
@@ -61,10 +59,6 @@ def _plot(path: Path, peers: list[Peer], found: list[Measured]) -> None:
     plots.draw(path, peers, found)
 
 
-def _interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def arguments(given: list[str]) -> argparse.Namespace:
     """The options; leaves with exit code 2 and one line if one is wrong."""
     parser = argparse.ArgumentParser(
@@ -82,29 +76,6 @@ def arguments(given: list[str]) -> argparse.Namespace:
     add("--page", type=page, help="put the tables into this page")
     add("--plot", type=Path, help="draw the figures into this file (SVG or PNG)")
     return parser.parse_args(given)
-
-
-class at_least:  # noqa: N801 - it is used like a function
-    """Reads a whole number that is not smaller than ``least``."""
-
-    def __init__(self, least: int) -> None:
-        self._least = least
-
-    def __call__(self, text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected a whole number, not {text!r}") from None
-        if value < self._least:
-            raise argparse.ArgumentTypeError(f"expected {self._least} or more, not {value}")
-        return value
-
-
-def folder(text: str) -> Path:
-    """A folder that exists."""
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text}")
-    return Path(text)
 
 
 def page(text: str) -> Path:

@@ -164,6 +164,7 @@ _from_catalogue: dict[str, type[Opcode]] = {}
 _problems: list[str] = []
 _PROBLEM_CHARACTERS_MAX = 1_000
 _from_users: dict[str, type[Opcode]] = {}
+_loads = 0
 
 
 def find(op_id: str) -> type[Opcode] | None:
@@ -172,6 +173,11 @@ def find(op_id: str) -> type[Opcode] | None:
     if found is None and op_id in _stored()["opcodes"]:
         found = _from_catalogue[op_id] = _make(op_id)
     return found
+
+
+def generation() -> int:
+    """Another number after each `load_user_opcodes`: what was found out before may be wrong."""
+    return _loads
 
 
 def known_ids() -> list[str]:
@@ -193,6 +199,8 @@ def load_user_opcodes() -> UserOpcodes:
     # Slow to import, and the fork server for built-in operations never needs it.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
+    global _loads  # noqa: PLW0603 - there is one catalogue
+    _loads += 1
     _from_users.clear()
     _problems.clear()
     entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)

@@ -89,7 +89,7 @@ def judged(cluster: Mapping[str, Any]) -> Judged:
 
     >>> found = judged({"predictive_queue": {"tick_seconds": 10, "ticks": -1}})
     >>> found.policy.tick_seconds, found.policy.ticks
-    (10.0, 30)
+    (10.0, 30.0)
     >>> found.problems
     ('cluster.predictive_queue.ticks: expected float > 0.0',)
     """

@@ -6,6 +6,9 @@ exchanges the two names in one step; the spare then is the old version. A spare 
 written again, because a reader may still have the old version open. Spares lie in the directory of
 the files that they replace.
 
+While its owner has nothing else to do, it makes a few spares ahead: then the file of a new job need
+not be created while its process waits for it.
+
 A spare has one user at a time: the daemon's pool, or the process that borrowed it.
 """
 
@@ -16,7 +19,7 @@ import os
 import time
 from collections import deque
 
-from .. import settings
+from .. import documents, settings
 
 PREFIX = ".spare-"
 _THINNED_AT_ONCE = 2
@@ -49,6 +52,8 @@ class InodePool(BorrowedInodes):
         # still writes into a borrowed spare.
         self._stem = f"{PREFIX}{os.getpid()}-{time.time_ns():x}"
         self._made = 0
+        self._fresh: deque[str] = deque()
+        self._refused_until = 0.0
 
     def clear(self) -> None:
         """Delete the spares of an earlier owner. The user of a borrowed one makes it anew."""
@@ -59,11 +64,31 @@ class InodePool(BorrowedInodes):
                     os.unlink(f"{self._directory}/{name}")
 
     def take(self) -> str:
-        """The path of a rested spare, or of a file that does not exist yet."""
+        """The path of a rested spare, of one made ahead, or of a file that does not exist yet."""
         if (rested := super().take()) is not None:
             return rested
+        return self._fresh.popleft() if self._fresh else self._new_name()
+
+    def _new_name(self) -> str:
         self._made += 1
         return f"{self._directory}/{self._stem}-{self._made}"
+
+    @property
+    def is_short(self) -> bool:
+        """Whether to make spares ahead."""
+        if len(self._fresh) >= settings.SPARES_AHEAD:
+            return False
+        return time.monotonic() >= self._refused_until
+
+    def make_ahead(self) -> None:
+        """Make one spare ahead. If the disk refuses, the pool is not short for a while."""
+        path = self._new_name()
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, documents.FILE_MODE))
+        except OSError:
+            self._refused_until = time.monotonic() + settings.SPARES_REFUSED_SECONDS
+        else:
+            self._fresh.append(path)
 
     def give_back(self, path: str) -> None:
         if len(self._resting) >= settings.SPARE_INODES_MAX:
@@ -77,6 +102,8 @@ class InodePool(BorrowedInodes):
         """Delete the spares that are not lent. The next owner deletes the others."""
         while self._resting:
             self._delete(self._resting.popleft()[1])
+        while self._fresh:
+            self._delete(self._fresh.popleft())
 
     def _thin_out(self) -> None:
         """Delete a few that were long unused: a burst of writes needs many, and passes."""

@@ -118,6 +118,14 @@ class QueueDirectory:
         """Ids of all archived jobs, in order."""
         return sorted(job_id for folder in self._archive_folders() for job_id in _ids_in(folder))
 
+    def archived_among(self, ids: Iterable[int]) -> set[int]:
+        """Those of these jobs for which the archive has a file, readable or not."""
+        wanted = set(ids)
+        found: set[int] = set()
+        for folder in {archive_folder(self._archive, job_id) for job_id in wanted}:
+            found.update(_ids_of(documents.names_in(folder)))
+        return found & wanted
+
     def archived_ids_after(self, job_id: int) -> Iterator[int]:
         """Ids of archived jobs above ``job_id``, in order; lists folder after folder, as needed."""
         folders = {int(folder.rpartition("/")[2]): folder for folder in self._archive_folders()}

@@ -10,6 +10,9 @@ After a failed write or flush the journal truncates the segment to the last good
 next commit begins a new segment. If the truncation fails too, it is repeated before a new segment
 begins: a replay must never find a record that was reported as failed.
 
+Another thread may make the next segment ahead (`make_ahead`), so that no turn of the queue waits
+for the flush of its directory.
+
 After a failed flush of the file system the next flush proves nothing: the kernel counts pages that
 it could not write as clean. So older segments stay (`has_older`), also for a successor, until all
 files that they cover have been written again and flushed.
@@ -28,6 +31,7 @@ import msgspec
 
 from .. import documents, errors, settings
 from ..checked_records import HEAD, checksum, packed, payload_at
+from .segment_ahead import SegmentAhead, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +79,6 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 _STORED_START = b"\x92\xa6stored"
 _MANY = 0xDC
-_PIECE_BYTES = 256 * 1024
 
 
 class StoredRecord:
@@ -121,6 +124,7 @@ class Journal:
         self._reserved = 0
         self._untruncated: tuple[int, int] | None = None
         self._watched: int | None = None
+        self._ahead: SegmentAhead | None = None
         self.flushes = 0
         """The number of flushes, for measurements."""
         documents.make_directory(directory)
@@ -149,23 +153,54 @@ class Journal:
     @property
     def has_older(self) -> bool:
         """Whether there are older segments: no `cut` has succeeded since the newest began."""
-        return len(self._segments()) > 1
+        if self._number:
+            return any(number < self._number for number in self._segments())
+        # Of a predecessor. A segment that it made ahead holds nothing.
+        return sum(not is_blank(path) for path in self.segments()) > 1
+
+    def bytes_on_disk(self) -> int:
+        """The bytes of all segments, zeros at their ends included."""
+        with documents.storage_errors(self._directory):
+            return sum(path.stat().st_size for path in self.segments())
 
     def begin(self, last_id: int) -> None:
         """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
         self._close()
         self._repeat_truncation()
         self._watch_file_system()
-        numbers = self._segments()
-        number = (numbers[-1] if numbers else 0) + 1
-        path = self._path(number)
-        with documents.storage_errors(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-        self._number, self._descriptor = number, descriptor
-        # A journal without a `close` belongs to a component that hangs, or to a test.
-        self._close_segment = weakref.finalize(self, os.close, descriptor)
-        self._newest = os.fspath(path)
-        self._size = self._reserved = 0
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and (descriptor := ahead.take()) is not None:
+            self._open(ahead.number, descriptor, ahead.size)
+        else:
+            self._make_segment(0 if ahead is None else ahead.number)
+        first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
+        self._buffer.insert(0, first)
+
+    def make_ahead(self) -> SegmentAhead | None:
+        """The next segment, for another thread to make; None if it is too early, or was tried.
+
+        `StorageError` if the directory cannot be read.
+        """
+        # Most daemons never need another one.
+        is_early = self._size <= settings.JOURNAL_SEGMENT_BYTES // 2
+        if is_early or self._ahead is not None or self._descriptor is None:
+            return None
+        number = max([self._number, *self._segments()]) + 1
+        size = settings.JOURNAL_SEGMENT_BYTES + settings.JOURNAL_RESERVE_BYTES
+        self._ahead = SegmentAhead(self._path(number), number, size)
+        return self._ahead
+
+    def give_up_ahead(self) -> None:
+        """Free the room that the segment made ahead takes, if there is one; make no other now."""
+        if self._ahead is not None:
+            self._ahead.give_up()
+
+    def _make_segment(self, used: int) -> None:
+        """``used``: a number that is not to be used, whether it has a file now or not."""
+        number = max([used, *self._segments()]) + 1
+        while (descriptor := self._create(number)) is None:
+            number += 1
+        self._open(number, descriptor, 0)
         try:
             with documents.storage_errors(self._directory):
                 documents.flush_directory(self._directory)
@@ -173,8 +208,23 @@ class Journal:
             self._abandon_segment()
             raise
         self.flushes += 1
-        first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
-        self._buffer.insert(0, first)
+
+    def _create(self, number: int) -> int | None:
+        """The descriptor of a new file; None if a replaced queue has just made it ahead."""
+        path = self._path(number)
+        with documents.storage_errors(path):
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                return os.open(path, flags, documents.FILE_MODE)
+            except FileExistsError:
+                return None
+
+    def _open(self, number: int, descriptor: int, zeros: int) -> None:
+        self._number, self._descriptor = number, descriptor
+        # A journal without a `close` belongs to a component that hangs, or to a test.
+        self._close_segment = weakref.finalize(self, os.close, descriptor)
+        self._newest = os.fspath(self._path(number))
+        self._size, self._reserved = 0, zeros
 
     def append_last_id(self, last_id: int) -> None:
         """Add the last id alone to the next commit, which tests whether the disk works."""
@@ -244,6 +294,7 @@ class Journal:
     def close(self) -> None:
         """Close the segment, and drop records that were not committed, nor acknowledged."""
         self._buffer.clear()
+        self.give_up_ahead()
         self._close()
         watched, self._watched = self._watched, None
         if watched is not None:
@@ -261,10 +312,7 @@ class Journal:
 
         A flush that does not extend the file costs half as much on an idle disk.
         """
-        end = self._size
-        for piece in _pieces(data):
-            documents.write_all_at(descriptor, piece, end)
-            end += len(piece)
+        end = documents.write_parts_at(descriptor, data, self._size)
         if end > self._reserved:
             with contextlib.suppress(OSError):
                 # If the disk is full now, it had room for the record itself.
@@ -377,20 +425,6 @@ def _sync(path: Path, descriptor: int) -> None:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _pieces(data: list[bytes]) -> Iterator[bytes]:
-    """The data in pieces for one system call each: a copy of megabytes at once takes long."""
-    piece: list[bytes] = []
-    size = 0
-    for part in data:
-        piece.append(part)
-        size += len(part)
-        if size >= _PIECE_BYTES:
-            yield b"".join(piece)
-            piece, size = [], 0
-    if piece:
-        yield b"".join(piece)
 
 
 def _packed(record: msgspec.Struct) -> bytes:

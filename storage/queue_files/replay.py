@@ -14,7 +14,7 @@ from .. import errors, jobs
 from . import job_files, journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Mapping
 
     from .job_files import QueueDirectory
     from .journal import Journal
@@ -109,9 +109,14 @@ def write_anew(
     for job_id, state in journaled.states.items():
         if job_id not in left_out:
             write_file_anew(directory, job_id, state)
-    for job_id, archived in journaled.archived.items():
-        if archived is not None:
-            _write_archived_anew(directory, job_id, archived)
+    write_archived_anew(directory, journaled.archived)
+
+
+def write_archived_anew(directory: QueueDirectory, archived: Mapping[int, State | None]) -> None:
+    """As `write_anew`, of the archived jobs alone."""
+    for job_id, state in archived.items():
+        if state is not None:
+            _write_archived_anew(directory, job_id, state)
 
 
 def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> None:

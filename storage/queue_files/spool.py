@@ -62,6 +62,12 @@ def parse_name(name: str) -> Spooled | None:
     return Spooled(int(match[1]), None if match[3] is None else int(match[3]))
 
 
+def owner_of(name: str) -> int:
+    """The job in the name of such a file; 0 if the name is not ours."""
+    spooled = parse_name(name)
+    return 0 if spooled is None else spooled.job_id
+
+
 def input_path(queue: str | os.PathLike[str], job_id: int, op_index: int) -> str:
     """The path of the standard input of a live job's opcode, if it is not in the job's file."""
     return f"{folder(queue)}/{input_name(job_id, op_index)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -23,6 +24,7 @@ from ganger.storage.queue_files.journal import (
     SegmentBegun,
     StateStored,
 )
+from ganger.storage.queue_files.segment_ahead import SegmentAhead
 
 ids = st.integers(1, 10**6)
 bodies = st.binary(max_size=60)
@@ -49,6 +51,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         # By segment, because `cut` drops whole ones; the last one is written.
         self.acknowledged: list[list[Record]] = [[]]
         self.is_open = False
+        self.ahead: SegmentAhead | None = None
 
     def teardown(self) -> None:
         self.journal.close()
@@ -62,7 +65,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         return [record for segment in self.acknowledged for record in segment]
 
     def newest(self) -> Path:
-        return max(self.directory.iterdir())
+        return Path(self.journal._newest)
 
     def segment_needed(self) -> None:
         """The next commit goes into a new segment, unless one is open."""
@@ -103,6 +106,26 @@ class JournalAgainstModel(RuleBasedStateMachine):
         del self.acknowledged[:-1]
 
     @rule()
+    def want_the_next_segment(self) -> None:
+        self.ahead = self.journal.make_ahead() or self.ahead
+
+    @precondition(lambda self: self.ahead is not None)
+    @rule(call=st.sampled_from([None, "open", "pwrite", "fdatasync", "fsync"]))
+    def make_it(self, call: str | None) -> None:
+        """A thread makes it: now, when it is needed no longer, or in vain."""
+        assert self.ahead is not None
+        with contextlib.ExitStack() as stack:
+            if call is not None:
+                stack.enter_context(refusing(call))
+                stack.enter_context(contextlib.suppress(errors.StorageError))
+            self.ahead.carry_out()
+        self.ahead = None
+
+    @rule()
+    def give_it_up(self) -> None:
+        self.journal.give_up_ahead()
+
+    @rule()
     def restart(self) -> None:
         self.journal.close()
         self.appended.clear()
@@ -117,10 +140,14 @@ class JournalAgainstModel(RuleBasedStateMachine):
         number=st.sampled_from([errno.ENOSPC, errno.EIO]),
     )
     def refuse(self, call: str, number: int) -> None:
-        if self.is_open and call in ("open", "fsync"):
+        if call in ("open", "fsync") and (self.is_open or self.has_next_segment()):
             return
         with refusing(call, number=number):
             self.commit_in_vain()
+
+    def has_next_segment(self) -> bool:
+        ahead = self.journal._ahead
+        return ahead is not None and ahead._stage.name == "READY"
 
     @precondition(lambda self: self.appended and self.is_open)
     @rule(room=st.integers(0, 200))
@@ -177,6 +204,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
 @pytest.fixture(autouse=True)
 def small_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", 100)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 60)
 
 
 TestJournal = JournalAgainstModel.TestCase

@@ -230,3 +230,15 @@ def test_a_private_directory_of_another_user_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(errors.DataDirectoryError, match="belongs to "):
         documents.make_private_directory(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 100])
+def test_parts_are_written_one_behind_the_other(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_PIECE_BYTES", 10)
+    parts = [bytes((number % 251,)) * (number % 4) for number in range(size)]
+    with (tmp_path / "file").open("wb") as file:
+        end = documents.write_parts_at(file.fileno(), parts, 3)
+    assert (tmp_path / "file").read_bytes()[3:] == b"".join(parts)
+    assert end == 3 + sum(map(len, parts))

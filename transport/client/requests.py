@@ -85,6 +85,10 @@ def submission(
         isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence)
     ):
         raise errors.BadRequestError(f"jobs: expected a list of jobs, got {_type(jobs)}")
+    if len(jobs) > settings.JOBS_PER_SUBMIT_MAX:
+        # Larger ones would be refused as a frame, in words about frames.
+        most = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs"
+        raise errors.BadRequestError(f"{most}, got {len(jobs)}")
     specs = [
         _spec(job, common, f"jobs[{index}]", now_nanoseconds) for index, job in enumerate(jobs)
     ]

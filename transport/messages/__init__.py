@@ -137,7 +137,7 @@ QueueMessage = (
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
-    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SubmissionsDue
+    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | SubmissionsDue
     | StoreEstimates | StoreAges
 )
 ReaderMessage = ReadOutput | OutputGrew

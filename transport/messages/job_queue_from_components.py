@@ -112,6 +112,12 @@ class JournalCut(Notice, frozen=True):
     error: str | None = None
 
 
+class SegmentMade(Notice, frozen=True):
+    """From the queue's own thread: the journal's next segment is ready, or cannot be made now."""
+
+    error: str | None = None
+
+
 class SubmissionsDue(Notice, frozen=True):
     """From the queue itself: go on with large submissions."""
 

@@ -64,16 +64,26 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     is_unbegun: bool = False
 
 
+class SharedInputs(msgspec.Struct, frozen=True):
+    """The inputs of the opcodes of several jobs, without their reason trails."""
+
+    inputs: list[dict[str, Any]]
+
+
 class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
     """A job as the filter evaluator sees it.
 
     ``inputs``: of its opcodes. None: they have not been read. Then the evaluator reads them from
-    the job's file if ``is_in_file``, and else asks for them when they matter (`ReportJobs`).
+    ``body``, the text of the job's file, if it is there; from that file if ``is_in_file``; and else
+    asks for them when they matter (`ReportJobs`). ``shared``: the same without their reason trails,
+    in one object for many jobs; None: it is not known whether others have the same.
     """
 
     job: PendingJob
     inputs: list[dict[str, Any]] | None
     is_in_file: bool = False
+    body: bytes | None = None
+    shared: SharedInputs | None = None
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):

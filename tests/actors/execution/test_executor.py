@@ -155,6 +155,31 @@ def test_a_greeting_after_the_death_of_the_server_is_watched_too(
     assert watched_pid(subject) == process.pid
 
 
+def test_a_process_that_left_before_its_server_reported_it_is_looked_for_once(
+    subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_greeted(subject, process)
+    subject.hear(messages.HandOverConfirmed(job_id=JOB, lock_file=process.lock_file))
+    subject.hear(messages.JobLeft(job_id=JOB))
+    process.end()
+    look = mock.Mock(side_effect=lock_files.is_dead)
+    monkeypatch.setattr(lock_files, "is_dead", look)
+    subject._watch_unwatched(subject._children[JOB])
+    assert [one.has_left for one in exits(subject)] == [True]
+    look.assert_called_once_with(process.lock_file)
+
+
+def test_only_the_lean_server_binds_functions_of_libraries_at_once(
+    subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_BIND_NOW", raising=False)
+    started = subprocess.Popen
+    assert isinstance(started, mock.Mock)
+    for template, binds_now in (("lean", True), ("full", False)):
+        subject._start_server(template)
+        assert ("LD_BIND_NOW" in started.call_args.kwargs["env"]) is binds_now
+
+
 def test_an_end_is_not_believed_while_the_lock_file_is_held(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import select
 import signal
@@ -308,6 +310,46 @@ def test_without_a_process_more_the_spares_that_are_there_must_do(
     subject._spares = [fork_server._Spare(other, pid=0, pidfd=0)]
     subject._make_spares()
     assert len(subject._spares) == 1
+    daemon.close()
+    other.close()
+
+
+@pytest.mark.parametrize(("call", "made"), [("fork", 2), ("pidfd_open", 0)])
+def test_spares_that_cannot_be_made_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, made: int
+) -> None:
+    daemon, other = channels.pair()
+    subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path))
+    before = fork_server._open_descriptors()
+    fork, pids, calls = os.fork, [], itertools.count()
+
+    def noted_fork() -> int:
+        if call == "fork" and next(calls) >= made:
+            raise BlockingIOError("no more processes")
+        pids.append(fork())
+        return pids[-1]
+
+    def refuse(_: int) -> int:
+        raise BlockingIOError("no more descriptors")
+
+    monkeypatch.setattr(os, "fork", noted_fork)
+    if call == "pidfd_open":
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+    with contextlib.nullcontext() if made else pytest.raises(BlockingIOError):
+        subject._make_spares()
+    assert len(subject._spares) == made
+    own = {number for spare in subject._spares for number in (spare.end.fileno(), spare.pidfd)}
+    assert fork_server._open_descriptors() == before | own
+    # A number that no child has is free again; so is its spare lock file.
+    assert sorted(subject._free_numbers) == list(range(made + 1, settings.SPARE_CHILDREN + 1))
+    for spare in subject._spares.copy():
+        spare.end.close()
+        select.select([spare.pidfd], [], [], SECONDS)
+        subject._reap(spare.pidfd)
+    for pid in pids:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    assert pids
     daemon.close()
     other.close()
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import locale
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -100,6 +103,67 @@ def processors() -> Iterator[None]:
     os.sched_setaffinity(0, before)
 
 
+@contextlib.contextmanager
+def path() -> Iterator[None]:
+    sys.path.insert(0, "/left/behind")
+    yield
+    sys.path.remove("/left/behind")
+
+
+@contextlib.contextmanager
+def hooks() -> Iterator[None]:
+    before = list(sys.meta_path)
+    sys.meta_path.reverse()
+    yield
+    sys.meta_path[:] = before
+
+
+@contextlib.contextmanager
+def profile() -> Iterator[None]:
+    before = sys.getprofile()
+    sys.setprofile(lambda *_: None)
+    yield
+    sys.setprofile(before)
+
+
+@contextlib.contextmanager
+def stream() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+@contextlib.contextmanager
+def recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + 1)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@contextlib.contextmanager
+def interval() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(before * 2)
+    yield
+    sys.setswitchinterval(before)
+
+
+@contextlib.contextmanager
+def numbers() -> Iterator[None]:
+    before = locale.setlocale(locale.LC_NUMERIC)
+    locale.setlocale(locale.LC_NUMERIC, "C.UTF-8")
+    yield
+    locale.setlocale(locale.LC_NUMERIC, before)
+
+
+@contextlib.contextmanager
+def policy() -> Iterator[None]:
+    before = os.sched_getscheduler(0)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    yield
+    os.sched_setscheduler(0, before, os.sched_param(0))
+
+
 CHANGES: list[tuple[Callable[[], Any], str]] = [
     (directory, "directory"),
     (umask, "umask"),
@@ -110,6 +174,14 @@ CHANGES: list[tuple[Callable[[], Any], str]] = [
     (mask, "blocked signals"),
     (limits, "limits"),
     (timers, "timers"),
+    (path, "sys.path"),
+    (hooks, "import hooks"),
+    (profile, "trace functions"),
+    (stream, "standard streams"),
+    (recursion, "recursion limit"),
+    (interval, "switch interval"),
+    (numbers, "locale"),
+    (policy, "scheduling policy"),
 ]
 
 

@@ -11,6 +11,7 @@ from tests.actors.queue.queue_rules import REJECTION, REJECTS, UUID, command, ta
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.storage import errors
+from ganger.storage.jobs import decode_job
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 
@@ -71,7 +72,8 @@ def test_the_inputs_of_opcodes_are_announced_when_rules_read_them(queue: Queue) 
     assert [one.inputs for one in everything.jobs] == [None]
     queue.actor.notify(messages.ReportJobs(ids=[1]))
     asked_for = queue.stage.take_one(messages.JobsArrived)
-    assert [[op["OP_ID"] for op in one.inputs or ()] for one in asked_for.jobs] == [
+    bodies = [one.body for one in asked_for.jobs if one.body is not None]
+    assert [[op["OP_ID"] for op in decode_job(one).judged_inputs] for one in bodies] == [
         ["OP_TEST_DELAY"]
     ]
     queue.submitted(spec())

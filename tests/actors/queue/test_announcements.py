@@ -32,7 +32,7 @@ def test_pending_and_running_jobs_are_sent_to_be_judged_anew(queue: Queue) -> No
     assert (sent.is_repeat, sent.is_all, sent.sweep) == (True, False, None)
     assert [one.job.id for one in sent.jobs] == [1]
     assert [one.job.id for one in sent.running] == [2]
-    assert all(one.inputs is not None for one in (*sent.jobs, *sent.running))
+    assert all(one.body is not None for one in (*sent.jobs, *sent.running))
 
 
 def test_inputs_are_sent_only_where_rules_read_them(queue: Queue) -> None:
@@ -40,7 +40,7 @@ def test_inputs_are_sent_only_where_rules_read_them(queue: Queue) -> None:
     queue.submitted(spec())
     queue.actor.notify(messages.ReportJobs(ids=[1]))
     for sent in queue.stage.take(messages.JobsArrived):
-        assert [one.inputs for one in sent.jobs] == [None]
+        assert [(one.inputs, one.body) for one in sent.jobs] == [(None, None)]
 
 
 def test_ad_hoc_limits_are_announced_with_each_job_also_after_a_restart(queue: Queue) -> None:
@@ -115,3 +115,25 @@ def test_a_new_priority_of_a_running_job_is_announced_too(queue: Queue) -> None:
     queue.actor.ask(answer)
     changed = queue.stage.take_one(messages.JobReprioritised, to="filter_evaluator")
     assert (changed.id, changed.priority) == (job_id, -5)
+
+
+def test_jobs_of_one_template_share_what_rules_see_until_their_priority_changes(
+    queue: Queue,
+) -> None:
+    take_rules(queue)
+    queue.submitted(spec(), spec(), spec())
+
+    def shared() -> list[messages.SharedInputs | None]:
+        queue.stage.sent.clear()
+        queue.actor.notify(messages.ReportJobs(ids=[1, 2, 3]))
+        return [one.shared for one in queue.stage.take_one(messages.JobsArrived).jobs]
+
+    first, second, third = shared()
+    # The first of them might have been the only one.
+    assert first is None
+    assert second is third
+    assert second is not None
+    assert [op["OP_ID"] for op in second.inputs] == ["OP_TEST_DELAY"]
+    for priority in (5, 0):
+        queue.actor.ask(messages.ChangeJobPriority(id=3, priority=priority))
+    assert shared() == [None, second, None]

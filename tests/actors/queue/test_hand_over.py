@@ -165,10 +165,15 @@ def test_a_limit_that_is_not_reached_takes_nothing_back(queue: Queue) -> None:
 
 
 # Start and hand-over.
-def test_a_chosen_job_is_marked_as_being_forked_and_asked_for(queue: Queue) -> None:
+def test_a_process_is_asked_for_once_and_the_file_says_meanwhile_that_the_job_is_pending(
+    queue: Queue,
+) -> None:
     queue.submitted(spec())
+    queue.rest()
+    before = queue.file(1)
     queue.choose(1)
-    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+    assert queue.file(1) == before
+    assert before["livelock"] is None
     started = queue.stage.take_one(messages.StartJobs, to="executor")
     assert started.jobs == [(1, False)]
     queue.choose(1)

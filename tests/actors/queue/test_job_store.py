@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
@@ -16,6 +17,7 @@ from tests.refusals import refusing, refusing_flushes
 
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus
+from ganger.storage.queue_files import inodes
 from ganger.transport import messages
 from ganger.transport.messages import SubmitJobs
 
@@ -50,14 +52,44 @@ def test_the_files_of_pending_jobs_follow_some_at_a_time_when_nothing_else_comes
     assert queue.file_of("serial") == f"{last}\n"
 
 
-def test_a_job_that_starts_has_its_file_at_once_and_only_the_others_wait(queue: Queue) -> None:
+def test_a_job_that_is_handed_over_has_its_file_at_once_and_the_others_wait(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.choose(1)
+    assert file_numbers(queue) == []
+    lock_file = queue.greet(1)
     assert file_numbers(queue) == [1]
-    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
     queue.rest()
     assert file_numbers(queue) == [1, 2]
-    assert queue.file(1)["livelock"] == queue.stage.daemon_lock.path
+    assert queue.file(1)["livelock"] == lock_file
+
+
+def test_a_file_that_is_written_while_the_process_is_made_harms_nothing(queue: Queue) -> None:
+    queue.submitted(spec())
+    queue.choose(1)
+    queue.rest()
+    assert queue.file(1)["livelock"] is None
+    assert queue.file(1)["livelock"] != queue.greet(1) == queue.file(1)["livelock"]
+
+
+def test_a_quiet_queue_makes_spare_files_until_a_message_comes(queue: Queue) -> None:
+    def spares() -> int:
+        names = os.listdir(queue.stage.places.queue)
+        return sum(name.startswith(inodes.PREFIX) for name in names)
+
+    queue.submitted(spec())
+    before = spares()
+    queue.stage.dispatcher.has_work = True
+    queue.actor.component.quiet()
+    assert spares() == before
+    assert queue.actor.component.runtime.patience_seconds == settings.FILES_REST_SECONDS
+    queue.stage.dispatcher.has_work = False
+    queue.rest()
+    assert spares() == before + settings.SPARES_AHEAD
+    # They are there for the job's file, and for the two that its process may write.
+    queue.choose(1)
+    queue.greet(1)
+    spared = queue.channels[1].answer_as(messages.JobGo).spares
+    assert all(os.path.exists(path) for path in spared)
 
 
 def test_a_queue_that_is_never_quiet_writes_files_too(
@@ -185,6 +217,33 @@ def test_a_flush_of_a_replaced_queue_that_failed_makes_this_one_read_only(
     assert not queue.actor.component.store.ledger.is_read_only
     queue.actor.notify(messages.JournalCut(incarnation=incarnation, error="Input/output error"))
     assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+
+
+@pytest.mark.parametrize("problem", [None, "the disk refuses", "no thread"])
+def test_a_thread_makes_the_next_segment_of_the_journal(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, problem: str | None
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 2_000)
+    folder = queue.actor.component.places.journal
+    first = sorted(folder.iterdir())
+    no_thread = mock.Mock(side_effect=RuntimeError("can't start new thread"))
+    with monkeypatch.context() as patch:
+        if problem == "no thread":
+            patch.setattr(queue.stage.dispatcher, "aside", no_thread)
+        queue.submitted(*[spec()] * 3)
+    with refusing("fsync") if problem == "the disk refuses" else contextlib.nullcontext():
+        queue.stage.run_timers()
+    for said in queue.stage.take(messages.SegmentMade):
+        queue.actor.notify(said)
+    assert len(list(folder.iterdir())) == len(first) + (problem is None)
+    is_logged = "no segment of the journal is made ahead" in queue.stage.log_stream.getvalue()
+    assert is_logged == (problem is not None)
+    # In any case the queue goes on, in a segment that it makes itself if need be.
+    for _ in range(5):
+        queue.submitted(*[spec()] * 3)
+        queue.rest()
+    assert max(folder.iterdir()) > first[-1]
+    assert not queue.actor.component.store.ledger.is_read_only
 
 
 def leave(queue: Queue, job_id: int, serial: int) -> None:

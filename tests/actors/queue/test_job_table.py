@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
-from ganger.storage import jobs
+from ganger.storage import job_views, jobs, opcodes
 from ganger.storage.jobs import JobStatus
+from ganger.storage.opcodes import catalogue
 from ganger.storage.prediction.lock_types import UNKNOWN_EXCLUSIVE, exclusive, forecast_of
 from ganger.transport.messages import JobSummary, PendingJob
 
@@ -224,7 +226,53 @@ def test_jobs_with_the_same_texts_share_them() -> None:
     extra = {jobs.SUBMISSION_KEY: "k" * 20, jobs.DIGEST_KEY: "d" * 24}
     bodies = [jobs.encode_job(job({**DELAY, "reason": [["me", "why", 1]]}, extra=extra))] * 2
     one, other = (row_of(jobs.decode_job(body), Phase.PENDING) for body in bodies)
-    assert one == other
+    assert one.shared_inputs is None, "it may be the only one"
+    assert one == msgspec.structs.replace(other, shared_inputs=None)
     for name in ("summary", "reason", "key", "digest"):
         assert getattr(one, name)
         assert getattr(one, name) is getattr(other, name)
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        None,
+        [],
+        "odd",
+        ["odd"],
+        [["gnt:opcode:test_delay"]],
+        [["gnt:opcode:test_delay", "job=1;index=0", 1]],
+        [["gnt:opcode:test_delay", "rate-limit:3:disks", 1]],
+        [["me", "job=1", 1]],
+        [["me", "why", 1], ["gnt:opcode:test_delay", "job=1;index=0", 1]],
+        [[None, "job=1", 1]],
+        [["gnt:opcode:test_delay", 5, 1]],
+    ],
+)
+def test_reasons_are_looked_at_though_jobs_share_what_else_is_known(trail: object) -> None:
+    asked = job({**DELAY, "reason": trail})
+    row_of(job(DELAY), Phase.PENDING)
+    made = row_of(asked, Phase.PENDING)
+    assert made.reason == job_views.job_reason(asked)
+    assert made.limits == job_views.rate_limits([asked.ops[0].input])
+
+
+def test_jobs_share_what_is_known_only_if_their_parameters_are_the_same() -> None:
+    made = [
+        row_of(job(DELAY | {"duration": duration}), Phase.PENDING).summary
+        for duration in (1, 1.0, True, 2)
+    ]
+    assert made == ["TEST_DELAY(1000000000 ns)"] * 2 + ["TEST_DELAY", "TEST_DELAY(2000000000 ns)"]
+    first, second = job(DELAY, DELAY), job(DELAY, DELAY | {"depends": [[3, []]]})
+    second.ops[0].status = JobStatus.SUCCESS
+    assert row_of(first, Phase.PENDING).depends == ()
+    assert row_of(second, Phase.PENDING).depends == ((3, ()),)
+
+
+def test_plug_ins_that_are_loaded_change_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = job({"OP_ID": "OP_FROM_A_PLUG_IN"})
+    assert not row_of(asked, Phase.PENDING).needs_user_opcodes
+    kind = type("OpFromAPlugIn", (opcodes.Opcode,), {"op_id": "OP_FROM_A_PLUG_IN"})
+    monkeypatch.setitem(catalogue._from_users, "OP_FROM_A_PLUG_IN", kind)
+    monkeypatch.setattr(catalogue, "_loads", catalogue._loads + 1)
+    assert row_of(asked, Phase.PENDING).needs_user_opcodes

@@ -12,11 +12,14 @@ import pytest
 from tests.refusals import refusing, refusing_flushes
 
 from ganger.actors.queue import recovery
+from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.ledger import Ledger
+from ganger.actors.queue.recovery import Loaded
 from ganger.storage import errors, settings
 from ganger.storage.queue_files import inodes, journal, replay
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal
+from ganger.storage.queue_files.segment_ahead import SegmentAhead
 
 
 def body(job_id: int, serial: int, status: str = "queued") -> bytes:
@@ -37,7 +40,7 @@ class Books:
         self.said: list[str] = []
 
     def begin(self) -> Books:
-        self.ledger.begin(0, {})
+        self.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 0))
         return self
 
     def done(self, name: str) -> None:
@@ -314,6 +317,54 @@ def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_o
     assert books.ledger.retry()
     assert sorted(books.after_crash()) == list(range(1, 42))
     cuts[1].carry_out()
+    books.close()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_another_thread_makes_the_next_segment_before_it_is_needed(tmp_path: Path) -> None:
+    wanted: list[SegmentAhead] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, make_aside=wanted.append)
+    books.begin()
+    for job_id in range(1, 101):
+        before = len(wanted)
+        books.commit_new(job_id)
+        for ahead in wanted[before:]:
+            ahead.carry_out()
+        books.ledger.write_pending()
+    assert len(wanted) > 1
+    assert {path.name for path in books.journal.segments()} <= {
+        Path(books.journal._newest).name,
+        f"{wanted[-1].number:08d}.journal",
+    }
+    assert books.after_crash() == {n: body(n, 1) for n in range(1, 101)}
+    books.close()
+    assert len(books.journal.segments()) == 1
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_disk_that_refuses_gets_back_the_room_of_the_segment_made_ahead(tmp_path: Path) -> None:
+    wanted: list[SegmentAhead] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, make_aside=wanted.append)
+    books.begin()
+    with refusing("listdir"):
+        # Nothing says which number is free: the jobs are stored all the same.
+        while books.journal.size <= settings.JOURNAL_SEGMENT_BYTES // 2:
+            books.commit_new(books.ledger.last_id + 1)
+    assert not wanted
+    assert not books.is_read_only()
+    books.commit_new(books.ledger.last_id + 1)
+    wanted[0].carry_out()
+    count = len(books.journal.segments())
+    with refusing("fdatasync"):
+        books.commit_new(50)
+    assert books.is_read_only()
+    assert len(books.journal.segments()) == count - 1
+    assert books.ledger.retry()
+    books.commit_new(51)
+    assert 50 not in books.after_crash()
+    assert 51 in books.after_crash()
     books.close()
 
 

@@ -16,6 +16,7 @@ from ganger.actors.queue import queries
 from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
 from ganger.actors.queue.ledger import Ledger
 from ganger.actors.queue.queries import QueueReader
+from ganger.actors.queue.recovery import Loaded
 from ganger.storage import errors, jobs, settings
 from ganger.storage.jobs import JobStatus, LogEntry
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -40,7 +41,7 @@ class Library:
         self.directory = QueueDirectory(places)
         self.directory.prepare()
         self.ledger = Ledger(self.directory, Journal(places.journal))
-        self.ledger.begin(0, {})
+        self.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 0))
         self.table = JobTable()
         self.reader = QueueReader(self.table, self.ledger, structlog.get_logger())
 

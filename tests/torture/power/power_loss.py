@@ -37,12 +37,15 @@ from tests.torture.power.recorder import Entry, Mark, Recorder
 from tests.torture.power.script import Script
 from tests.torture.tally import Tally
 
+from ganger.storage import settings
+
 CASES_PER_SCRIPT = 120
 """Crash states made from one script, spread over its record."""
 
 ACTIONS_PER_SCRIPT = 70
 ACTIONS_AFTER_RECOVERY: Sequence[int] = (0, 10, 25)
 SECOND_LOSSES = 3
+LATE_FILES_CHANCE = 0.5
 SECOND_LOSS_CHANCE = 0.12
 MEMORY = Path("/dev/shm")
 
@@ -226,6 +229,10 @@ class _Run:
         recorder = Recorder(self._root / "data", image)
         with pytest.MonkeyPatch.context() as patch:
             small_limits(patch)
+            if random.Random(f"files {where}").random() < LATE_FILES_CHANCE:
+                # A start writes no files, and the queue writes them all before it flushes them.
+                patch.setattr(settings, "FILES_UNWRITTEN_MAX", 0)
+                patch.setattr(settings, "FILES_AT_ONCE", 0)
             self._clock.install(patch)
             self._clock.now += dice.choice((3.0, 1000.0))
             if is_recorded:

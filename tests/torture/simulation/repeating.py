@@ -214,6 +214,7 @@ ONCE: tuple[type[Message], ...] = (
     messages.CommitReleaseTemporaryIp,
     # Results of a component's own thread, and replies on their way out.
     messages.JournalCut,
+    messages.SegmentMade,
     messages.WholeWritten,
     messages.SsconfWritten,
     messages.OpcodeDecided,

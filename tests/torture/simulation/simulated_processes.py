@@ -145,9 +145,18 @@ def ask_no_status(*_: object) -> None:
 class Popen:
     """Stands for `subprocess.Popen`: starts a fork server."""
 
-    def __init__(self, command: list[str], *, pass_fds: list[int], stdin: object, cwd: str) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        pass_fds: list[int],
+        stdin: object,
+        cwd: str,
+        env: dict[str, str],
+    ) -> None:
         core = Core.active
         assert (stdin, cwd) == (subprocess.DEVNULL, "/")
+        assert env
         end = core.handles[pass_fds[0]]
         assert isinstance(end, End)
         self.program = Program(core, "fork server")

@@ -48,6 +48,13 @@ def test_a_job_may_be_opcodes_one_opcode_a_dictionary_or_a_spec() -> None:
     assert [spec.priority for spec in specs] == [None, None, 3, None]
 
 
+@pytest.mark.parametrize("count", [20_001, 65_536, 100_000])
+def test_a_submission_of_too_many_jobs_is_refused_in_words_about_jobs(count: int) -> None:
+    with pytest.raises(errors.BadRequestError) as refused:
+        submission([[OP]] * count)
+    assert refused.value.text == f"a submission has at most 20000 jobs, got {count}"
+
+
 def test_what_a_job_leaves_out_is_taken_from_the_call() -> None:
     own = {"ops": [OP], "reason": "mine", "priority": -5, "depends": [-1]}
     first, second = submission([own, [OP]], reason="ours", priority=7, depends=[4]).jobs
