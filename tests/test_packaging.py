@@ -245,7 +245,7 @@ def test_the_wheel_holds_every_module_and_data_file(installed: Installed) -> Non
     expected = {
         f"{package.replace('.', '/')}/{file.name}"
         for package in PACKAGES
-        for pattern in ("*.py", "*.json", "py.typed")
+        for pattern in ("*.py", "*.json", "*.html", "*.css", "*.js", "py.typed")
         for file in _folder(package).glob(pattern)
     }
     with zipfile.ZipFile(installed.wheel) as archive:
