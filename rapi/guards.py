@@ -35,6 +35,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_seconds: float = rapi_settings.BODY_SECONDS
     unread_seconds: float = rapi_settings.UNREAD_SECONDS
 
+    def within(self, descriptors: int) -> Limits:
+        """These limits, with no more connections than this process may open descriptors."""
+        possible = max(1, descriptors - rapi_settings.DESCRIPTORS_OWN)
+        connections = min(self.connections, possible)
+        return msgspec.structs.replace(
+            self,
+            connections=connections,
+            # One address leaves some for others.
+            connections_of_address=min(self.connections_of_address, max(1, connections * 3 // 4)),
+        )
+
 
 class Counts:
     """The open connections, by address; warns once when a limit is reached."""
@@ -100,6 +111,7 @@ class Gate(asyncio.Protocol):
         protocol.when_lost(lambda: self._counts.leave(address))
         if self._context is None:
             plain.set_protocol(protocol)
+            protocol.carried_by(plain)
             protocol.connection_made(plain)
             return
         loop = asyncio.get_running_loop()
@@ -114,13 +126,20 @@ class Gate(asyncio.Protocol):
         try:
             with contextlib.suppress(OSError, TimeoutError):
                 secured = await loop.start_tls(
-                    plain, protocol, context, server_side=True, ssl_handshake_timeout=seconds
+                    plain,
+                    protocol,
+                    context,
+                    server_side=True,
+                    ssl_handshake_timeout=seconds,
+                    # While the client reads, the end may take long; see `_look_at_reader`.
+                    ssl_shutdown_timeout=rapi_settings.SHUTDOWN_SECONDS,
                 )
         finally:
             if secured is None:
                 plain.abort()
                 protocol.lose()
         if secured is not None and not secured.is_closing():
+            protocol.carried_by(plain)
             protocol.connection_made(secured)
 
 
@@ -135,7 +154,12 @@ class GuardedProtocol(H11Protocol):
         self._is_made = False
         self._early = bytearray()
         self._unread_alarm: asyncio.TimerHandle | None = None
+        self._plain: asyncio.WriteTransport | None = None
         self._lost: list[Callable[[], None]] = []
+
+    def carried_by(self, plain: asyncio.WriteTransport) -> None:
+        """The connection without TLS."""
+        self._plain = plain
 
     def when_lost(self, work: Callable[[], None]) -> None:
         """Call this once when the connection ends."""
@@ -189,26 +213,55 @@ class GuardedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """The client does not read: it may do so for a while only."""
         super().pause_writing()
-        self._unread_alarm = self.loop.call_later(self.limits.unread_seconds, self._abort)
+        if self._unread_alarm is None:
+            self._await_reader()
 
     def resume_writing(self) -> None:
         """The client reads again."""
         super().resume_writing()
         self._cancel_unread_alarm()
 
+    def on_response_complete(self) -> None:
+        """An answer was written; the client may not have read it yet."""
+        super().on_response_complete()
+        if self._unread_alarm is None and self._unread():
+            self._await_reader()
+
     def _cancel_unread_alarm(self) -> None:
         alarm, self._unread_alarm = self._unread_alarm, None
         if alarm is not None:
             alarm.cancel()
 
-    def _abort(self) -> None:
-        # Not closed in order: that would wait until everything is read.
-        self.transport.abort()
+    def _await_reader(self) -> None:
+        """Look again after the time within which something must be read."""
+        self._unread_alarm = self.loop.call_later(
+            self.limits.unread_seconds, self._look_at_reader, self._unread()
+        )
+
+    def _look_at_reader(self, unread: int) -> None:
+        """End the connection unless the client has read something: a slow line is no attack."""
+        self._unread_alarm = None
+        left = self._unread()
+        if left and left >= unread:
+            # Not closed in order: that would wait until everything is read.
+            self.transport.abort()
+        elif left:
+            self._await_reader()
+
+    def _unread(self) -> int:
+        """Bytes that wait for the client, before and after TLS."""
+        waiting = self._plain.get_write_buffer_size() if self._plain is not None else 0
+        if self.transport is not self._plain:
+            waiting += self.transport.get_write_buffer_size()
+        return waiting
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is no HTTP."""
-        text = "Request header is too large" if "too" in msg else "Malformed HTTP request"
-        self._refuse(400, text)
+        del msg  # uvicorn's own words
+        if len(self.conn.trailing_data[0]) > rapi_settings.HEAD_BYTES_MAX:
+            self._refuse(431, "Request header is too large")
+        else:
+            self._refuse(400, "Malformed HTTP request")
 
     # ------------------------------------------------------------ deadlines
 

@@ -12,31 +12,24 @@ import gc
 import secrets
 import signal
 import socket
-import ssl
 import sys
-import time
-from email.utils import formatdate
 from pathlib import Path
 
 import msgspec
-import uvicorn
-from uvicorn.server import ServerState
 
-from ..storage import errors, parent_death, rapi_settings, settings
-from ..storage.version import version
+from ..storage import descriptors, errors, parent_death, settings
 from ..transport.client.async_client import AsyncClient
 from . import table
 from .application import Service, application
 from .authentication import Authentication
+from .certificate import CertificateFile
 from .feed import Feed
-from .guards import Counts, Gate, GuardedProtocol, Limits
+from .guards import Limits
 from .metrics import JobTimes
 from .notes import Notes
+from .serving import Server
 from .timeline import Timeline
 from .users_file import UsersFile
-
-SERVER = "Ganeti 3.0.2 (Ganger {})"
-"""The ``Server`` header. Clients of Ganeti look at the version."""
 
 
 class RapiSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,50 +91,27 @@ async def _serve(
             times=times,
             timeline=timeline,
         )
-        app = application(table.RESOURCES, service)
-        config = uvicorn.Config(
-            app, http=GuardedProtocol, ws="none", lifespan="off", log_config=None, access_log=False
+        certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
+        server = Server(
+            application(table.RESOURCES, service),
+            notes,
+            limits=setting.limits.within(descriptors.limit()),
+            context=lambda: certificate.context if certificate is not None else None,
         )
-        config.load()
-        state = ServerState()
-        counts = Counts(setting.limits, notes)
-        context = tls_context(places) if setting.has_tls else None
-
-        def make_protocol() -> GuardedProtocol:
-            protocol = GuardedProtocol(config, state, {}, loop)
-            protocol.limits = setting.limits
-            return protocol
-
-        def make_gate() -> Gate:
-            return Gate(make_protocol, context, counts, setting.limits)
-
-        server = await loop.create_server(make_gate, sock=listener, backlog=rapi_settings.BACKLOG)
+        server.pulse()
+        await server.listen(listener)
         while not over.is_set():
-            state.default_headers = [
-                (b"date", formatdate(time.time(), usegmt=True).encode()),
-                (b"server", SERVER.format(version()).encode()),
-            ]
             notes.alive()
             authentication.look()
+            if certificate is not None:
+                certificate.look()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
+            server.pulse()
         server.close()
         for task in following:
             task.cancel()
         authentication.close()
-
-
-def tls_context(places: settings.Places) -> ssl.SSLContext:
-    """What connections need, from the certificate's file; `DataDirectoryError` if that is none."""
-    path = places.rapi_certificate
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(path)
-    except (OSError, ssl.SSLError) as error:
-        text = f"{path}: {error.strerror or error}; make a new one: ganger rapi cert --force"
-        raise errors.DataDirectoryError(text) from error
-    return context
 
 
 if __name__ == "__main__":

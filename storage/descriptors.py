@@ -48,11 +48,15 @@ def set_limit(soft: int, pid: int = 0) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def limit() -> int:
+    """How many descriptors this process may have open at one time."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return settings.DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
+
+
 def own_budget(*, is_remote: bool) -> DescriptorBudget:
     """The budget of this process, with or without a remote listener."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = settings.DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
-    return share(limit, is_remote=is_remote)
+    return share(limit(), is_remote=is_remote)
 
 
 def share(limit: int, *, is_remote: bool) -> DescriptorBudget:

@@ -23,6 +23,12 @@ CONNECTIONS_MAX = 1_000
 CONNECTIONS_OF_ADDRESS_MAX = 600
 """Most open connections of one address: 500 listeners to events, and some more."""
 
+DESCRIPTORS_OWN = 48
+"""Descriptors that the process needs beside its connections: sockets to the daemon, files."""
+
+HEAD_BYTES_MAX = 64 * 1024
+"""Longest header of a request."""
+
 HANDSHAKE_SECONDS = 5.0
 """Most time for a TLS handshake."""
 
@@ -48,7 +54,10 @@ COMMENT_SECONDS = 15.0
 """How often a stream of events says that it is still there."""
 
 UNREAD_SECONDS = 20.0
-"""How long a client may leave an answer unread, before its connection is ended."""
+"""How long a client may read nothing of an answer, before its connection is ended."""
+
+SHUTDOWN_SECONDS = 3_600.0
+"""Most time until the end of an answer is read, when the connection ends with it."""
 
 LISTENERS_MAX = 550
 """Most streams of events at once."""
