@@ -81,7 +81,9 @@ async def cancel_job(call: Call) -> list[Any]:
 async def wait_for_change(call: Call) -> dict[str, Any]:
     """Wait until fields of a job have other values, or its log has more entries."""
     body = bodies.mapping(call.body)
-    fields = [str(name) for name in bodies.parameter(body, "fields", list)]
+    fields = bodies.parameter(body, "fields", list)
+    for name in fields:
+        bodies.check_type(name, str, "'fields' parameter")
     before = bodies.parameter(body, "previous_job_info", list, None)
     serial = bodies.parameter(body, "previous_log_serial", int, None) or 0
     job_id = _id(call)
@@ -138,8 +140,8 @@ def _lost() -> HttpError:
 
 def _id(call: Call) -> int | None:
     """The id in the path; None if no job can have it."""
-    job_id = call.path["job_id"].lstrip("0") or "0"
-    return int(job_id) if len(job_id) <= rapi_settings.JOB_ID_DIGITS_MAX else None
+    digits = call.path["job_id"].lstrip("0")
+    return int(digits) if 0 < len(digits) <= rapi_settings.JOB_ID_DIGITS_MAX else None
 
 
 RESOURCES = (
