@@ -13,6 +13,7 @@ from ganger.rapi import jobs
 from ganger.rapi.declarations import Call
 from ganger.rapi.feed import Feed
 from ganger.rapi.metrics import JobTimes
+from ganger.rapi.problems import HttpError
 from ganger.rapi.timeline import Timeline
 from ganger.storage import errors, rapi_settings
 from ganger.storage.job_views import JobInfo, LogLine, StatusChange
@@ -23,10 +24,14 @@ INFO = JobInfo(id=7, status=JobStatus.RUNNING, summary="EXEC(true)", priority=0)
 CHANGE = StatusChange(job_id=7, status=JobStatus.RUNNING, previous=None, job=INFO)
 
 
+State = tuple[Any, ...]
+"""The status of a job, its end, whether it is archived, and its log."""
+
+
 class Client:
     """Answers queries with one state after the other, and has one watch."""
 
-    def __init__(self, *states: tuple[Any, ...], parts: list[Any] | None = None) -> None:
+    def __init__(self, *states: State, parts: list[Any] | None = None) -> None:
         self._states = list(states)
         self._parts = parts
         self.queries = 0
@@ -97,7 +102,8 @@ def test_without_a_change_the_state_is_told_after_some_seconds() -> None:
 
 
 def test_a_change_of_the_status_ends_waiting() -> None:
-    same, changed = ("running", None, False, [[]]), ("success", [5, 0], False, [[]])
+    same: State = ("running", None, False, [[]])
+    changed: State = ("success", [5, 0], False, [[]])
     client = Client(same, same, changed, parts=[CHANGE, CHANGE, CHANGE])
     assert wait(client, ["running"]) == {"job_info": ["success"], "log_entries": []}
     assert client.has_closed
@@ -112,7 +118,8 @@ def test_a_new_log_entry_ends_waiting_and_known_ones_are_passed_over() -> None:
 
 
 def test_other_values_are_looked_at_in_every_pause() -> None:
-    same, other = ("queued", None, False, [[]]), ("waiting", None, False, [[]])
+    same: State = ("queued", None, False, [[]])
+    other: State = ("waiting", None, False, [[]])
     client = Client(same, other, parts=[None])
     assert wait(client, ["queued"]) == {"job_info": ["waiting"], "log_entries": []}
 
@@ -120,6 +127,6 @@ def test_other_values_are_looked_at_in_every_pause() -> None:
 @pytest.mark.parametrize("archived", [True, None])
 def test_an_archived_or_unknown_job_cannot_be_waited_for(archived: object) -> None:
     client = Client((None, None, archived, None))
-    with pytest.raises(jobs.HttpError) as caught:
+    with pytest.raises(HttpError) as caught:
         wait(client, None)
     assert (caught.value.code, caught.value.text) == (404, "Can't load job file")
