@@ -69,9 +69,7 @@ class Ganger:
     def memory(self) -> dict[str, int]:
         """Resident bytes of the daemon, its fork servers and the process of one job."""
         job_id = self.client.submit(NO_OP | {"duration": 3600.0})
-        for part in self.client.watch(job_id, log=False):
-            if isinstance(part, StatusChange) and part.status is JobStatus.RUNNING:
-                break
+        self._until_running(job_id)
         process_id = self.client.job(job_id).process_id
         sizes = psutil.Process(process_id).memory_full_info()
         self._kill(job_id)
@@ -90,6 +88,7 @@ class Ganger:
         blocker = self.client.submit(
             {"OP_ID": "OP_TEST_DELAY", "duration": 3600.0, "on_master": False}
         )
+        self._until_running(blocker)
         timings = [Timings() for _ in range(clients)]
         held = NO_OP | {"depends": [[blocker, ["success"]]]}
         start = threading.Barrier(clients + 1)
@@ -124,6 +123,12 @@ class Ganger:
             self.client.cancel(job_id)
         self._kill(blocker)
         self.client.wait(blocker)
+
+    def _until_running(self, job_id: int) -> None:
+        """Wait until the job has a process: `_kill` needs one."""
+        for part in self.client.watch(job_id, log=False):
+            if isinstance(part, StatusChange) and part.status is JobStatus.RUNNING:
+                break
 
     def _kill(self, job_id: int) -> None:
         process_id = self.client.job(job_id).process_id

@@ -139,7 +139,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         status=status,
         priority=job.priority,
         summary=traits.summary,
-        received=jobs.seconds(job.received_timestamp),
+        received=_received(job.received_timestamp),
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
@@ -243,6 +243,12 @@ def _has_only_our_reasons(job: jobs.Job) -> bool:
         if not source.startswith(job_views.ADDED_SOURCE) or not text.startswith("job="):
             return False
     return True
+
+
+@functools.lru_cache(maxsize=16)
+def _received(stamp: jobs.Timestamp | None) -> float | None:
+    """As `jobs.seconds`; the jobs of one submission share the object."""
+    return jobs.seconds(stamp)
 
 
 @functools.lru_cache(maxsize=estimates.KEYS_MAX)

@@ -62,6 +62,7 @@ class Ledger:
         self._is_being_cut = False
         self._is_fresh = False
         self._is_cut_due = False
+        self._was_behind = False
         self._older_bytes = 0
         self.directory = directory
         self.last_id = 0
@@ -288,8 +289,15 @@ class Ledger:
             if known is not None and job_id not in self._owned:
                 self._write_doubtful(job_id, known)
                 return
+        self._drop(job_id)
+
+    def _drop(self, job_id: int) -> None:
         self._states.pop(job_id, None)
         self._unwritten.pop(job_id, None)
+        if self._was_behind and not self._unwritten:
+            # Dictionaries that were large keep their memory.
+            self._unwritten, self._states = {}, dict(self._states)
+            self._was_behind = False
 
     def _write_doubtful(self, job_id: int, known: tuple[int, bytes]) -> None:
         """Write a file anew that the job's process wrote before a failed flush."""
@@ -299,8 +307,7 @@ class Ledger:
             self._in_doubt.add(job_id)
             self.refuse_writes(error)
         else:
-            self._states.pop(job_id, None)
-            self._unwritten.pop(job_id, None)
+            self._drop(job_id)
 
     def write_file(self, job_id: int) -> None:
         """Write the newest state into the job's file; if the disk refuses, `retry` does it."""
@@ -375,6 +382,7 @@ class Ledger:
         ``is_enough`` is asked after each.
         """
         self.write_serial()
+        self._was_behind |= len(self._unwritten) > settings.FILES_UNWRITTEN_MAX
         for job_id in list(itertools.islice(reversed(self._unwritten), count)):
             if self.is_read_only:
                 return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .known_jobs import Pending
 
 Entry = tuple[int, int, int]
-"""Priority, id, and a number that no other entry has."""
+"""Priority, id, and a number that no other entry of the job has."""
 
 SortKey = tuple[int, float, int]
 """Priority, what is left of the weight, id."""

@@ -498,8 +498,12 @@ class Schedule:
                 self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))
 
     def _push(self, job: Pending) -> None:
-        self._entries += 1
-        job.entry = (job.priority, job.id, self._entries)
+        number = job.id
+        if job.entry is not None:
+            # Most jobs have one entry in their life, which needs no number of its own.
+            self._entries -= 1
+            number = self._entries
+        job.entry = (job.priority, job.id, number)
         job.aside_under = 0
         self._order.add(job)
 

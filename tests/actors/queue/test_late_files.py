@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -279,3 +280,16 @@ def test_what_waits_for_its_flush_does_not_go_with_a_segment_that_fails(start: S
         start.write_all()
         ledger.commit()
     assert said == ["failed"]
+
+
+def test_when_all_files_are_written_their_memory_is_free(start: Start) -> None:
+    start.begin()
+    ledger = start.ledger
+    states = [(one, 1, start.disk.body(one, 1, QUEUED)) for one in range(1, 201)]
+    ledger.store_new(states, lambda: None, lambda _: None)
+    ledger.commit()
+    large = sys.getsizeof(ledger._states), sys.getsizeof(ledger._unwritten)
+    ledger.write_newest(200)
+    assert not ledger.has_unwritten
+    assert sys.getsizeof(ledger._states) < large[0] / 10
+    assert sys.getsizeof(ledger._unwritten) < large[1] / 10
