@@ -15,7 +15,7 @@ PEERS := rq huey celery dramatiq procrastinate
 INSTALLED_PEERS := $(PEERS:%=.peers/%/.installed)
 
 # Debian packages that the tests and the benchmarks use beside Python.
-SYSTEM_PACKAGES := strace
+SYSTEM_PACKAGES := strace chromium
 BENCH_SYSTEM_PACKAGES := redis-server
 PEERS_SYSTEM_PACKAGES := redis-server task-spooler \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql)
