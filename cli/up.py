@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..storage.settings import Places
     from ..transport.client.client import Client
-    from ..transport.messages import DaemonInfo, LimitsRead
+    from ..transport.messages import DaemonInfo, LimitsRead, RapiState
     from .call import Call
     from .first_rapi import FirstCredentials
 
@@ -312,6 +312,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         "Data": info.data,
         "Endpoints": ", ".join(info.endpoints),
         "WConfD": info.wconfd,
+        **({"Remote API": rapi_state(info.rapi)} if info.rapi is not None else {}),
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
@@ -336,6 +337,16 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:
         output.echo(f"Not loaded: {problem}")
+
+
+def rapi_state(rapi: RapiState) -> str:
+    """Where the remote API listens, and why it does not, in words."""
+    times = wording.counted(rapi.restarts, "time")
+    again = f" (restarted {times})" if rapi.restarts else ""
+    if rapi.is_ready:
+        return rapi.url + again
+    why = rapi.problem or "it is starting"
+    return f"{rapi.url} NOT READY: {why}{again}"
 
 
 def queue_state(info: DaemonInfo) -> str:
