@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -103,7 +105,9 @@ class _Endpoint:
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - the request fails alone, and the log has it
-            self._service.notes.error("request failed", path=scope["path"], error=repr(error))
+            # Without its text, in which there may be a part of the request.
+            kind, where = type(error).__name__, _place(error)
+            self._service.notes.error("request failed", path=scope["path"], error=kind, where=where)
             response = error_answer(HttpError(500))
         await response(scope, receive, send)
 
@@ -112,6 +116,7 @@ class _Endpoint:
             return found
         user = await self._service.authentication.user(request)
         method = self._method(request, user)
+        _require_own_page(request)
         query = _query(request)
         body = await _body(request)
         opcodes = _opcodes(method, body)
@@ -159,6 +164,24 @@ class _Endpoint:
         return method
 
 
+def _place(error: Exception) -> str:
+    """The line of code that has raised it."""
+    [*_, (frame, line)] = traceback.walk_tb(error.__traceback__)
+    return f"{PurePath(frame.f_code.co_filename).name}:{line}"
+
+
+def _require_own_page(request: Request) -> None:
+    """`HttpError` 403 for a change that the page of another site asks for.
+
+    A browser that knows the password would send it along. Programs send no such header.
+    """
+    origin = request.headers.get("origin")
+    if request.method in _LOOKS or origin is None:
+        return
+    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        raise HttpError(403, "Requests of other sites' pages are refused")
+
+
 def _query(request: Request) -> dict[str, list[str]]:
     """The parameters of the query string; empty values count as not given."""
     found: dict[str, list[str]] = {}
@@ -169,20 +192,43 @@ def _query(request: Request) -> dict[str, list[str]]:
 
 async def _body(request: Request) -> Any:  # noqa: ANN401 - JSON
     """The body's JSON; UNSET without a body. `HttpError` for what is none."""
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > rapi_settings.BODY_BYTES_MAX:
-            text = f"Request body is larger than {rapi_settings.BODY_BYTES_MAX} bytes"
-            raise HttpError(413, text, {"Connection": "close"})
+    data = await _data(request)
     if not data:
         return msgspec.UNSET
     if request.headers.get("content-type", "").lower() != JSON:
         raise HttpError(415)
     try:
-        return msgspec.json.decode(bytes(data))
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise HttpError(400, "Unable to parse JSON data") from error
+
+
+async def _data(request: Request) -> bytes:
+    """The body. `HttpError` 413 if it is too large.
+
+    Most of a body that is too large is read all the same: many clients see the answer only when
+    they have sent everything.
+    """
+    most = rapi_settings.BODY_BYTES_MAX
+    declared = int(request.headers.get("content-length", "0"))
+    is_asking = request.headers.get("expect", "").lower() == "100-continue"
+    if declared > (most if is_asking else rapi_settings.BODY_DISCARDED_MAX):
+        raise _too_large()
+    data, size = bytearray(), 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= most:
+            data += part
+        elif size > rapi_settings.BODY_DISCARDED_MAX:
+            break
+    if size > most:
+        raise _too_large()
+    return bytes(data)
+
+
+def _too_large() -> HttpError:
+    text = f"Request body is larger than {rapi_settings.BODY_BYTES_MAX} bytes"
+    return HttpError(413, text, {"Connection": "close"})
 
 
 def _opcodes(method: Method, body: object) -> list[str]:

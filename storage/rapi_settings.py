@@ -14,6 +14,9 @@ ADDRESS = "127.0.0.1"
 BODY_BYTES_MAX = 4 * 1024 * 1024
 """Largest body of a request: that of the largest job (`settings.JOB_SUBMITTED_BYTES_MAX`)."""
 
+BODY_DISCARDED_MAX = 16 * BODY_BYTES_MAX
+"""Of a larger body so much is read and thrown away, until the connection ends."""
+
 BACKLOG = 128
 """Connections that wait to be accepted."""
 

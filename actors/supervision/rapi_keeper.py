@@ -156,7 +156,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
                 said.level, self.log.info
             )
             log(said.event, by=self.name, **said.fields)
-            if said.level == "error":
+            if said.level == "error" and not self._is_ready:
                 self._problem = str(said.fields.get("error", said.event))
 
     def _look(self) -> None:

@@ -8,6 +8,8 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import ASGIApp, Message
 
 
@@ -34,10 +36,13 @@ async def ask(
     authorization: str | None = None,
     body: Any = None,
     address: str = "192.0.2.1",
+    more: dict[str, str] | None = None,
+    parts: Sequence[bytes] = (),
 ) -> Reply:
-    """The reply to one request. ``body`` goes as JSON; None: there is none."""
-    data = b"" if body is None else json.dumps(body).encode()
+    """The reply to one request. ``body`` goes as JSON; None: there is none, or ``parts``."""
+    sent_parts = list(parts) or [b"" if body is None else json.dumps(body).encode()]
     headers = [(b"host", b"test"), (b"content-type", b"application/json")]
+    headers += [(name.encode(), value.encode()) for name, value in (more or {}).items()]
     if authorization is not None:
         headers.append((b"authorization", authorization.encode()))
     scope = {
@@ -55,11 +60,11 @@ async def ask(
         "server": ("test", 1),
     }
     sent: list[Message] = []
-    parts = [{"type": "http.request", "body": data, "more_body": False}]
 
     async def receive() -> Message:
-        if parts:
-            return parts.pop()
+        if sent_parts:
+            data = sent_parts.pop(0)
+            return {"type": "http.request", "body": data, "more_body": bool(sent_parts)}
         await asyncio.Event().wait()
         raise AssertionError
 
