@@ -26,7 +26,7 @@ _RENAMES: Final = {
 async def list_groups(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All groups: their names, or whole."""
     if call.flag("bulk"):
-        return await rows.objects(call, "group", FIELDS)
+        return await rows.raw_objects(call, "group", FIELDS)
     return await rows.index(call, "group", "/2/groups", "name")
 
 

@@ -35,7 +35,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
 async def list_jobs(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All live jobs: their ids, or whole."""
     if call.flag("bulk"):
-        return await rows.objects(call, "job", BULK_FIELDS)
+        return await rows.raw_objects(call, "job", BULK_FIELDS)
     found = (await call.client.query("job", ["id"])).data
     return rows.uris((job_id for ((_status, job_id),) in found), "/2/jobs", "id")
 
@@ -65,7 +65,7 @@ async def show_job(call: Call) -> dict[str, Any]:
     job_id = _id(call)
     if job_id is None:
         return {**dict.fromkeys(FIELDS), "id": int(call.path["job_id"])}
-    [found] = await rows.objects(call, "job", FIELDS, ["==", "id", job_id])
+    [found] = await rows.raw_objects(call, "job", FIELDS, ["==", "id", job_id])
     return found
 
 

@@ -22,7 +22,7 @@ _ONE: Final = "/2/networks/{network_name}"
 async def list_networks(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All networks: their names, or whole."""
     if call.flag("bulk"):
-        return await rows.objects(call, "network", FIELDS)
+        return await rows.raw_objects(call, "network", FIELDS)
     return await rows.index(call, "network", "/2/networks", "name")
 
 

@@ -64,8 +64,8 @@ async def _answer(call: Call, names: list[Any], raw_filter: object) -> dict[str,
     if isinstance(raw_filter, str):
         raise problems.of_query(errors.FilterRuleError("filter: expected a list, got a text"))
     what = _what(call, [names, raw_filter])
-    found = await _served(call.client.query(what, names, raw_filter))
-    return {"fields": found.fields, "data": found.data}
+    fields, data = await _served(call.client.query_json(what, names, raw_filter))
+    return {"fields": fields, "data": msgspec.Raw(data)}
 
 
 def _what(call: Call, arguments: list[Any]) -> str:

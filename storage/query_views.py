@@ -48,6 +48,15 @@ def fields_of(definitions: Iterable[dict[str, str]]) -> list[FieldInfo]:
     return msgspec.convert(list(definitions), list[FieldInfo])
 
 
+def joined_rows(pages: Iterable[bytes]) -> bytes:
+    """The rows of several pages, as JSON.
+
+    >>> joined_rows([b"[[[0,1]],[[0,2]]]", b"[]", b"[[[0,3]]]"])
+    b'[[[0,1]],[[0,2]],[[0,3]]]'
+    """
+    return b"[%b]" % b",".join(found for page in pages if (found := page[1:-1]))
+
+
 _decode = msgspec.json.Decoder(list[list[tuple[int, Any]]]).decode
 
 

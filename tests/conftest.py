@@ -33,7 +33,7 @@ LONGEST_FIRST = (
 ONE_PROCESS = (
     "tests/compatibility/test_ganeti_rapi.py",
     "tests/compatibility/test_ganeti_rapi_client.py",
-    "tests/rapi/test_resources.py",
+    "tests/rapi/test_ganeti_resources.py",
     "tests/storage/opcodes/test_user_opcodes.py",
     "tests/system/test_traced_life.py",
     "tests/system/test_wconfd.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, jobs
@@ -14,8 +14,6 @@ from ..runtime import query_pages
 from .job_table import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...transport import messages
     from ..runtime.runtime import Runtime
     from .job_store import JobStore
@@ -77,7 +75,7 @@ class _Rows(Mapping[int, JobRow]):
         """The job; `KeyError` if there is none, `StorageError` if its file is damaged."""
         row = self._store.table.find(job_id)
         if row is not None:
-            return JobRow(job_id, known=_known(row), read=lambda: self._whole(row))
+            return JobRow(job_id, known=_Known(row), read=lambda: self._whole(row))
         try:
             job = self._store.reader.archived(job_id)
         except errors.UnknownJobError as error:
@@ -97,24 +95,44 @@ def _id_of(mark: str | None) -> int:
     return int(mark) if mark is not None and mark.isascii() and mark.isdecimal() else 0
 
 
-def _known(row: Row) -> dict[str, Any]:
-    """The values of fields that need not be read from the job's file."""
-    known: dict[str, Any] = {
-        "end_ts": _stamp(row.ended),
-        "priority": row.priority,
-        "received_ts": _stamp(row.received),
-        "start_ts": _stamp(row.started),
-        "status": row.status.value,
-    }
-    if ", " not in row.summary:
-        # One opcode: the summaries of several are joined by this.
-        known["summary"] = [row.summary] if row.summary else []
-    return known
-
-
 def _stamp(seconds: float | None) -> jobs.Timestamp | None:
     """The time as the job's file has it: a float keeps microseconds."""
     if seconds is None:
         return None
     microseconds = round(seconds * 1_000_000)
     return microseconds // 1_000_000, microseconds % 1_000_000
+
+
+def _summaries(row: Row) -> list[str]:
+    """The summary of the only opcode; `KeyError` if the row joins those of several."""
+    if ", " in row.summary:
+        raise KeyError("summary")
+    return [row.summary] if row.summary else []
+
+
+_FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
+    "end_ts": lambda row: _stamp(row.ended),
+    "priority": lambda row: row.priority,
+    "received_ts": lambda row: _stamp(row.received),
+    "start_ts": lambda row: _stamp(row.started),
+    "status": lambda row: row.status.value,
+    "summary": _summaries,
+}
+
+
+class _Known(Mapping[str, Any]):
+    """The values of fields that need not be read from the job's file, made when asked for."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of a field
+        return _FROM_ROWS[name](self._row)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FROM_ROWS)
+
+    def __len__(self) -> int:
+        return len(_FROM_ROWS)

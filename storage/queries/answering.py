@@ -125,10 +125,6 @@ def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None
     return None
 
 
-def _plain(answer: Answer) -> list[Any]:
-    return [int(answer.status), answer.value]
-
-
 def _chosen(resource: Resource[Source], name: str) -> Field[Source]:
     """The field, or one that has no value for any item."""
     known = resource.fields.get(name)
@@ -168,7 +164,7 @@ class Asked(Generic[Source]):
         self.names = requested_names(resource, tree)
         """The names of the items; None: all that match."""
         self._chosen = [_chosen(resource, name) for name in fields]
-        self._test = compile_filter(tree, _DIALECT)
+        self._test = None if raw_filter is None else compile_filter(tree, _DIALECT)
 
     def definitions(self) -> list[dict[str, str]]:
         """The fields, as JSON."""
@@ -176,7 +172,7 @@ class Asked(Generic[Source]):
 
     def row(self, source: Source, item: Item) -> list[list[Any]]:
         """The answer for one item: status and value of each field."""
-        return [_plain(one.get(source, item)) for one in self._chosen]
+        return [[*one.get(source, item)] for one in self._chosen]
 
     def named(self, source: Source, begin: int = 0) -> Iterator[Item]:
         """The named items from place ``begin`` on, each once. Raises `UnknownObjectError`."""
@@ -200,7 +196,7 @@ class Asked(Generic[Source]):
 
     def passes(self, source: Source, item: Item) -> bool:
         """Whether the item passes the filter. Raises `ParameterError`."""
-        return self._test(_resolver(self.resource.fields, source, item))
+        return self._test is None or self._test(_resolver(self.resource.fields, source, item))
 
 
 def _found(resource: Resource[Source], source: Source, name: Value) -> Item:

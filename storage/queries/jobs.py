@@ -54,6 +54,8 @@ class JobRow(msgspec.Struct):
         return self.job
 
 
+_ELSEWHERE: Final = object()
+
 Rows: TypeAlias = Mapping[int, JobRow]
 """The jobs that may be in the answer, by id, in the order of ids."""
 
@@ -72,9 +74,8 @@ def _of_job(name: str, show: Callable[[Job], Any]) -> Getter:
     def get(_rows: Rows, row: JobRow) -> Answer:
         if not row.exists:
             return UNAVAILABLE
-        if name in row.known:
-            return or_unavailable(row.known[name])
-        return or_unavailable(show(row.whole()))
+        known = row.known.get(name, _ELSEWHERE)
+        return or_unavailable(show(row.whole()) if known is _ELSEWHERE else known)
 
     return get
 

@@ -125,11 +125,14 @@ def _place(parse: Callable[[str], Any], mark: str) -> Any:  # noqa: ANN401 - a k
         raise errors.BadRequestError("after: expected what an earlier page ended with") from error
 
 
+_encode: Final = msgspec.json.Encoder().encode
+
+
 def _encoded(value: object) -> bytes:
     try:
-        return msgspec.json.encode(value)
+        return _encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(encodable(value))
+        return _encode(encodable(value))
 
 
 def _too_large(resource: Resource[Any], mark: str, size: int, room: int) -> errors.BadRequestError:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
-from typing import Any
 
 from ...storage.job_views import JobInfo, OutputChunk
-from ...storage.query_views import QueryAnswer, fields_of, rows_of
+from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ReadJob
 from . import query_requests, requests
 from .async_caller import AsyncCaller
@@ -55,14 +54,28 @@ class AsyncStreams:
 
     async def query(self, first: query_requests.Query, timeout: float | None) -> QueryAnswer:
         """The whole answer to a query: that of this page, and of those that follow."""
+        fields, pages = await self._query_pages(first, timeout)
+        return QueryAnswer(fields=fields, data=[row for page in pages for row in rows_of(page)])
+
+    async def query_json(
+        self, first: query_requests.Query, timeout: float | None
+    ) -> tuple[list[FieldInfo], bytes]:
+        """As `query`, with all rows as JSON."""
+        fields, pages = await self._query_pages(first, timeout)
+        return fields, joined_rows(pages)
+
+    async def _query_pages(
+        self, first: query_requests.Query, timeout: float | None
+    ) -> tuple[list[FieldInfo], list[bytes]]:
+        """The definitions of the fields, and the rows of each page as JSON."""
         request: query_requests.Query | None = first
-        rows: list[list[tuple[int, Any]]] = []
+        pages: list[bytes] = []
         while request is not None:
             reply = await self._caller.call(request, timeout)
             definitions = reply.fields
-            rows += rows_of(reply.rows)
+            pages.append(reply.rows)
             request = query_requests.next_query(request, reply)
-        return QueryAnswer(fields=fields_of(definitions), data=rows)
+        return fields_of(definitions), pages
 
     def follow(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.transport.client.fake_daemon import FakeDaemon
 
@@ -25,6 +26,14 @@ def test_an_answer_is_joined_from_its_pages(client: Client, what: str, message: 
     ]
     assert answer.data == [[(0, [message, page, None])] * 2 for page in (0, 2)]
     assert answer.items[1] == {"id": [message, 2, None], "status": [message, 2, None]}
+
+
+@pytest.mark.usefixtures("daemon")
+def test_rows_come_as_json_for_those_who_pass_them_on(client: Client) -> None:
+    answer = client.query("job", ["id", "status"])
+    fields, rows = client.query_json("job", ["id", "status"])
+    assert fields == answer.fields
+    assert msgspec.json.decode(rows) == [[list(pair) for pair in row] for row in answer.data]
 
 
 @pytest.mark.usefixtures("daemon")
