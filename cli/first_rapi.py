@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..storage import errors, rapi_settings, rapi_users, settings
+from . import output
 
 if TYPE_CHECKING:
     from ..storage.settings import Places
@@ -96,7 +97,7 @@ def prepare_apart(places: Places, address: str, *, has_tls: bool) -> FirstCreden
     except (OSError, subprocess.TimeoutExpired) as error:
         raise errors.StorageError(f"no certificate and no user could be made: {error}") from error
     if not done.returncode:
-        return read(done.stdout.decode())
+        return read(done.stdout.decode().strip())
     problem = done.stderr.decode(errors="replace").strip().rsplit("\n", 1)[-1]
     raise errors.StorageError(problem or f"no user could be made: exit code {done.returncode}")
 
@@ -116,7 +117,7 @@ def _main(data: str, run: str, address: str, kind: str) -> None:
         made = prepare(places, address, has_tls=kind == "tls")
     except errors.GangerError as error:
         sys.exit(error.text)
-    sys.stdout.write(text(made))
+    output.echo(text(made))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ _COMMANDS = {
         "Read and change the configuration.",
     ),
     "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
-    "rapi": ("ganger.cli.rapi", "rapi", "Keep the certificate and users of the remote API."),
+    "rapi": ("ganger.cli.rapi", "rapi", "Keep the users of the remote API."),
     "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),
 }
 

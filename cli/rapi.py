@@ -62,7 +62,7 @@ def cert(call: Call, *, names: tuple[str, ...], days: int, force: bool) -> None:
     output.echo(f"SHA-256 fingerprint: {made.fingerprint}")
 
 
-@rapi.group()
+@rapi.group(short_help="Add, list and remove users.")
 def user() -> None:
     """Add, list and remove the users of the remote API."""
 

@@ -332,7 +332,7 @@ def play_without_umask(scene: Scenario) -> None:
     scene.keys = [keys.read_key(path).secret for path in (key, scene.places.keys / "server.key")]
     key.unlink()
     leave_behind(scene)
-    process = scene.begin_traced("daemon", "--test-hooks", "--hung-after", "2")
+    process = scene.begin_traced("daemon", "--no-rapi", "--test-hooks", "--hung-after", "2")
     ready(process)
     with scene.client() as client:
         play_secrets(scene, client)
@@ -367,7 +367,7 @@ def play_without_umask(scene: Scenario) -> None:
 
 def play_with_umask(scene: Scenario) -> None:
     """A daemon of ``ganger up``, and a job."""
-    process = scene.begin_traced("up")
+    process = scene.begin_traced("up", "--no-rapi")
     ready(process)
     with scene.client() as client:
         talks = shell("cat >/dev/null; echo output") | {"stdin": "x" * 100_000}
