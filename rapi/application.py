@@ -19,6 +19,7 @@ from ..storage import errors, rapi_settings
 from ..storage.rapi_users import NOBODY, User
 from . import page, problems, roles, scopes
 from .declarations import Call, Method, Resource, Right, fits
+from .event_streams import EventStream
 from .problems import HttpError
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ class _Endpoint:
             timeline=self._service.timeline,
         )
         found = await method.handler(call)
+        if isinstance(found, EventStream):
+            found.may_go_on = lambda: self._service.authentication.current(user) is not None
         return found if isinstance(found, Response) else answer(found)
 
     def _file(self, request: Request) -> Response | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,7 +33,9 @@ def event(kind: str, data: Any, number: str = "") -> bytes:  # noqa: ANN401 - JS
 
 
 class EventStream(Response):
-    """A response that goes on until the client goes, or the parts end.
+    """A response that goes on until the client goes, or the parts end, or it may not go on.
+
+    ``may_go_on`` is asked before each part: the user may have been removed meanwhile.
 
     `guards` ends the connection of a client that does not read.
     """
@@ -42,6 +44,7 @@ class EventStream(Response):
 
     def __init__(self, parts: AsyncGenerator[bytes, None]) -> None:
         self._parts = parts
+        self.may_go_on: Callable[[], bool] = _always
         self.status_code = 200
         self.background = None
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -68,9 +71,15 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         async with contextlib.aclosing(self._parts) as parts:
             async for part in parts:
+                if not self.may_go_on():
+                    break
                 # It waits while the client does not read what was sent before.
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _always() -> bool:
+    return True
 
 
 async def _gone(receive: Receive) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from collections.abc import AsyncGenerator
+from typing import Any, ClassVar, cast
 
 import pytest
 from tests.rapi.asked import Reply, ask, basic
@@ -12,6 +13,7 @@ from tests.rapi.noted import Noted
 from ganger.rapi.application import Service, application
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Call, Method, Resource, Right
+from ganger.rapi.event_streams import EventStream, event
 from ganger.storage import errors, rapi_settings
 from ganger.storage.rapi_users import User
 
@@ -19,7 +21,7 @@ NOTES = Noted()
 
 
 class Users:
-    users = {"joe": User("joe", "x", frozenset({"admin"}))}  # noqa: RUF012
+    users: ClassVar[dict[str, User]] = {"joe": User("joe", "x", frozenset({"admin"}))}
 
     def look(self) -> None:
         pass
@@ -33,6 +35,18 @@ async def handled(call: Call) -> Any:
     return call.body if isinstance(call.body, list) else "done"
 
 
+async def two_parts() -> AsyncGenerator[bytes, None]:
+    yield event("first", {})
+    Users.users = {}
+    yield event("second", {})
+    raise AssertionError("nobody may ask for more")
+
+
+async def streamed(_call: Call) -> EventStream:
+    return EventStream(two_parts())
+
+
+STREAM = Method(handler=streamed, right=Right.READ, summary="")
 METHOD = Method(handler=handled, right=Right.ADMIN, summary="")
 SERVICE = Service(
     client=cast("Any", None),
@@ -42,7 +56,13 @@ SERVICE = Service(
     times=cast("Any", None),
     timeline=cast("Any", None),
 )
-APP = application([Resource(path="/a", methods={"GET": METHOD, "POST": METHOD})], SERVICE)
+APP = application(
+    [
+        Resource(path="/a", methods={"GET": METHOD, "POST": METHOD}),
+        Resource(path="/stream", methods={"GET": STREAM}),
+    ],
+    SERVICE,
+)
 
 
 def asked(method: str = "POST", **more: Any) -> Reply:
@@ -89,6 +109,12 @@ def test_a_body_that_says_it_is_too_large_is_not_read_if_the_client_waits_or_it_
     waiting = {"content-length": "11", "expect": "100-continue"}
     assert asked(parts=right, more=waiting).status == 413
     assert asked(parts=right, more={"content-length": "2"}).status == 200
+
+
+def test_a_stream_ends_when_its_user_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Users, "users", Users.users)
+    reply = asyncio.run(ask(APP, "GET", "/stream", authorization=basic("joe", "x")))
+    assert (reply.status, reply.text) == (200, event("first", {}).decode())
 
 
 def test_a_failure_of_ours_is_logged_and_not_shown() -> None:
