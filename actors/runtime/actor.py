@@ -160,6 +160,8 @@ class ComponentActor(pykka.Actor):
         heartbeat, mailbox, clock = self.heartbeat, self.mailbox, self._host.clock
         heartbeat.thread = threading.get_ident()
         mailbox.is_scheduled = False
+        # Nobody waits for a component that builds its state.
+        is_counted = heartbeat.handled > 0
         handled = 0
         begun = now = clock()
         if self.readable:
@@ -178,7 +180,8 @@ class ComponentActor(pykka.Actor):
         if handled and not self.actor_stopped.is_set():
             self.handle(TURN_ENDED)
             now = clock()
-        heartbeat.turns.note(now - begun, now)
+        if is_counted:
+            heartbeat.turns.note(now - begun, now)
 
     def _descriptors_with_news(self) -> Iterator[int]:
         """Each in its turn. One that is forgotten before has no news: its number may be reused."""

@@ -293,6 +293,46 @@ def test_the_end_of_a_turn_does_together_what_the_turn_collected(scene: ActorSce
     assert subject.turns == before + 1
 
 
+class Slow(Subject):
+    """It takes half a second to build its state."""
+
+    def boot(self) -> None:
+        self.runtime.host.clock.sleep(0.5)  # type: ignore[attr-defined]
+
+
+class StandingClock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self._now = 100.0
+
+    def __call__(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+
+def test_the_turn_in_which_a_component_builds_its_state_does_not_count(tmp_path: Any) -> None:
+    clock, directory = StandingClock(), RecordingDirectory()
+    lock = lock_files.create(tmp_path, "daemon")
+    host = Host(
+        directory=directory,
+        places=Places(tmp_path, tmp_path),
+        log=logs.to_file(io.StringIO()),
+        daemon_lock=lock,
+        clock=clock,
+    )
+    actor = ComponentActor(Slow, host, 5, host.dispatcher("slow"))
+    actor.begin()
+    directory.enter("subject", actor)
+    directory.tell("subject", Envelope(messages.Boot()))
+    assert directory.next() == READY
+    assert actor.stop_within(DEADLINE)
+    assert actor.heartbeat.turns.longest(clock()) == 0.0
+    lock.remove()
+
+
 # Trap 1: an exception on `ask` would leave the actor alive, in whatever state it is.
 
 
