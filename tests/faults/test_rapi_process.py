@@ -9,12 +9,13 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psutil
 import pytest
 from tests.rapi.served import Served, password
 
+from ganger.storage import settings
 from ganger.transport.messages import RapiState
 
 SECONDS = 60.0
@@ -62,7 +63,10 @@ def started_on_an_occupied_port(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         folder = tmp_path_factory.mktemp("rapi")
-        with Served(folder, "--rapi-port", str(port), "--hung-after", "2", has_tls=True) as daemon:
+        daemon = Served(folder, "--rapi-port", str(port), "--hung-after", "2", has_tls=True)
+        daemon._limited = ["sh", "-c", f'ulimit -n {settings.DESCRIPTORS_MIN}; exec "$@"', "sh"]
+        with daemon:
+            daemon._limited = []
             found = until(daemon, lambda now: now.restarts > 0)
             assert runs_a_job(daemon)
             other.close()
@@ -84,8 +88,27 @@ def test_a_port_that_is_in_use_is_named_and_taken_when_it_is_free(
     assert found.problem == "cannot start: Address already in use"
     ready = until(daemon, lambda now: now.is_ready)
     assert (ready.port, ready.problem) == (found.port, "")
-    assert daemon.get("/2/jobs") == [{"id": 1, "uri": "/2/jobs/1"}]
+    assert daemon.get("/2/jobs")[0] == {"id": 1, "uri": "/2/jobs/1"}
     assert f"Remote API: {ready.url} (restarted " in daemon.run("status").stdout
+
+
+def test_more_connections_than_files_leave_some_for_other_addresses(daemon: Served) -> None:
+    with ExitStack() as stack:
+        for _ in range(2 * settings.DESCRIPTORS_MIN):
+            stack.enter_context(socket.create_connection(("127.0.0.1", daemon.port), SECONDS))
+        context = ssl.create_default_context(cafile=daemon.places.rapi_certificate)
+        link = http.client.HTTPSConnection(
+            "127.0.0.1",
+            daemon.port,
+            timeout=SECONDS,
+            source_address=("127.0.0.2", 0),
+            context=context,
+        )
+        with closing(link):
+            link.request("GET", "/healthz")
+            assert link.getresponse().status == 200
+        assert runs_a_job(daemon)
+    assert daemon.get("/version") == 2
 
 
 def test_a_killed_process_is_replaced_and_clients_wait_meanwhile(daemon: Served) -> None:
