@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from ..storage import errors, rapi_settings
 from ..storage.rapi_users import NOBODY, User
-from . import page, problems, roles, scopes
+from . import origins, page, problems, roles, scopes
 from .declarations import Call, Method, Resource, Right, fits
 from .event_streams import EventStream
 from .problems import HttpError
@@ -117,9 +117,10 @@ class _Endpoint:
             return found
         user = await self._service.authentication.user(request)
         method = self._method(request, user)
-        _require_own_page(request)
+        if request.method not in _LOOKS and origins.is_foreign(request.headers):
+            raise HttpError(403, "Requests of other sites' pages are refused")
         query = _query(request)
-        body = await _body(request)
+        body = await _body(request, user)
         opcodes = _opcodes(method, body)
         refused = roles.refusal(user, method.right, opcodes) or await scopes.refusal(
             self._service.client, user, method.right, request.path_params, body
@@ -173,18 +174,6 @@ def _place(error: Exception) -> str:
     return f"{PurePath(frame.f_code.co_filename).name}:{line}"
 
 
-def _require_own_page(request: Request) -> None:
-    """`HttpError` 403 for a change that the page of another site asks for.
-
-    A browser that knows the password would send it along. Programs send no such header.
-    """
-    origin = request.headers.get("origin")
-    if request.method in _LOOKS or origin is None:
-        return
-    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        raise HttpError(403, "Requests of other sites' pages are refused")
-
-
 def _query(request: Request) -> dict[str, list[str]]:
     """The parameters of the query string; empty values count as not given."""
     found: dict[str, list[str]] = {}
@@ -193,9 +182,12 @@ def _query(request: Request) -> dict[str, list[str]]:
     return found
 
 
-async def _body(request: Request) -> Any:  # noqa: ANN401 - JSON
+async def _body(request: Request, user: User) -> Any:  # noqa: ANN401 - JSON
     """The body's JSON; UNSET without a body. `HttpError` for what is none."""
-    data = await _data(request)
+    # Who is not known must not fill the memory.
+    known = rapi_settings.BODY_BYTES_MAX
+    most = rapi_settings.BODY_BYTES_MAX_OF_NOBODY if user is NOBODY else known
+    data = await _data(request, most)
     if not data:
         return msgspec.UNSET
     if request.headers.get("content-type", "").lower() != JSON:
@@ -206,17 +198,16 @@ async def _body(request: Request) -> Any:  # noqa: ANN401 - JSON
         raise HttpError(400, "Unable to parse JSON data") from error
 
 
-async def _data(request: Request) -> bytes:
+async def _data(request: Request, most: int) -> bytes:
     """The body. `HttpError` 413 if it is too large.
 
     Most of a body that is too large is read all the same: many clients see the answer only when
     they have sent everything.
     """
-    most = rapi_settings.BODY_BYTES_MAX
     declared = int(request.headers.get("content-length", "0"))
     is_asking = request.headers.get("expect", "").lower() == "100-continue"
     if declared > (most if is_asking else rapi_settings.BODY_DISCARDED_MAX):
-        raise _too_large()
+        raise _too_large(most)
     data, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
@@ -225,12 +216,12 @@ async def _data(request: Request) -> bytes:
         elif size > rapi_settings.BODY_DISCARDED_MAX:
             break
     if size > most:
-        raise _too_large()
+        raise _too_large(most)
     return bytes(data)
 
 
-def _too_large() -> HttpError:
-    text = f"Request body is larger than {rapi_settings.BODY_BYTES_MAX} bytes"
+def _too_large(most: int) -> HttpError:
+    text = f"Request body is larger than {most} bytes"
     return HttpError(413, text, {"Connection": "close"})
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..storage import rapi_settings
 from ..storage.rapi_users import User
 from ..transport.client.async_client import AsyncClient
 from .problems import HttpError
@@ -87,6 +88,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         values = self.query.get(name)
         return values[0] if values else None
 
+    def count(self, name: str, default: int) -> int:
+        """The number in a parameter, which has no sign; `HttpError` 400 if it is none."""
+        text = self.text(name)
+        found = default if text is None else whole(text)
+        if found is None:
+            raise HttpError(400, f"Invalid value for the '{name}' parameter")
+        return found
+
     def integer(self, name: str) -> int:
         """The number in a parameter; 0 if it is not given. `HttpError` 400 if it is none."""
         text = self.text(name)
@@ -140,6 +149,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """Whether Ganeti has no such resource."""
     page: str = ""
     """The file of the page that browsers get; with methods beside it, only browsers."""
+
+
+def whole(text: str) -> int | None:
+    """The number that these digits are; None if they are none, or more than any number needs.
+
+    >>> whole("17"), whole("-1"), whole("9" * 19)
+    (17, None, None)
+    """
+    is_number = text.isdecimal() and len(text) <= rapi_settings.JOB_ID_DIGITS_MAX
+    return int(text) if is_number else None
 
 
 def fits(path: Mapping[str, str]) -> bool:

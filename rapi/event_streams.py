@@ -55,10 +55,13 @@ class EventStream(Response):
         super().init_headers(headers)
         self.raw_headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Send the parts."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts; none to who asks for the headers only."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(_gone(receive))
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..storage import errors, rapi_settings
 from ..storage.job_views import LogLine, OutputChunk, StatusChange
-from .declarations import Call, Method, Parameter, Resource, Right
+from .declarations import Call, Method, Parameter, Resource, Right, whole
 from .event_streams import COMMENT, EventStream, event
 from .feed import Feed, JobEvent, following
 from .problems import HttpError
@@ -36,9 +36,7 @@ def _place(feed: Feed, call: Call) -> int | None:
     if not given:
         return feed.last
     mark, _, number = given.partition(".")
-    if not number.isdecimal():
-        raise HttpError(400, f"Last-Event-ID: expected the id of an event, got {given[:60]!r}")
-    place = int(number)
+    place = _event_number(number, given)
     return place if mark == feed.mark and place <= feed.last else None
 
 
@@ -93,9 +91,7 @@ async def stream_log(call: Call) -> EventStream:
     await call.client.job(job_id)
     given = call.headers.get("last-event-id") or call.text("after") or "0.0"
     serial, _, size = given.partition(".")
-    if not (serial.isdecimal() and size.isdecimal()):
-        raise HttpError(400, f"Last-Event-ID: expected the id of an event, got {given[:60]!r}")
-    parts = _log(call, job_id, int(serial), int(size))
+    parts = _log(call, job_id, _event_number(serial, given), _event_number(size, given))
     return EventStream(_counted(call.feed, parts))
 
 
@@ -135,10 +131,18 @@ def _output(part: OutputChunk, data: bytes, number: str) -> bytes:
     return event("output", shown, number)
 
 
+def _event_number(text: str, given: str) -> int:
+    found = whole(text)
+    if found is None:
+        raise HttpError(400, f"Last-Event-ID: expected the id of an event, got {given[:60]!r}")
+    return found
+
+
 def _job_id(text: str) -> int:
-    if not text.isdecimal():
+    found = whole(text)
+    if found is None:
         raise HttpError(400, f"Invalid job id {text[:60]!r}")
-    return int(text)
+    return found
 
 
 _RESUMED = Parameter("after", str, "The id of the last event that is known, as Last-Event-ID.")

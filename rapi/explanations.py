@@ -9,7 +9,7 @@ import msgspec
 
 from ..storage import errors
 from ..transport.messages import JobExplained, Simulated
-from .declarations import Call, Method, Resource, Right
+from .declarations import Call, Method, Resource, Right, whole
 from .problems import HttpError
 
 KindT = TypeVar("KindT")
@@ -72,9 +72,10 @@ def converted(body: object, kind: type[KindT]) -> KindT:
 
 
 def _job_id(text: str) -> int:
-    if not text.isdecimal():
+    found = whole(text)
+    if found is None:
         raise errors.BadRequestError(f"expected the id of a job, got {text[:60]!r}")
-    return int(text)
+    return found
 
 
 RESOURCES = (

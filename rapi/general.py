@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from . import bodies
+from . import bodies, submitting
 from .declarations import Call, Method, Parameter, Resource, Right
-from .problems import HttpError
 from .submitting import checked, submits
 
 VERSION: Final = 2
@@ -17,9 +16,6 @@ FEATURES: Final = (
     "node-evac-res1",
 )
 """What clients may rely on."""
-
-_FORBIDDEN: Final = "compression_tools"
-"""Commands that the nodes run: only the administrator at the machine may name them."""
 
 
 async def show_nothing(_call: Call) -> None:
@@ -53,8 +49,7 @@ async def list_systems(_call: Call) -> None:
 
 def _changes(call: Call) -> dict[str, Any]:
     found = bodies.optional_mapping(call.body)
-    if _FORBIDDEN in found:
-        raise HttpError(403, f"The parameter {_FORBIDDEN} cannot be set via RAPI")
+    submitting.refuse_commands(found)
     return found
 
 

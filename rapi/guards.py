@@ -194,6 +194,7 @@ class GuardedProtocol(H11Protocol):
             return
         self._set_alarm(None)
         self._cancel_unread_alarm()
+        self._is_made = False
         super().connection_lost(exc)
         self.lose()
 
@@ -209,6 +210,12 @@ class GuardedProtocol(H11Protocol):
             self._await(self.limits.head_seconds)
         else:
             self._set_alarm(None)
+        self._await_end()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came for long after an answer: uvicorn closes the connection."""
+        super().timeout_keep_alive_handler()
+        self._await_end()
 
     def pause_writing(self) -> None:
         """The client does not read: it may do so for a while only."""
@@ -226,6 +233,12 @@ class GuardedProtocol(H11Protocol):
         super().on_response_complete()
         if self._unread_alarm is None and self._unread():
             self._await_reader()
+        self._await_end()
+
+    def _await_end(self) -> None:
+        """After a close: TLS ends only when the client agrees, for which it has some time."""
+        if self._is_made and self._unread_alarm is None and self.transport.is_closing():
+            self._await_reader()
 
     def _cancel_unread_alarm(self) -> None:
         alarm, self._unread_alarm = self._unread_alarm, None
@@ -242,8 +255,8 @@ class GuardedProtocol(H11Protocol):
         """End the connection unless the client has read something: a slow line is no attack."""
         self._unread_alarm = None
         left = self._unread()
-        if left and left >= unread:
-            # Not closed in order: that would wait until everything is read.
+        if (left and left >= unread) or (not left and self.transport.is_closing()):
+            # Not closed in order: that would wait until everything is read, and the client agrees.
             self.transport.abort()
         elif left:
             self._await_reader()
@@ -299,3 +312,4 @@ class GuardedProtocol(H11Protocol):
                 self.transport.write(self.conn.send(h11.Data(data=data)) or b"")
                 self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
         self.transport.close()
+        self._await_end()

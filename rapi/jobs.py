@@ -49,6 +49,8 @@ async def submit_job(call: Call) -> int:
         raise HttpError(400, f"Invalid body parameters: {error}") from error
     if not job.ops:
         raise HttpError(400, "Invalid body parameters: a job needs at least one opcode")
+    for op in job.ops:
+        submitting.refuse_commands(op)
     if job.comment is not None:
         job.ops = [{"comment": job.comment, **op} for op in job.ops]
     return await call.client.submit(

@@ -44,6 +44,8 @@ class Logins:
         self._of_address: Counter[str] = Counter()
         self._thread = ThreadPoolExecutor(1, "logins", initializer=_stand_back)
         self._unmatched = rapi_passwords.unmatched()
+        self._users: Mapping[str, User] = {}
+        self._secrets: list[str] = []
 
     async def user(
         self, users: Mapping[str, User], name: str, password: str, address: str = ""
@@ -80,9 +82,11 @@ class Logins:
         """
         if not users:
             return self._unmatched
+        if users is not self._users:
+            # Once for each state of the file: with many users it takes longer than a request.
+            self._users, self._secrets = users, [users[one].secret for one in sorted(users)]
         chosen = hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest()
-        names = sorted(users)
-        return users[names[int.from_bytes(chosen) % len(names)]].secret
+        return self._secrets[int.from_bytes(chosen) % len(self._secrets)]
 
     def _digest(self, *parts: str) -> bytes:
         made = hashlib.blake2b(key=self._key, digest_size=_KEY_BYTES)

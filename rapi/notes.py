@@ -9,6 +9,10 @@ from typing import Any
 import msgspec
 
 
+LINE_BYTES_MAX = 16 * 1024
+"""Longest line."""
+
+
 class Said(msgspec.Struct, omit_defaults=True):
     """One line. A line without an event is a sign of life."""
 
@@ -41,5 +45,9 @@ class Notes:
         self._say(Said())
 
     def _say(self, said: Said) -> None:
+        line = self._encode(said)
+        if len(line) > LINE_BYTES_MAX:
+            # What clients send may be long; that there was such a line must still be known.
+            line = self._encode(Said(said.event, said.level, {"fields": "too long"}))
         with contextlib.suppress(BlockingIOError):
-            self._control.send(self._encode(said), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._control.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -42,10 +42,10 @@ async def list_queue(call: Call) -> Listed:
         if status not in _STATUSES:
             raise HttpError(400, f"Unknown status {status[:60]!r}; one of {', '.join(_STATUSES)}")
     words = (call.text("search") or "").lower().split()
-    limit = _number(call, "limit", _LISTED)
+    limit = call.count("limit", _LISTED)
     if not 1 <= limit <= _LISTED_MAX:
         raise HttpError(400, f"Invalid value for the 'limit' parameter: from 1 to {_LISTED_MAX}")
-    before = _number(call, "before", 0)
+    before = call.count("before", 0)
     feed = call.feed
     found = [job for job in _newest(feed) if _matches(job, statuses, words)]
     shown = [job for job in found if not before or job.id < before][:limit]
@@ -72,15 +72,6 @@ def _counts(feed: Feed) -> dict[str, int]:
     for job in (*feed.live.values(), *feed.ended.values()):
         counts[str(job.status)] += 1
     return counts
-
-
-def _number(call: Call, name: str, default: int) -> int:
-    text = call.text(name)
-    if text is None:
-        return default
-    if not text.isdecimal():
-        raise HttpError(400, f"Invalid value for the '{name}' parameter")
-    return int(text)
 
 
 class Seen(msgspec.Struct):
@@ -158,7 +149,7 @@ async def read_me(call: Call) -> Me:
     return Me(
         user.name,
         sorted(right.value for right in roles.rights(user)),
-        None if {"write", "admin"} & user.options else sorted(user.opcodes),
+        None if {"write", "admin"} & user.options else sorted(roles.opcodes(user)),
         "exec" in user.options,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..storage import wording
 from .declarations import Right
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def refusal(user: User, right: Right, opcodes_given: Collection[str] = ()) -> st
         if opcode == COMMAND_OPCODE and "exec" not in user.options:
             return f"user {user.name} may not submit {opcode}: it needs the option exec"
         if is_limited(user) and opcode not in opcodes(user):
-            return f"user {user.name} may not submit {opcode}"
+            return f"user {user.name} may not submit {wording.shortened(opcode)}"
     return None
 
 

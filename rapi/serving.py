@@ -44,6 +44,8 @@ class Server:
             ws="none",
             lifespan="off",
             log_config=None,
+            # Not a line for each client that speaks no HTTP.
+            log_level="error",
             access_log=False,
             h11_max_incomplete_event_size=rapi_settings.HEAD_BYTES_MAX,
         )

@@ -22,6 +22,7 @@ LIBRARY_SOURCE: Final = "gnt:library:rlib2"
 KEY_HEADER: Final = "idempotency-key"
 """A second submission with the same value of this header stores nothing."""
 
+_FORBIDDEN: Final = "compression_tools"
 _OTHER_NAMES: Final = {
     "/2/modify": "cluster_modify",
     "/2/redistribute-config": "redist_config",
@@ -147,6 +148,15 @@ def checked(opcode: dict[str, Any]) -> dict[str, Any]:
             f"{declared.op_id}: this opcode is known, but nothing on this system can run it"
         )
     return opcode
+
+
+def refuse_commands(given: Mapping[str, Any]) -> None:
+    """`HttpError` 403 for a parameter that names commands which the nodes run.
+
+    Only the administrator at the machine may name them.
+    """
+    if _FORBIDDEN in given:
+        raise HttpError(403, f"The parameter {_FORBIDDEN} cannot be set via RAPI")
 
 
 def renamed(given: Mapping[str, Any], renames: Mapping[str, str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,6 +62,8 @@ class Timeline:
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
+        self._ended: deque[Row] = deque()
+        """Rows of jobs that have ended, in the order of their ends."""
         self._turn = 0
 
     def hear(self, event: JobEvent, job: JobInfo) -> None:
@@ -77,6 +80,7 @@ class Timeline:
                 # It ran between two events.
                 self._change(row, job.started, RUNNING, "")
             self._close(row, job.ended or event.time)
+            self._ended.append(row)
             self._forget(event.time)
         elif event.status == RUNNING:
             self._change(row, job.started or event.time, RUNNING, "")
@@ -148,13 +152,14 @@ class Timeline:
     def _forget(self, now: float) -> None:
         """Forget jobs that ended long ago, and the oldest of too many."""
         old = now - rapi_settings.TIMELINE_SECONDS
-        while self._rows:
-            first = next(iter(self._rows.values()))
-            is_over = bool(first.spans) and first.spans[-1].end is not None
-            is_old = is_over and (first.spans[-1].end or now) < old
-            if not is_old and not (is_over and len(self._rows) > rapi_settings.TIMELINE_JOBS_MAX):
+        while self._ended:
+            first = self._ended[0]
+            if _end(first, now) >= old and len(self._ended) <= rapi_settings.TIMELINE_JOBS_MAX:
                 return
-            del self._rows[first.id]
+            self._ended.popleft()
+            # A job that is told of anew after its end has another row.
+            if self._rows.get(first.id) is first:
+                del self._rows[first.id]
 
 
 def _waits(row: Row) -> bool:
@@ -168,11 +173,11 @@ def _end(row: Row, now: float) -> float:
 
 async def read_timeline(call: Call) -> Any:  # noqa: ANN401 - JSON
     """The spans of waiting and running of the last so many seconds."""
-    text = call.text("seconds") or str(rapi_settings.TIMELINE_SECONDS)
-    if not text.isdecimal() or not 0 < int(text) <= rapi_settings.TIMELINE_SECONDS:
+    seconds = call.count("seconds", rapi_settings.TIMELINE_SECONDS)
+    if not 0 < seconds <= rapi_settings.TIMELINE_SECONDS:
         raise HttpError(400, "Invalid value for the 'seconds' parameter")
     now = time.time()
-    return call.timeline.shown(now - int(text), now, rapi_settings.TIMELINE_ROWS_MAX)
+    return call.timeline.shown(now - seconds, now, rapi_settings.TIMELINE_ROWS_MAX)
 
 
 RESOURCES = (

@@ -117,7 +117,11 @@ def matches(secret: str, name: str, password: str) -> bool:
     if scheme == BCRYPT:
         import bcrypt  # noqa: PLC0415
 
-        return bcrypt.checkpw(_cut(password), rest.encode())
+        try:
+            return bcrypt.checkpw(_cut(password), rest.encode())
+        except ValueError:
+            # It looks like a hash, but none begins so.
+            return False
     if scheme == ARGON2ID:
         import argon2  # noqa: PLC0415
 

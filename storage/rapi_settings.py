@@ -17,6 +17,9 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 BODY_DISCARDED_MAX = 16 * BODY_BYTES_MAX
 """Of a larger body so much is read and thrown away, until the connection ends."""
 
+BODY_BYTES_MAX_OF_NOBODY = 64 * 1024
+"""The same for somebody who has not said who he is."""
+
 BACKLOG = 128
 """Connections that wait to be accepted."""
 

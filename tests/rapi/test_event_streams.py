@@ -40,8 +40,11 @@ class Parts:
             self.is_closed = True
 
 
-async def respond(client: Client, parts: AsyncGenerator[bytes, None]) -> None:
-    await asyncio.wait_for(EventStream(parts)({}, client.receive, client.send), 10)
+async def respond(
+    client: Client, parts: AsyncGenerator[bytes, None], method: str = "GET"
+) -> None:
+    scope = {"method": method}
+    await asyncio.wait_for(EventStream(parts)(scope, client.receive, client.send), 10)
 
 
 def test_a_stream_has_no_length_and_is_not_kept_by_others() -> None:
@@ -73,3 +76,14 @@ def test_a_stream_ends_when_its_client_has_gone() -> None:
 
     asyncio.run(run())
     assert parts.is_closed
+
+
+def test_who_asks_for_the_headers_only_waits_for_nothing() -> None:
+    client = Client()
+
+    async def run() -> None:
+        await respond(client, Parts().all(), "HEAD")
+
+    asyncio.run(run())
+    assert [message.get("body") for message in client.sent] == [None, b""]
+    assert client.sent[-1]["more_body"] is False

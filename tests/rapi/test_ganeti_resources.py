@@ -165,6 +165,34 @@ def test_a_command_needs_its_own_right(served: Served) -> None:
     served.done("POST", "/2/jobs", {"ops": [op]})
 
 
+def test_commands_of_nodes_are_not_named_in_a_job_either(served: Served) -> None:
+    op = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "compression_tools": ["gzip"]}
+    message = served.refused(403, "POST", "/2/jobs", {"ops": [QUICK, op]})
+    assert message == "The parameter compression_tools cannot be set via RAPI"
+
+
+NINES = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"/2/queue?limit={NINES}", None),
+        ("GET", f"/2/queue?before={NINES}", None),
+        ("GET", f"/2/timeline?seconds={NINES}", None),
+        ("GET", f"/2/events?job={NINES}", None),
+        ("GET", f"/2/events?after=x.{NINES}", None),
+        ("GET", f"/2/jobs?bulk={NINES}", None),
+        ("POST", "/2/simulate", {"priorities": {NINES: 1}}),
+        ("POST", "/2/simulate", {"ended": {NINES: "success"}}),
+    ],
+)
+def test_a_number_with_thousands_of_digits_is_none(
+    served: Served, method: str, path: str, body: Any
+) -> None:
+    served.refused(400, method, path, body)
+
+
 @pytest.mark.usefixtures("paused")
 def test_a_key_makes_a_repeated_submission_one(served: Served) -> None:
     for method, path, body in (

@@ -263,6 +263,17 @@ def test_a_client_that_does_not_read_ends(serving: Serving) -> None:
         assert len(rest(link)) < LARGE
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"],
+    ids=["silent", "no HTTP", "served"],
+)
+def test_a_client_that_does_not_end_a_closed_connection_ends(serving: Serving, data: bytes) -> None:
+    with serving.connect() as link:
+        link.sendall(data)
+        serving.until_empty()
+
+
 def test_a_client_that_reads_slowly_gets_it_all(serving: Serving) -> None:
     with serving.connect() as link:
         # The server must notice what is read, and not the kernel alone.

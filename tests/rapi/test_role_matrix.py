@@ -20,7 +20,7 @@ from ganger.rapi import table
 from ganger.rapi.application import Service, application
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Call, Method, Resource, Right
-from ganger.storage import rapi_users
+from ganger.storage import rapi_settings, rapi_users
 from ganger.storage.rapi_users import User
 
 ROLES = {
@@ -271,6 +271,22 @@ def test_who_may_submit_any_and_named_opcodes(user: str) -> None:
     assert (submitted(user, "OP_TEST_DELAY").status == 200) == (user in FULL | {"operator"})
     both = submitted(user, "OP_TEST_DELAY", "OP_CLUSTER_VERIFY")
     assert (both.status == 200) == (user in FULL)
+
+
+def test_a_refusal_repeats_only_the_beginning_of_an_opcode() -> None:
+    reply = submitted("operator", "OP_" + "X" * 300_000)
+    assert reply.status == 403
+    assert reply.body["message"].startswith("user operator may not submit OP_XXX")
+    assert len(reply.text) < 1_000
+
+
+def test_who_is_not_known_sends_no_large_body() -> None:
+    large = "x" * rapi_settings.BODY_BYTES_MAX_OF_NOBODY
+    ready = "/readyz"
+    assert asyncio.run(ask(app_for(), "GET", ready, body="x")).status == 200
+    assert asyncio.run(ask(app_for(), "GET", ready, body=large)).status == 413
+    admin = basic("admin", "admin")
+    assert asyncio.run(ask(app_for(), "GET", ready, body=large, authorization=admin)).status == 200
 
 
 def test_a_path_or_method_that_is_not_there_says_nothing_to_who_has_not_logged_in() -> None:

@@ -119,6 +119,22 @@ def test_old_rows_are_forgotten_but_not_those_of_living_jobs(world: World) -> No
     assert [row.id for row in rows] == [2, 3]
 
 
+def test_a_job_that_waits_for_ever_does_not_keep_the_rows_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rapi_settings, "TIMELINE_JOBS_MAX", 5)
+    world.job(1, S.QUEUED, 1)
+    for job_id in range(2, 30):
+        world.job(job_id, S.QUEUED, job_id)
+        world.job(job_id + 0.5, S.SUCCESS, job_id, started=job_id, ended=job_id + 0.5)
+    rows = world.timeline.shown(0.0, 40.0, 1_000).rows
+    assert [row.id for row in rows] == [1, 25, 26, 27, 28, 29]
+    late = rapi_settings.TIMELINE_SECONDS + 100.0
+    world.job(late, S.QUEUED, 30)
+    world.job(late + 1, S.SUCCESS, 30, started=late, ended=late + 1)
+    assert [row.id for row in world.timeline.shown(0.0, late + 2, 1_000).rows] == [1, 30]
+
+
 def test_a_job_that_ended_before_anybody_looked_has_no_row(world: World) -> None:
     world.job(1, S.SUCCESS, started=0.5, ended=1.0)
     assert world.timeline.shown(0.0, 2.0, 10).rows == []

@@ -107,6 +107,12 @@ def test_a_hash_that_nothing_can_be_compared_with_is_a_problem(secret: str, expe
     assert rapi_passwords.problem(secret).startswith(expected)
 
 
+@pytest.mark.parametrize("secret", ["{BCRYPT}$2b$12$" + "a" * 53, "{BCRYPT}$2b$01$" + "a" * 53])
+def test_what_only_looks_like_a_hash_never_matches(secret: str) -> None:
+    assert not rapi_passwords.matches(secret, "joe", PASSWORD)
+    assert not rapi_passwords.matches(secret, "joe", "")
+
+
 def test_the_stand_in_is_a_hash_of_the_same_cost_that_nothing_matches() -> None:
     secret = rapi_passwords.unmatched()
     assert rapi_passwords.problem(secret) == ""
