@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-
 LINE_BYTES_MAX = 16 * 1024
 """Longest line."""
 

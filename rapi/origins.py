@@ -1,4 +1,4 @@
-"""Requests that a page of another site has a browser send, with the credentials that it keeps. Pure.
+"""Requests that a page of another site has a browser send, with credentials it keeps. Pure.
 
 A browser that was asked for a password sends it with every request, also with one that another
 site's page makes. Such a request must not change anything.

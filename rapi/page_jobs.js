@@ -12,12 +12,16 @@ export async function jobs(context) {
     h("option", { value: "" }, "all statuses"),
     STATUSES.map((one) => h("option", { value: one, selected: one === kept.status }, one)));
   const body = h("div", {});
+  let [asked, answered] = [0, 0];
   const load = async () => {
+    const mine = asked += 1;
     const query = new URLSearchParams({ limit: kept.limit });
     if (kept.search) query.set("search", kept.search);
     if (kept.status) query.append("status", kept.status);
     const found = await api("GET", `/2/queue?${query}`);
-    if (context.signal.aborted) return;
+    // An answer may come after that to a later question.
+    if (context.signal.aborted || mine < answered) return;
+    answered = mine;
     const words = STATUSES.map((one) => `${found.counts[one]} ${one}`).join(", ");
     body.replaceChildren(
       h("p", { class: "faint" }, words),
@@ -196,14 +200,26 @@ function opcodes(one) {
 const SHOWN_CHARACTERS = 500_000;
 
 function stream(id, log, signal) {
+  let shown = 0;
   const add = (text, kind = "") => {
     const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
     log.append(h("span", { class: kind }, text));
-    while (log.textContent.length > SHOWN_CHARACTERS && log.firstChild) log.firstChild.remove();
+    shown += text.length;
+    while (shown > SHOWN_CHARACTERS && log.firstChild) {
+      shown -= log.firstChild.textContent.length;
+      log.firstChild.remove();
+    }
     if (isAtEnd) log.scrollTop = log.scrollHeight;
   };
+  // A piece of output may end within a letter, whose rest comes with the next one.
+  const decoders = {};
+  const decoded = ({ op_index: place, stream: name, text, data }) => {
+    const bytes = text == null ? Uint8Array.from(atob(data), (sign) => sign.charCodeAt(0)) : new TextEncoder().encode(text);
+    const decoder = decoders[`${place} ${name}`] ??= new TextDecoder();
+    return decoder.decode(bytes, { stream: true });
+  };
   follow(`/2/jobs/${id}/log`, (kind, data) => {
-    if (kind === "output") add(data.text ?? "(bytes that are no text)\n", data.stream);
+    if (kind === "output") add(decoded(data), data.stream);
     else if (kind === "log") add(`${moment(data.time)} ${data.text}\n`, "note");
     else if (kind === "gap") add(`\n... ${data.missing} bytes are missing (${data.gap}) ...\n`, "note");
     else if (kind === "error") add(`\n${data.message}\n`, "stderr");

@@ -40,9 +40,7 @@ class Parts:
             self.is_closed = True
 
 
-async def respond(
-    client: Client, parts: AsyncGenerator[bytes, None], method: str = "GET"
-) -> None:
+async def respond(client: Client, parts: AsyncGenerator[bytes, None], method: str = "GET") -> None:
     scope = {"method": method}
     await asyncio.wait_for(EventStream(parts)(scope, client.receive, client.send), 10)
 

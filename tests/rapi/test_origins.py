@@ -30,7 +30,8 @@ OWN = {"host": "127.0.0.1:5080"}
     ],
 )
 def test_only_pages_of_this_server_and_programs_are_no_strangers(
-    headers: dict[str, str], expected: bool
+    headers: dict[str, str],
+    expected: bool,  # noqa: FBT001
 ) -> None:
     assert is_foreign(headers) is expected
 

@@ -253,3 +253,28 @@ def test_nothing_comes_from_elsewhere(page: Page, served: Served) -> None:
     here = f"https://127.0.0.1:{served.port}/"
     assert asked
     assert [url for url in asked if not url.startswith(here)] == []
+
+
+def test_whatever_jobs_and_rules_say_is_text_and_letters_stay_whole(
+    page: Page, served: Served
+) -> None:
+    evil = '<img src=x onerror="window.evil=1"><script>window.evil=1</script>'
+    log_in(page)
+    # A letter comes in two pieces, with some time between them.
+    letters = r"for _ in 1 2 3; do printf '\303'; sleep 0.3; printf '\244'; done"
+    submit(page, shell(f"printf '%s' '{evil}'; {letters}"), reason=evil)
+    status_is(page, "success")
+    page.get_by_label("Log and output").get_by_text("success").wait_for()
+    assert f"{evil}äää" in page.get_by_label("Log and output").inner_text()
+    rule = served.done(
+        "POST", "/2/rules", {"reason": evil, "predicates": [["jobid", ["=", "id", 1]]]}
+    )
+    for view in ("Rules", "Jobs"):
+        go(page, view)
+        page.locator("td .faint", has_text=evil).first.wait_for()
+    go(page, "Timeline")
+    served.done("DELETE", f"/2/filters/{rule}")
+    # The message of an error comes with entities.
+    page.goto(f"https://127.0.0.1:{served.port}/#/jobs/7<img src=x>")
+    page.get_by_role("button", name="Try again").wait_for()
+    assert page.evaluate("[document.images.length, typeof window.evil]") == [0, "undefined"]

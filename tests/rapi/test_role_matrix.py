@@ -289,6 +289,15 @@ def test_who_is_not_known_sends_no_large_body() -> None:
     assert asyncio.run(ask(app_for(), "GET", ready, body=large, authorization=admin)).status == 200
 
 
+def test_a_request_with_two_lengths_is_refused() -> None:
+    headers = {"transfer-encoding": "chunked", "content-length": "2"}
+    admin = basic("admin", "admin")
+    reply = asyncio.run(
+        ask(app_for(), "POST", "/2/filters", authorization=admin, more=headers, body={})
+    )
+    assert (reply.status, reply.headers["connection"]) == (400, "close")
+
+
 def test_a_path_or_method_that_is_not_there_says_nothing_to_who_has_not_logged_in() -> None:
     async def main() -> list[int]:
         app = app_for()
