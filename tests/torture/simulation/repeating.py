@@ -223,6 +223,8 @@ ONCE: tuple[type[Message], ...] = (
     messages.StartComponent,
     messages.ReplaceProcess,
     messages.PulseDue,
+    messages.RapiStartDue,
+    messages.RapiPulseDue,
 )
 
 
