@@ -50,9 +50,9 @@ PLACEMENT = {
     "job_queue": CORE,
     "output_reader": "output_reader",
     "executor": CORE,
-    "rapi_keeper": "rapi_keeper",
     "wconfd_listener": "wconfd_listener",
     "wire_listener": CORE,
+    "rapi_keeper": "rapi_keeper",
 }
 """The dispatcher of each component. Those of a process with the same dispatcher share a thread."""
 

@@ -95,9 +95,7 @@ def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[R
 
 def _leave_doubt(places: Places) -> None:
     """Begin a segment of the journal: the next daemon then writes what the older ones cover."""
-    kept = journal.Journal(places.journal)
-    kept.begin(0)
-    kept.close()
+    journal.Journal(places.journal).leave_doubt()
 
 
 class _Repairer:

@@ -176,6 +176,18 @@ class Journal:
         first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
         self._buffer.insert(0, first)
 
+    def leave_doubt(self) -> None:
+        """Begin a segment, so that a successor writes anew what the older ones cover.
+
+        It is not flushed: that is what has just failed.
+        """
+        self.begin(0)
+        assert self._descriptor is not None
+        with documents.storage_errors(self._newest):
+            # Without a record it would count as one that was made ahead.
+            documents.write_all_at(self._descriptor, b"".join(self._buffer), 0)
+        self.close()
+
     def make_ahead(self) -> SegmentAhead | None:
         """The next segment, for another thread to make; None if it is too early, or was tried.
 

@@ -235,7 +235,7 @@ def test_a_component_elsewhere_that_fails_is_started_again_alone(
     stage.sent.clear()
     supervisor.notify(messages.ComponentFailed(component="lock_manager", incarnation=1, text="no"))
     assert starts_there(stage) == [("lock_manager", 2)]
-    assert started[-1] == ("wire_listener", 1)
+    assert started[-1] == (COMPONENTS[-1].name, 1)
 
 
 def test_with_their_process_its_components_start_again_and_once(
