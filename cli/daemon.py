@@ -223,7 +223,8 @@ def run(
         def ready() -> None:
             keeper.announce(host.endpoints)
             if credentials is not None:
-                credentials.url = host.rapi_states[0].url
+                state = host.rapi_states[0]
+                credentials.url, credentials.problem = state.url, state.problem
             announce.ready(credentials)
 
         _supervise(

@@ -31,6 +31,8 @@ class FirstCredentials(msgspec.Struct):
     name: str
     password: str
     url: str = ""
+    problem: str = ""
+    """Why nothing listens there, or somebody else does, if that is so."""
 
     def __repr__(self) -> str:
         """Without the password, because logs show values."""
@@ -39,7 +41,7 @@ class FirstCredentials(msgspec.Struct):
     def lines(self) -> list[str]:
         """What people see."""
         return [
-            f"Remote API: {self.url}",
+            f"Remote API: {self.url}" + (f" NOT READY: {self.problem}" if self.problem else ""),
             f"User:       {self.name}",
             f"Password:   {self.password}",
             "The password is shown only now. Further users: ganger rapi user add NAME --role ROLE",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -136,7 +135,8 @@ def _credentials(header: str) -> tuple[str, str] | None:
         return None
     try:
         name, mark, password = base64.b64decode(text.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
+        # No Base64, no ASCII in it, or no UTF-8 behind it.
         return None
     if not mark or len(password) > rapi_settings.PASSWORD_BYTES_MAX:
         return None

@@ -22,7 +22,7 @@ function list(context, found, load) {
     h("td", { class: "number" }, String(rule.priority)),
     h("td", {}, [rule.action].flat().join(" ")),
     h("td", { class: "text" }, rule.predicates.length ? h("code", {}, JSON.stringify(rule.predicates)) : "every job",
-      h("div", { class: "faint" }, rule.reason_trail.at(-1)?.[1] ?? "")),
+      h("div", { class: "faint" }, rule.reason_trail.map(([, text]) => text).filter(Boolean).join("; "))),
     h("td", {}, rule.state, h("div", { class: "faint" }, window(rule))),
     h("td", { class: "number" }, rule.hits == null ? "" : String(rule.hits)),
     h("td", {}, context.may("filters") && h("button", { class: "danger", click: async () => {

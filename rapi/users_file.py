@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ..storage.rapi_users import User
     from .notes import Notes
 
+_WARNINGS_MAX = 20
+"""Of more passwords only their number is logged."""
+
 _Version = tuple[int, ...]
 
 
@@ -51,8 +54,7 @@ class UsersFile:
         self._problem = ""
         if not is_first:
             self._notes.info("users read again", users=len(lines))
-        for number, user in lines.items():
-            self._look_at(number, user)
+        self._look_at_secrets(lines)
 
     def _warn_of(self, problem: str) -> None:
         if problem != self._problem:
@@ -60,13 +62,26 @@ class UsersFile:
             text = "users file cannot be used; the users stay as they were"
             self._notes.warning(text, problem=problem, users=len(self._users))
 
-    def _look_at(self, number: int, user: User) -> None:
-        """Warn of a secret that is not as it should be, without repeating it."""
-        where = {"user": user.name, "line": number}
-        if not rapi_passwords.is_known(user.secret):
-            self._notes.warning("password of unknown scheme never matches", **where)
-        elif rapi_passwords.is_readable(user.secret):
-            self._notes.warning("password can be read in the users file; hash it", **where)
+    def _look_at_secrets(self, lines: Mapping[int, User]) -> None:
+        """Warn of secrets that are not as they should be, without repeating them."""
+        warnings = [
+            (text, number, user.name)
+            for number, user in lines.items()
+            if (text := _warning(user.secret))
+        ]
+        for text, number, name in warnings[:_WARNINGS_MAX]:
+            self._notes.warning(text, user=name, line=number)
+        further = len(warnings) - _WARNINGS_MAX
+        if further > 0:
+            self._notes.warning("further passwords are not as they should be", count=further)
+
+
+def _warning(secret: str) -> str:
+    if not rapi_passwords.is_known(secret):
+        return "password of unknown scheme never matches"
+    if rapi_passwords.is_readable(secret):
+        return "password can be read in the users file; hash it"
+    return ""
 
 
 def _version(path: Path) -> _Version:

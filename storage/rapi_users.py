@@ -119,6 +119,8 @@ def read(path: Path) -> dict[int, User]:
     with documents.storage_errors(path):
         status = os.stat(path) if os.path.exists(path) else None
     if status is not None:
+        if not stat.S_ISREG(status.st_mode):
+            raise errors.StorageError(f"{path}: not a regular file")
         if status.st_size > rapi_settings.USERS_BYTES_MAX:
             limit = rapi_settings.USERS_BYTES_MAX
             raise errors.StorageError(f"{path}: larger than {limit} bytes")

@@ -102,3 +102,12 @@ def test_credentials_go_to_the_command_through_a_pipe_and_nowhere_else(
     assert first_rapi.read(text) == credentials
     assert first_rapi.read("") is None
     assert "4711" not in capsys.readouterr().out
+
+
+def test_a_server_that_could_not_start_is_told_with_the_credentials() -> None:
+    """The password must not go to whoever listens there instead."""
+    credentials = FirstCredentials("admin", "4711", URL, "cannot start: Address already in use")
+    assert credentials.lines()[0] == (
+        f"Remote API: {URL} NOT READY: cannot start: Address already in use"
+    )
+    assert FirstCredentials("admin", "4711", URL).lines()[0] == f"Remote API: {URL}"

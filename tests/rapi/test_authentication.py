@@ -98,6 +98,8 @@ def encoded(text: bytes) -> str:
         ("Digest " + base64.b64encode(b"joe:geheim: 4711").decode(), "malformed credentials"),
         ("", "malformed credentials"),
         ("\xff\xff", "malformed credentials"),
+        ("Basic \xcaam9lOng=", "malformed credentials"),
+        ("Basic /////w==", "malformed credentials"),
     ],
 )
 def test_everything_else_is_refused_and_logged_without_what_was_sent(

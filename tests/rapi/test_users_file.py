@@ -74,6 +74,10 @@ def test_a_file_that_cannot_be_read_leaves_the_old_users_in_force(path: Path) ->
     path.unlink()
     path.symlink_to(path.with_name("nothing"))
     assert names(users) == ["joe"]
+    path.unlink()
+    # Nobody writes into it: it seems empty.
+    os.mkfifo(path, 0o600)
+    assert names(users) == ["joe"]
 
 
 def test_a_file_is_read_only_when_it_has_changed(
@@ -111,3 +115,16 @@ def test_secrets_that_can_be_read_or_never_match_are_named_by_line_and_not_shown
         ("it", {"user": "ann", "line": 4}),
     ]
     assert "4711" not in repr(told)
+
+
+def test_of_many_secrets_that_can_be_read_only_some_are_named(path: Path) -> None:
+    path.write_text("".join(f"u{number} clear\n" for number in range(5_000)))
+    notes = Noted()
+    UsersFile(path, notes)
+    lines = notes.taken()
+    assert [fields.get("line") for _, _, fields in lines] == [*range(1, 21), None]
+    assert lines[-1] == (
+        "warning",
+        "further passwords are not as they should be",
+        {"count": 4_980},
+    )
