@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import compile_path
 
 from ..storage import errors, rapi_settings
 from ..storage.rapi_users import NOBODY, User
@@ -23,11 +22,14 @@ from .event_streams import EventStream
 from .problems import HttpError
 
 if TYPE_CHECKING:
+    import re
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from ..transport.client.async_client import AsyncClient
     from .authentication import Authentication
     from .feed import Feed
+    from .job_listing import JobListing
     from .metrics import JobTimes
     from .notes import Notes
     from .timeline import Timeline
@@ -54,6 +56,9 @@ class Number(Convertor[str]):
 register_url_convertor("int", Number())
 
 
+_Pattern = tuple["re.Pattern[str]", "_Endpoint"]
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """What all resources of one process share."""
 
@@ -64,15 +69,51 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     feed: Feed
     times: JobTimes
     timeline: Timeline
+    listing: JobListing
 
 
 def application(resources: Sequence[Resource], service: Service) -> ASGIApp:
     """The application that serves these resources."""
-    routes = [Route(found.path, _Endpoint(found, service)) for found in resources]
-    app = Starlette(routes=routes)
-    app.router.default = _Endpoint(None, service)
-    app.router.redirect_slashes = False
-    return app
+    return _Router(resources, service)
+
+
+class _Router:
+    """Finds the resource of a path: with starlette's patterns, but not by trying one by one."""
+
+    def __init__(self, resources: Sequence[Resource], service: Service) -> None:
+        self._fixed: dict[str, _Endpoint] = {}
+        self._varying: dict[tuple[int, str], list[_Pattern]] = {}
+        for resource in resources:
+            endpoint = _Endpoint(resource, service)
+            pattern, _, _ = compile_path(resource.path)
+            if "{" not in resource.path:
+                self._fixed.setdefault(resource.path, endpoint)
+            else:
+                self._varying.setdefault(_kind(resource.path), []).append((pattern, endpoint))
+        self._missing = _Endpoint(None, service)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        endpoint, scope["path_params"] = self._found(path)
+        await endpoint(scope, receive, send)
+
+    def _found(self, path: str) -> tuple[_Endpoint, dict[str, str]]:
+        if (fixed := self._fixed.get(path)) is not None:
+            return fixed, {}
+        for pattern, endpoint in self._varying.get(_kind(path), ()):
+            if (match := pattern.fullmatch(path)) is not None:
+                return endpoint, match.groupdict()
+        return self._missing, {}
+
+
+def _kind(path: str) -> tuple[int, str]:
+    """What a path has in common with the declared one: how many parts, and the second of them.
+
+    >>> _kind("/2/jobs/{job_id:int}"), _kind("/2/jobs/17")
+    ((3, 'jobs'), (3, 'jobs'))
+    """
+    parts = path.split("/", 3)
+    return path.count("/"), parts[2] if len(parts) > 2 else ""  # noqa: PLR2004
 
 
 def answer(value: object, code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -141,6 +182,7 @@ class _Endpoint:
             feed=self._service.feed,
             times=self._service.times,
             timeline=self._service.timeline,
+            listing=self._service.listing,
         )
         found = await method.handler(call)
         if isinstance(found, EventStream):

@@ -143,6 +143,58 @@ class Gate(asyncio.Protocol):
             protocol.connection_made(secured)
 
 
+class JoiningTransport:
+    """Sends what is written at one go with one system call: a short answer with its header.
+
+    Everything else is as ``carrier`` does it.
+    """
+
+    def __init__(self, carrier: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._carrier = carrier
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Send these bytes in this turn of the event loop."""
+        if not data:
+            return
+        if not self._parts:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+        if len(data) > rapi_settings.JOINED_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was written."""
+        parts, self._parts = self._parts, []
+        if self._carrier.is_closing():
+            return
+        if parts and len(parts[-1]) > rapi_settings.JOINED_BYTES_MAX:
+            # To send it by itself costs less than a copy.
+            self._carrier.write(b"".join(parts[:-1]))
+            self._carrier.write(parts[-1])
+        elif parts:
+            self._carrier.write(b"".join(parts))
+
+    def waiting_bytes(self, plain: asyncio.WriteTransport | None) -> int:
+        """Bytes that wait here, and in the carrier if that is not the plain connection itself."""
+        own = sum(map(len, self._parts))
+        return own if self._carrier is plain else own + self._carrier.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Close when everything is sent."""
+        self.flush()
+        self._carrier.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._parts.clear()
+        self._carrier.abort()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the carrier has
+        return getattr(self._carrier, name)
+
+
 class GuardedProtocol(H11Protocol):
     """uvicorn's protocol, with deadlines for a request's header and body, and errors in JSON."""
 
@@ -155,6 +207,7 @@ class GuardedProtocol(H11Protocol):
         self._early = bytearray()
         self._unread_alarm: asyncio.TimerHandle | None = None
         self._plain: asyncio.WriteTransport | None = None
+        self._joining: JoiningTransport | None = None
         self._lost: list[Callable[[], None]] = []
 
     def carried_by(self, plain: asyncio.WriteTransport) -> None:
@@ -173,7 +226,9 @@ class GuardedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there, after TLS."""
-        super().connection_made(cast("asyncio.Transport", transport))
+        carrier = cast("asyncio.Transport", transport)
+        self._joining = JoiningTransport(carrier, self.loop)
+        super().connection_made(cast("asyncio.Transport", self._joining))
         self._is_made = True
         self._set_alarm(self.limits.head_seconds)
         early, self._early = bytes(self._early), bytearray()
@@ -230,6 +285,8 @@ class GuardedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """An answer was written; the client may not have read it yet."""
+        if self._joining is not None:
+            self._joining.flush()
         super().on_response_complete()
         if self._unread_alarm is None and self._unread():
             self._await_reader()
@@ -264,8 +321,8 @@ class GuardedProtocol(H11Protocol):
     def _unread(self) -> int:
         """Bytes that wait for the client, before and after TLS."""
         waiting = self._plain.get_write_buffer_size() if self._plain is not None else 0
-        if self.transport is not self._plain:
-            waiting += self.transport.get_write_buffer_size()
+        if self._joining is not None:
+            waiting += self._joining.waiting_bytes(self._plain)
         return waiting
 
     def send_400_response(self, msg: str) -> None:

@@ -6,19 +6,18 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+from starlette.responses import Response
 
 from ..storage import errors, rapi_settings
 from ..storage.job_views import LogLine
 from . import bodies, rows, submitting
 from .declarations import Call, Method, Parameter, Resource, Right
+from .job_listing import BULK_FIELDS
 from .problems import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-BULK_FIELDS: Final = (
-    "id", "ops", "status", "summary", "opstatus", "received_ts", "start_ts", "end_ts",
-)  # fmt: skip
 FIELDS: Final = (*BULK_FIELDS, "oplog", "opresult")
 
 
@@ -32,12 +31,10 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     comment: str | None = None
 
 
-async def list_jobs(call: Call) -> Any:  # noqa: ANN401 - JSON
+async def list_jobs(call: Call) -> Response:
     """All live jobs: their ids, or whole."""
-    if call.flag("bulk"):
-        return await rows.raw_objects(call, "job", BULK_FIELDS)
-    found = (await call.client.query("job", ["id"])).data
-    return rows.uris((job_id for ((_status, job_id),) in found), "/2/jobs", "id")
+    found = await (call.listing.bulk() if call.flag("bulk") else call.listing.short())
+    return Response(found, media_type="application/json")
 
 
 async def submit_job(call: Call) -> int:
@@ -62,7 +59,7 @@ async def submit_job(call: Call) -> int:
     )
 
 
-async def show_job(call: Call) -> dict[str, Any]:
+async def show_job(call: Call) -> Any:  # noqa: ANN401 - JSON
     """One job, live or archived. An unknown one has no values but its id."""
     job_id = _id(call)
     if job_id is None:

@@ -25,6 +25,7 @@ from .authentication import Authentication
 from .certificate import CertificateFile
 from .feed import Feed
 from .guards import Limits
+from .job_listing import JobListing
 from .metrics import JobTimes
 from .notes import Notes
 from .serving import Server
@@ -90,6 +91,7 @@ async def _serve(
             feed=feed,
             times=times,
             timeline=timeline,
+            listing=JobListing(client),
         )
         certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
         server = Server(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ..storage import errors
 from .declarations import Call, Parameter
 from .problems import HttpError
+
+if TYPE_CHECKING:
+    from ..transport.client.async_client import AsyncClient
 
 BULK: Final = Parameter("bulk", bool, "1: whole objects.")
 LOCK: Final = Parameter("lock", bool, "1: refused, as locking is not possible.")
@@ -24,7 +27,14 @@ async def raw_objects(
     call: Call, what: str, fields: Sequence[str], raw_filter: object = None
 ) -> list[dict[str, Any]]:
     """As `objects`, for those who only pass the values on: they stay JSON."""
-    _, data = await call.client.query_json(what, fields, raw_filter)
+    return await raw_objects_of(call.client, what, fields, raw_filter)
+
+
+async def raw_objects_of(
+    client: AsyncClient, what: str, fields: Sequence[str], raw_filter: object = None
+) -> list[dict[str, Any]]:
+    """As `raw_objects`, apart from a request."""
+    _, data = await client.query_json(what, fields, raw_filter)
     return [
         dict(zip(fields, (value for _status, value in row), strict=True))
         for row in _decode_rows(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import sslproto
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,8 @@ class Server:
             h11_max_incomplete_event_size=rapi_settings.HEAD_BYTES_MAX,
         )
         self._config.load()
+        # asyncio has no parameter for it, and takes 256 KiB.
+        sslproto.SSLProtocol.max_size = rapi_settings.TLS_BUFFER_BYTES
         self._limits = limits
         self._context = context
         self._state = ServerState()

@@ -166,6 +166,8 @@ def _check_size(raw: object, where: str) -> None:
     arrays = [raw] if isinstance(raw, list | tuple) else []
     seen = 0
     for _ in range(DEPTH_MAX):
+        if not arrays:
+            return
         seen += len(arrays)
         if seen > OPERATORS_MAX:
             raise rule_error(where, f"has more than {OPERATORS_MAX} operators")

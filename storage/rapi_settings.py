@@ -53,6 +53,18 @@ EVENTS_KEPT = 20_000
 ENDED_KEPT = 5_000
 """How many ended jobs are kept for listings."""
 
+LISTED_BYTES_MAX = 32 * 1024 * 1024
+"""Most bytes of JSON of jobs that are kept for the next listing."""
+
+LISTED_AT_ONCE = 500
+"""How many jobs are read again with one request."""
+
+JOINED_BYTES_MAX = 64 * 1024
+"""What is written at one go is sent with one system call, unless a part of it is longer."""
+
+TLS_BUFFER_BYTES = 32 * 1024
+"""What a connection with TLS reads at once; asyncio keeps so much memory for each."""
+
 PAUSE_SECONDS = 1.0
 """How often the watch of all jobs looks whether the daemon is still there."""
 

@@ -97,6 +97,9 @@ LEARNT_BODY_BYTES_MAX = 16_384
 LIST_PAGE_ROWS = 5_000
 """Most rows in one reply to a listing; clients ask for the next page."""
 
+VERSIONS_PAGE_ROWS = 20_000
+"""Most jobs in one reply that tells their versions."""
+
 QUERY_PAGE_BYTES_MAX = 1024 * 1024
 """Most bytes of JSON on one page of the answer to a query, unless a single item has more."""
 

@@ -72,6 +72,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.admission.set_drain(envelope, is_drained=message.is_drained)
             case messages.ListJobs():
                 envelope.reply(self.store.reader.rows(message))
+            case messages.ListJobVersions():
+                envelope.reply(self.store.reader.versions(message))
             case messages.ReadJob():
                 self.lifecycle.catch_up(message.id)
                 envelope.reply(self.store.reader.document(message.id))

@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import enum
 import functools
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -284,6 +285,8 @@ class JobTable:
         self._rows: dict[int, Row] = {}
         self._keys: dict[str, list[int]] = {}
         self._ids: list[int] = []
+        self.mark = time.time_ns()
+        """Another number whenever a row has come or gone, also than that of an earlier table."""
 
     def __len__(self) -> int:
         """How many jobs are live."""
@@ -303,6 +306,7 @@ class JobTable:
             if self._ids[place] != job_id:
                 self._ids.insert(place, job_id)
         self._rows[job_id] = row
+        self.mark += 1
         if row.key is not None:
             self._keys.setdefault(row.key, []).append(job_id)
 
@@ -315,6 +319,7 @@ class JobTable:
         row = self._rows.pop(job_id, None)
         if row is None:
             return
+        self.mark += 1
         if len(self._ids) > 2 * len(self._rows) + _GONE_IDS_MIN:
             self._ids = [one for one in self._ids if one in self._rows]
         if row.key is not None:

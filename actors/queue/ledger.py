@@ -259,6 +259,10 @@ class Ledger:
         staged = self._staged.get(job_id)
         return self.body(job_id) if staged is None else staged
 
+    def is_staged(self, job_id: int) -> bool:
+        """Whether a state of the job waits for the flush."""
+        return job_id in self._staged
+
     def in_memory(self, job_id: int) -> bytes | None:
         """As `newest`, but None if only the file has it."""
         staged = self._staged.get(job_id)

@@ -34,6 +34,10 @@ class _Appended(msgspec.Struct, frozen=True):
     entry: jobs.LogEntry
 
 
+_CHANGEABLE = (Phase.STARTING, Phase.HANDED_OVER)
+_STATUS_NUMBERS = {status: number for number, status in enumerate(jobs.JobStatus)}
+
+
 class QueueReader:
     """Answers from the table, the ledger and the archive."""
 
@@ -67,6 +71,28 @@ class QueueReader:
             rows=[row.as_summary() for row in page],
             next_after=page[-1].id if has_more else None,
         )
+
+    def versions(self, message: messages.ListJobVersions) -> messages.JobVersions:
+        """One page of the live jobs with their versions."""
+        mark = self._table.mark
+        if message.known_mark == mark:
+            return messages.JobVersions(ids=[], versions=[], mark=mark)
+        page, has_more = self._table.page(
+            after=message.after, limit=settings.VERSIONS_PAGE_ROWS, statuses=None
+        )
+        ids = [row.id for row in page]
+        versions = [self._version(row) for row in page] if message.has_versions else []
+        return messages.JobVersions(
+            ids=ids, versions=versions, next_after=ids[-1] if has_more else None, mark=mark
+        )
+
+    def _version(self, row: Row) -> int:
+        """Another number whenever the job has changed; 0: it can change at any time."""
+        if row.phase in _CHANGEABLE or self._ledger.is_staged(row.id):
+            return 0
+        # Each state of its file has another serial. The table alone knows whether it waits for
+        # another job.
+        return (row.serial + 1) * len(_STATUS_NUMBERS) + _STATUS_NUMBERS[row.status]
 
     def document(self, job_id: int) -> messages.JobDocument:
         """The whole job, with the log entries that came after its newest state."""

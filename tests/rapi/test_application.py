@@ -55,6 +55,7 @@ SERVICE = Service(
     feed=cast("Any", None),
     times=cast("Any", None),
     timeline=cast("Any", None),
+    listing=cast("Any", None),
 )
 APP = application(
     [

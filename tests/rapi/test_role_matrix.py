@@ -141,6 +141,7 @@ def app_for(*, is_required: bool = True) -> ASGIApp:
         feed=cast("Any", None),
         times=cast("Any", None),
         timeline=cast("Any", None),
+        listing=cast("Any", None),
     )
     return application(resources, service)
 

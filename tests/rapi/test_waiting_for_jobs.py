@@ -77,6 +77,7 @@ def wait(client: Client, before: list[Any] | None, serial: int | None = None) ->
         feed=Feed("a"),
         times=JobTimes(),
         timeline=Timeline(),
+        listing=cast("Any", None),
     )
     return asyncio.run(jobs.wait_for_change(call))
 

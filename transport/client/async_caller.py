@@ -1,18 +1,24 @@
 """How the client for asyncio waits for replies; `caller` is its twin for threads.
 
-One task lets frames come and go while requests are under way, and ends when none is.
+One task lets frames come and go while requests are under way, and ends when none is. At the local
+socket it only does what time brings, and connections: a call sends its frame itself, and the event
+loop hands replies over as they come.
 """
 
 # ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from ...storage import errors
 from ..messages import Request
 from ..zmq.async_dealer import AsyncDealer
+from ..zmq.async_local_dealer import AsyncLocalDealer
+from ..zmq.connection_event import ConnectionEvent
 from . import forks
 from .connection import Connection
 from .following import Following, PartT_co
@@ -21,6 +27,8 @@ from .pending_requests import ReplyT
 CALLS_MAX = 1_000
 """Most calls under way at once; more wait for their turn."""
 
+_Socket = AsyncDealer | AsyncLocalDealer
+
 
 class AsyncCaller:
     """Makes requests over a connection, for the tasks of one event loop.
@@ -28,13 +36,13 @@ class AsyncCaller:
     ``timeout_seconds`` is the deadline of a call that gives none of its own.
     """
 
-    def __init__(
-        self, connect: Callable[[], Connection[AsyncDealer]], timeout_seconds: float
-    ) -> None:
+    def __init__(self, connect: Callable[[], Connection[_Socket]], timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._connection = connect()
         self._places = asyncio.Semaphore(CALLS_MAX)
         self._pumping: asyncio.Task[None] | None = None
+        # When the task wakes up by itself.
+        self._wakes_at = -math.inf
         self._is_closed = False
         self._is_inherited = False
         forks.call_in_child(self._forked)
@@ -59,24 +67,31 @@ class AsyncCaller:
         """Make a request and wait for its reply."""
         self._check_open()
         deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
-        try:
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await self._places.acquire()
-        except TimeoutError as error:
-            raise errors.DeadlineError("too many other calls were under way") from error
+        if self._places.locked():
+            await self._wait_for_place(deadline)
+        else:
+            await self._places.acquire()
         session = self._connection.session
         try:
-            call = session.request(message, now=time.monotonic(), deadline=deadline)
-            done = asyncio.Event()
-            call.changed = done.set
+            now = time.monotonic()
+            call = session.request(message, now=now, deadline=deadline)
+            done = asyncio.get_running_loop().create_future()
+            call.changed = functools.partial(_set, done)
             try:
                 self._pump()
-                await done.wait()
+                await done
             finally:
                 session.forget(call)
             return call.result()
         finally:
             self._places.release()
+
+    async def _wait_for_place(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise errors.DeadlineError("too many other calls were under way") from error
 
     async def call_all(
         self,
@@ -135,10 +150,28 @@ class AsyncCaller:
         if self._pumping is None or self._pumping.done():
             if not self._is_idle():
                 self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
+        elif isinstance(socket, AsyncLocalDealer):
+            self._exchange(socket)
         elif socket is not None:
             socket.interrupt()
 
+    def _heard(self, item: bytes | ConnectionEvent) -> None:
+        """Take in what has come while the task waits."""
+        self._connection.take(item, time.monotonic())
+        socket = self._connection.open_socket
+        if isinstance(socket, AsyncLocalDealer):
+            self._exchange(socket)
+
+    def _exchange(self, socket: AsyncLocalDealer) -> None:
+        """Send what can be sent; have the task do what is left."""
+        self._connection.flush(time.monotonic())
+        session = self._connection.session
+        is_left = session.wake_at < self._wakes_at or session.wants_new_socket
+        if is_left or session.is_idle or socket.has_unsent or not session.is_connected:
+            socket.interrupt()
+
     async def _pump_until_idle(self) -> None:
+        socket: _Socket | None = None
         try:
             while not self._is_idle():
                 now = time.monotonic()
@@ -146,11 +179,26 @@ class AsyncCaller:
                 self._connection.work(socket, now)
                 if self._is_idle():
                     return
-                item = await socket.receive(self._connection.wait_seconds(now))
+                item = await self._receive(socket, self._connection.wait_seconds(now), now)
                 if item is not None:
                     self._connection.take(item, time.monotonic())
         except Exception as error:  # noqa: BLE001 - every caller that waits raises it
             self._connection.session.fail_all(error)
+        finally:
+            if isinstance(socket, AsyncLocalDealer) and not self._is_inherited:
+                socket.rest()
+
+    async def _receive(
+        self, socket: _Socket, seconds: float | None, now: float
+    ) -> bytes | ConnectionEvent | None:
+        if not isinstance(socket, AsyncLocalDealer):
+            return await socket.receive(seconds)
+        self._wakes_at = math.inf if seconds is None else now + seconds
+        try:
+            return await socket.receive(seconds, self._heard)
+        finally:
+            # Until it waits again it looks at everything anyway.
+            self._wakes_at = -math.inf
 
     def _is_idle(self) -> bool:
         return self._connection.session.is_idle
@@ -164,3 +212,8 @@ async def _happened(news: asyncio.Event, seconds: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def _set(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

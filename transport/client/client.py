@@ -616,6 +616,22 @@ class Client:
         """As `query`, for those who pass rows on: the fields, and `QueryAnswer.data` as JSON."""
         return self._streams.query_json(query_requests.query(what, fields, filter), timeout)
 
+    def job_ids(
+        self, known_mark: int | None = None, *, timeout: float | None = None
+    ) -> tuple[int, list[int] | None]:
+        """A mark, and the ids of all live jobs; None if the mark is still the one that is known.
+
+        The mark is another number whenever jobs have come or gone.
+        """
+        return self._streams.job_ids(known_mark, timeout)
+
+    def job_versions(self, *, timeout: float | None = None) -> tuple[list[int], list[int]]:
+        """The ids of all live jobs, and the version of each: cheap, to find out what has changed.
+
+        A job whose version is the same as before has not changed; 0: it may have.
+        """
+        return self._streams.job_versions(timeout)
+
     def query_fields(
         self, what: str, fields: Sequence[str] | None = None, *, timeout: float | None = None
     ) -> list[FieldInfo]:

@@ -203,6 +203,11 @@ class Session:
             self._wake_by(self._reach.outage.look(now))
             self._wake_by(self._reach.despair_at(now))
 
+    @property
+    def wake_at(self) -> float:
+        """When `tick` has something to do; infinite if only events bring work."""
+        return self._wake_at
+
     def wait_seconds(self, now: float) -> float | None:
         """How long until `tick` has something to do; None if only events bring work."""
         return None if math.isinf(self._wake_at) else max(0.0, self._wake_at - now)
@@ -463,13 +468,19 @@ class Session:
                 self._finish(request, ConnectionLostError(lost))
 
     def _begin(self, request: PendingRequest, now: float) -> None:
-        if not self._pending:
+        is_first = not self._pending
+        if is_first:
             # An outage while the client had no request is not reported.
             self._reach.outage.put_off(now)
         self._pending[request.number] = request
         self._outbox[request] = None
-        # The next `tick` works out when this request needs another one.
-        self._wake_by(now)
+        deadline = request.deadline
+        if isinstance(request, PendingWatch) or deadline is None or is_first:
+            # The next `tick` works out when this request needs another one.
+            self._wake_by(now)
+        else:
+            # One call among many must not cost a look at all of them.
+            self._wake_by(deadline if self.is_connected else now)
 
     def _finish(
         self, request: PendingRequest, error: Exception | None = None, *, is_ended: bool = False

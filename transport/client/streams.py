@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...storage.job_views import JobInfo, OutputChunk
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
-from ..messages import ListJobs, ReadJob
+from ..messages import ListJobs, ListJobVersions, ReadJob
 from . import query_requests, requests
 from .caller import Caller
 from .following import OutputFollowing, WatchFollowing
@@ -47,6 +47,33 @@ class Streams:
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
             for document in self._caller.call_all(some, timeout):
                 yield requests.document_view(document)
+
+    def job_versions(self, timeout: float | None) -> tuple[list[int], list[int]]:
+        """The ids of all live jobs, and their versions."""
+        ids: list[int] = []
+        versions: list[int] = []
+        after: int | None = 0
+        while after is not None:
+            reply = self._caller.call(ListJobVersions(after=after), timeout)
+            ids += reply.ids
+            versions += reply.versions
+            after = reply.next_after
+        return ids, versions
+
+    def job_ids(
+        self, known_mark: int | None, timeout: float | None
+    ) -> tuple[int, list[int] | None]:
+        """A mark, and the ids of all live jobs; None: they still have the mark that is known."""
+        request = ListJobVersions(has_versions=False, known_mark=known_mark)
+        reply = self._caller.call(request, timeout)
+        mark, ids = reply.mark, reply.ids
+        if mark == known_mark:
+            return mark, None
+        while reply.next_after is not None:
+            request = ListJobVersions(after=reply.next_after, has_versions=False)
+            reply = self._caller.call(request, timeout)
+            ids += reply.ids
+        return mark, ids
 
     def query(self, first: query_requests.Query, timeout: float | None) -> QueryAnswer:
         """The whole answer to a query: that of this page, and of those that follow."""

@@ -47,7 +47,7 @@ QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
     | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs | ReadPlan
-    | ReadRuleHits
+    | ReadRuleHits | ListJobVersions
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
@@ -72,6 +72,7 @@ ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead | RuleHits
+    | JobVersions
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
     | ClusterDescribed

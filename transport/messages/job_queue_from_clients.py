@@ -60,6 +60,33 @@ class ListJobs(Request[JobRows], frozen=True):
     archived: bool = False
 
 
+class JobVersions(Reply, frozen=True):
+    """One page of the live jobs, in the order of ids, each with its version.
+
+    ``versions``: 0 for a job that can change at any time, because its process writes its file; else
+    a number that is another one whenever anything about the job has changed. Empty if they were
+    not asked for. ``next_after``: where the next page starts; None: this is the last. ``mark``:
+    another number whenever jobs have come or gone.
+    """
+
+    ids: list[int]
+    versions: list[int]
+    next_after: int | None = None
+    mark: int = 0
+
+
+class ListJobVersions(Request[JobVersions], frozen=True):
+    """Which live jobs there are above the id ``after``, and which of them have changed.
+
+    Much cheaper than their contents: who has those asks only for what has another version.
+    ``known_mark``: nothing is listed if the jobs still have this mark.
+    """
+
+    after: int = 0
+    has_versions: bool = True
+    known_mark: int | None = None
+
+
 class QueryJobs(Request[QueryAnswered], frozen=True):
     """Answer a query for jobs: these fields of those that pass the filter, in the order of ids.
 

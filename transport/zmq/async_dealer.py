@@ -7,7 +7,9 @@ import time
 
 from ...storage import keys
 from ..zmq.connection_event import ConnectionEvent
+from .async_local_dealer import AsyncLocalDealer
 from .dealer import BaseDealer
+from .local_dealer import is_local
 
 
 class AsyncDealer(BaseDealer):
@@ -61,6 +63,8 @@ class AsyncDealer(BaseDealer):
             self._waiter.set_result(None)
 
 
-def async_open_dealer(endpoint: str, pair: keys.KeyPair | None = None) -> AsyncDealer:
+def async_open_dealer(
+    endpoint: str, pair: keys.KeyPair | None = None
+) -> AsyncDealer | AsyncLocalDealer:
     """As `dealer.open_dealer`, for one event loop."""
-    return AsyncDealer(endpoint, pair)
+    return AsyncLocalDealer(endpoint, pair) if is_local(endpoint) else AsyncDealer(endpoint, pair)

@@ -132,6 +132,63 @@ def test_a_page_has_a_limit_whatever_is_asked_for(
     assert len(library.ids(ListJobs(limit=limit))) == expected
 
 
+def test_versions_tell_what_has_changed(library: Library) -> None:
+    library.add(1, QUEUED)
+    library.add(2, RUNNING)
+    library.add(3, SUCCESS)
+
+    def versions() -> dict[int, int]:
+        found = library.reader.versions(messages.ListJobVersions())
+        assert found.next_after is None
+        return dict(zip(found.ids, found.versions, strict=True))
+
+    before = versions()
+    assert before[2] == 0
+    assert 0 not in {before[1], before[3]}
+    assert versions() == before
+    row = library.table.find(1)
+    assert row is not None
+    seen = {before[1]}
+    for change in ({"serial": 5}, {"serial": 6}, {"status": WAITING}, {"phase": Phase.STARTING}):
+        for name, value in change.items():
+            setattr(row, name, value)
+        assert versions()[1] not in seen
+        seen.add(versions()[1])
+    assert versions()[1] == 0
+    assert versions()[3] == before[3]
+
+
+def test_a_state_that_is_not_flushed_has_no_version(library: Library) -> None:
+    library.add(1, QUEUED)
+    body = jobs.encode_job(library.job(1, QUEUED))
+    library.ledger.store_state((1, 7, body), lambda: None)
+    request = messages.ListJobVersions()
+    assert library.reader.versions(request).versions == [0]
+    library.ledger.commit()
+    assert library.reader.versions(request).versions != [0]
+
+
+def test_versions_come_in_pages_and_may_be_left_out(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "VERSIONS_PAGE_ROWS", 2)
+    for job_id in (1, 2, 4):
+        library.add(job_id, QUEUED)
+    first = library.reader.versions(messages.ListJobVersions(has_versions=False))
+    mark = library.table.mark
+    assert first == messages.JobVersions(ids=[1, 2], versions=[], next_after=2, mark=mark)
+    rest = library.reader.versions(messages.ListJobVersions(after=2))
+    assert (rest.ids, len(rest.versions), rest.next_after) == ([4], 1, None)
+    known = messages.ListJobVersions(has_versions=False, known_mark=mark)
+    assert library.reader.versions(known) == messages.JobVersions(ids=[], versions=[], mark=mark)
+    library.table.remove(2)
+    assert library.reader.versions(known).ids == [1, 4]
+    mark = library.reader.versions(known).mark
+    library.add(2, QUEUED)
+    known = messages.ListJobVersions(has_versions=False, known_mark=mark)
+    assert library.reader.versions(known).ids == [1, 2]
+
+
 def test_jobs_are_listed_by_id_live_or_archived(library: Library) -> None:
     library.archive(2, SUCCESS)
     library.add(3, RUNNING)

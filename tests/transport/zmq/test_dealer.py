@@ -14,6 +14,7 @@ from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, receive
 
 from ganger.storage import errors
 from ganger.transport.zmq.async_dealer import AsyncDealer
+from ganger.transport.zmq.async_local_dealer import AsyncLocalDealer
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
 from ganger.transport.zmq.router import Router
@@ -93,11 +94,14 @@ def test_an_endpoint_that_is_none_is_named(endpoint: str) -> None:
         Dealer(endpoint)
 
 
-def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(path: Path) -> None:
+@pytest.mark.parametrize("kind", [AsyncDealer, AsyncLocalDealer])
+def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(
+    path: Path, kind: type[AsyncDealer | AsyncLocalDealer]
+) -> None:
     async def scene() -> list[object]:
         got: list[object] = []
         loop = asyncio.get_running_loop()
-        with contextlib.closing(AsyncDealer(f"ipc://{path}")) as dealer:
+        with contextlib.closing(kind(f"ipc://{path}")) as dealer:
             # Before a router listens only this can wake it.
             loop.call_soon(dealer.interrupt)
             got.append(await dealer.receive(PATIENCE_SECONDS))
