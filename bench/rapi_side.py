@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from . import http_load
-from .figures import heading, row
+from .figures import heading, median, row
 from .ganger_side import NO_OP, Ganger
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decod
 CONNECTIONS = (1, 16)
 LISTENERS = 500
 MANY_JOBS = 5_000
+ROUNDS, JOBS = 3, 500
 
 
 def measure(folder: Path, steps: int) -> None:
@@ -44,9 +45,12 @@ def measure(folder: Path, steps: int) -> None:
         for count in (1, MANY_JOBS):
             if count > 1:
                 ganger.client.submit_many([[NO_OP]] * (count - 1))
+            first = _load(ganger, _get("/2/jobs?bulk=1"), 1, 1)
+            row(f"GET /2/jobs?bulk=1, {count:,} jobs, the first", f"{first.timings}")
             _requests(ganger, bare, count, steps)
         _changes(ganger, steps)
         _listeners(ganger)
+    _jobs(folder)
 
 
 def _requests(ganger: Ganger, bare: _Bare, count: int, steps: int) -> None:
@@ -54,7 +58,7 @@ def _requests(ganger: Ganger, bare: _Bare, count: int, steps: int) -> None:
     for path, wanted in paths.items():
         number = max(10, wanted // 20) if count > 1 and path != "/2/jobs/1" else wanted
         for connections in CONNECTIONS:
-            request = http_load.prepared("GET", path, AUTHORIZATION)
+            request = _get(path)
             ours = _load(ganger, request, number, connections)
             put = http_load.prepared("POST", "/", body=ours.body)
             http_load.run(bare.port, bare.certificate, [[put]])
@@ -64,6 +68,10 @@ def _requests(ganger: Ganger, bare: _Bare, count: int, steps: int) -> None:
             name = f"GET {path}, {count:,} jobs, {connections} connections"
             ratio = theirs.per_second / ours.per_second
             row(name, f"{ours.timings}  {ours.per_second:8.0f} per s, bare / this {ratio:.2f}")
+
+
+def _get(path: str) -> bytes:
+    return http_load.prepared("GET", path, AUTHORIZATION)
 
 
 def _load(ganger: Ganger, request: bytes, number: int, connections: int) -> Load:
@@ -123,6 +131,35 @@ def _listeners(ganger: Ganger) -> None:
     )
     for stream in streams:
         stream.close()
+
+
+def _jobs(folder: Path) -> None:
+    """What the process, which follows all jobs, costs these."""
+    with (
+        Ganger(folder / "with", has_rapi=True) as with_it,
+        Ganger(folder / "without") as without_it,
+    ):
+        process = psutil.Process(_pid(with_it))
+        ways = {"with": with_it, "without": without_it}
+        rates: dict[str, list[float]] = {way: [] for way in ways}
+        seconds = {way: -ganger.processor_seconds() for way, ganger in ways.items()}
+        own = -_processor_seconds(process)
+        for _ in range(ROUNDS):
+            for way, ganger in ways.items():
+                rates[way].append(ganger.throughput(JOBS))
+        own += _processor_seconds(process)
+        for way, ganger in ways.items():
+            per_job = (seconds[way] + ganger.processor_seconds()) / (ROUNDS * JOBS) * 1e3
+            row(
+                f"no-op jobs {way} the remote API",
+                f"{median(rates[way]):8.0f} jobs per s, daemon's processor time {per_job:.3f} ms",
+            )
+        row("  the process's processor time per job", f"{own / (ROUNDS * JOBS) * 1e3:.3f} ms")
+
+
+def _processor_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _read_until(stream: ssl.SSLSocket, mark: bytes) -> None:
