@@ -49,6 +49,20 @@ HEADERS = (
 )
 
 
+_RULE = {"predicates": [["jobid", [">", "id", 3]]]}
+SOUND: Mapping[str, tuple[dict[str, Any], ...]] = {
+    "/2/jobs": (
+        {"ops": [DELAY]},
+        {"ops": [DELAY, {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["a"]}]},
+    ),
+    "/2/filters": ({**_RULE, "action": "PAUSE"}, {**_RULE, "action": "REJECT"}),
+    "/2/rules": ({**_RULE, "action": ["RATE_LIMIT", 2]}, {"action": "ACCEPT"}),
+    "/2/query/{what}": ({"fields": ["id", "status"]}, {"fields": ["name"]}),
+    "/2/simulate": ({"rule": _RULE}, {"running": 3}),
+}
+"""Parts of bodies, by path, with which a request is likely to be served."""
+
+
 class Sent(NamedTuple):
     """One request, as it is sent. ``reply``: the schema of the answer, if there is one."""
 
@@ -129,7 +143,8 @@ def _requests(
     if "requestBody" in operation:
         schema = operation["requestBody"]["content"][JSON]["schema"]
         found = schemas.values(schema, components)
-        bodies = st.one_of(found, found, found, bodies)
+        near = [_with(found, part) for part in SOUND.get(path, ())]
+        bodies = st.one_of(found, found, found, bodies, *near)
     reply = operation["responses"]["200"].get("content", {}).get(JSON, {}).get("schema")
 
     @st.composite
@@ -155,6 +170,10 @@ def _requests(
         return Sent(used, url, data, headers, reply if used == method.upper() else None, damage)
 
     return drawn()
+
+
+def _with(bodies: st.SearchStrategy[Any], part: dict[str, Any]) -> st.SearchStrategy[Any]:
+    return bodies.map(lambda drawn: {**drawn, **part})
 
 
 def _part(parameter: Mapping[str, Any]) -> st.SearchStrategy[str]:
