@@ -259,7 +259,13 @@ def _scale(folder: Path, pending: int, steps: int) -> None:
         row("cancel until its follower knows", heard)
         row("  others that were woken", strangers)
         seconds = scale_side.restart(data, ganger.command)
-        row("ready again after a kill", f"{seconds:8.2f} s")
+        row("ready again after a kill, each job has a file", f"{seconds:8.2f} s")
+    data = folder / "just-stored"
+    with Ganger(data) as ganger:
+        scale_side.hold_all(ganger)
+        scale_side.store(ganger, pending)
+        seconds = scale_side.restart(data, ganger.command)
+        row(f"  the same right after {pending:,} were stored", f"{seconds:8.2f} s")
 
 
 def _at_size(ganger: Ganger, data: Path, missing: int, steps: int) -> int:

@@ -234,6 +234,12 @@ def _emptied(sockets: list[Any]) -> set[Any]:
     return set(sockets)
 
 
+def store(ganger: Ganger, count: int) -> None:
+    """Store so many jobs, as fast as one client can."""
+    for start in range(0, count, BATCH):
+        ganger.client.submit_many([[NO_OP]] * min(BATCH, count - start))
+
+
 def restart(data: Path, command: list[str]) -> float:
     """Kill the daemon; the seconds from the start of another one until a listing is answered."""
     with Client(data) as client:
