@@ -261,7 +261,13 @@ def _scale(folder: Path, pending: int, steps: int) -> None:
         row("cancel until its follower knows", heard)
         row("  others that were woken", strangers)
         seconds = scale_side.restart(data, ganger.command)
-        row("ready again after a kill", f"{seconds:8.2f} s")
+        row("ready again after a kill, each job has a file", f"{seconds:8.2f} s")
+    data = folder / "just-stored"
+    with Ganger(data) as ganger:
+        scale_side.hold_all(ganger)
+        scale_side.store(ganger, pending)
+        seconds = scale_side.restart(data, ganger.command)
+        row(f"  the same right after {pending:,} were stored", f"{seconds:8.2f} s")
 
 
 def _at_size(ganger: Ganger, data: Path, missing: int, steps: int) -> int:
@@ -272,11 +278,14 @@ def _at_size(ganger: Ganger, data: Path, missing: int, steps: int) -> int:
     row("  submissions meanwhile", filled.meanwhile)
     row("  slowest of them", f"{filled.meanwhile.milliseconds(1):8.1f} ms")
     row("  longest turn of the queue", f"{filled.longest_turn * 1_000:8.1f} ms")
-    row("  memory of a job", f"{filled.bytes_per_job / 1_024:8.2f} KiB")
+    row("  memory of a job, no file yet", f"{filled.bytes_per_job / 1_024:8.2f} KiB")
     for name, timings in scale_side.operations(ganger, data, steps):
         row(name, f"{timings}   slowest {timings.milliseconds(1):8.1f} ms")
     row("longest turn of the queue", f"{scale_side.longest_turn(ganger) * 1_000:8.1f} ms")
-    return missing + len(filled.meanwhile.seconds)
+    stored = missing + len(filled.meanwhile.seconds)
+    each = (scale_side.bytes_at_rest(ganger, data) - filled.bytes_before) / stored
+    row("memory of a job at rest", f"{each / 1_024:8.2f} KiB")
+    return stored
 
 
 def _fairness(found: scale_side.Together) -> str:

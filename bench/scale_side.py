@@ -43,12 +43,16 @@ RULE: dict[str, Any] = {
 
 
 class Filled(NamedTuple):
-    """The queue was filled: jobs per second, submissions meanwhile, longest turn in seconds."""
+    """The queue was filled: jobs per second, submissions meanwhile, longest turn in seconds.
+
+    ``bytes_before``: the daemon's resident memory before that.
+    """
 
     per_second: float
     meanwhile: Timings
     longest_turn: float
     bytes_per_job: float
+    bytes_before: int
 
 
 def hold_all(ganger: Ganger) -> None:
@@ -91,7 +95,24 @@ def fill(ganger: Ganger, data: Path, count: int) -> Filled:
     seconds = time.perf_counter() - begin
     stored = count + len(meanwhile.seconds)
     grown = daemon.memory_info().rss - before
-    return Filled(stored / seconds, meanwhile, longest, grown / stored)
+    return Filled(stored / seconds, meanwhile, longest, grown / stored, before)
+
+
+def bytes_at_rest(ganger: Ganger, data: Path) -> int:
+    """The daemon's resident memory when all jobs have files, which it writes after their journal.
+
+    Raises `TimeoutError` if it does not come to that.
+    """
+    info = ganger.client.info()
+    wanted = sum(count for name, count in info.counts.items() if name != "last_id")
+    folder, end = settings.places(data).queue, time.monotonic() + 120
+    while sum(1 for _ in folder.glob("job-*")) < wanted:
+        if time.monotonic() > end:
+            raise TimeoutError("not all jobs have files after two minutes")
+        time.sleep(0.5)
+    # After the last file, free memory goes back to the system.
+    time.sleep(0.5)
+    return psutil.Process(info.pid).memory_info().rss
 
 
 def operations(ganger: Ganger, data: Path, steps: int) -> Iterator[tuple[str, Timings]]:
@@ -211,6 +232,12 @@ def _emptied(sockets: list[Any]) -> set[Any]:
         while socket.poll(0):
             socket.recv()
     return set(sockets)
+
+
+def store(ganger: Ganger, count: int) -> None:
+    """Store so many jobs, as fast as one client can."""
+    for start in range(0, count, BATCH):
+        ganger.client.submit_many([[NO_OP]] * min(BATCH, count - start))
 
 
 def restart(data: Path, command: list[str]) -> float:

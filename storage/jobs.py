@@ -290,7 +290,8 @@ _OP_KEYS = frozenset(OpcodeEntry.__struct_fields__)
 
 _CHECKSUM_START = f',"{CHECKSUM_KEY}":"'.encode()
 _CHECKSUM = re.compile(re.escape(_CHECKSUM_START) + rb'([0-9a-f]{8})"}')
-_CHECKSUM_BYTES = len(_CHECKSUM_START) + len('00000000"}')
+CHECKSUM_BYTES = len(_CHECKSUM_START) + len('00000000"}')
+"""Length of the checksum at the end of a job file of ours."""
 
 
 class _OurJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -377,12 +378,15 @@ def _decode_any(data: bytes) -> Job:
 
 def _check_sum(data: bytes) -> None:
     """Compare the text with its checksum, if it has one: Ganeti writes none."""
-    end = data[-_CHECKSUM_BYTES:]
-    if not end.startswith(_CHECKSUM_START):
-        return
-    is_right = end == b'%s%08x"}' % (_CHECKSUM_START, zlib.crc32(data[:-_CHECKSUM_BYTES] + b"}"))
-    if not is_right and _CHECKSUM.fullmatch(end):
+    end = data[-CHECKSUM_BYTES:]
+    if end.startswith(_CHECKSUM_START) and not has_right_sum(data) and _CHECKSUM.fullmatch(end):
         raise errors.StorageError("not a job: its checksum is wrong")
+
+
+def has_right_sum(data: bytes) -> bool:
+    """Whether the text ends with a checksum, and that is right."""
+    expected = b'%s%08x"}' % (_CHECKSUM_START, zlib.crc32(data[:-CHECKSUM_BYTES] + b"}"))
+    return data.endswith(expected)
 
 
 def _check_extra(extra: dict[str, Any]) -> None:

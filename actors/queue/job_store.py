@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...storage import errors, job_bounds, jobs, settings
+from ...storage import errors, free_memory, job_bounds, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
@@ -348,6 +348,11 @@ class JobStore:
 
     def write_files(self, *, is_urgent: bool = False) -> None:
         """Write files of new jobs until the time is up or, unless it is urgent, a message waits."""
+        if self.ledger.has_left_memory and not is_urgent:
+            # In a turn without other work, as it takes a few milliseconds.
+            self.ledger.has_left_memory = False
+            free_memory.give_back()
+            return
         is_behind = self.ledger.is_behind
         end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
 
@@ -367,6 +372,7 @@ class JobStore:
         """How long to wait for a message before the queue writes files."""
         if self.ledger.is_read_only:
             return None
-        if not (self.ledger.has_unwritten or self.ledger.is_short_of_spares):
+        ledger = self.ledger
+        if not (ledger.has_unwritten or ledger.is_short_of_spares or ledger.has_left_memory):
             return None
         return 0 if self.ledger.is_behind else settings.FILES_REST_SECONDS

@@ -132,7 +132,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
     reason = ""
     limits: tuple[tuple[str, int], ...] = ()
     if not _has_only_our_reasons(job):
-        reason = _shared_text(job_views.job_reason(job))
+        reason = shared_text(job_views.job_reason(job))
         limits = job_views.rate_limits(op.input for op in job.ops)
     extra = job.extra
     return Row(
@@ -140,7 +140,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         status=status,
         priority=job.priority,
         summary=traits.summary,
-        received=_received(job.received_timestamp),
+        received=received_of(job.received_timestamp),
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
@@ -221,7 +221,7 @@ def _found_traits(job: jobs.Job, place: int) -> _Traits:
         with contextlib.suppress(errors.DependencyError):
             depends = tuple(opcodes.dependencies(job.ops[place].input))
     return _Traits(
-        summary=_shared_text(job_views.job_summary(job)),
+        summary=shared_text(job_views.job_summary(job)),
         depends=depends,
         needs_user_opcodes=submitting.needs_user_opcodes(job),
         foreseen=foreseen_of_job([op.input for op in job.ops[place:]]),
@@ -247,7 +247,7 @@ def _has_only_our_reasons(job: jobs.Job) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _received(stamp: jobs.Timestamp | None) -> float | None:
+def received_of(stamp: jobs.Timestamp | None) -> float | None:
     """As `jobs.seconds`; the jobs of one submission share the object."""
     return jobs.seconds(stamp)
 
@@ -259,10 +259,10 @@ def _shared(work: tuple[str, ...]) -> tuple[str, ...]:
 
 def _text(value: object) -> str | None:
     """A value of the job's file that should be a text, if it is one."""
-    return _shared_text(value) if isinstance(value, str) else None
+    return shared_text(value) if isinstance(value, str) else None
 
 
-def _shared_text(text: str) -> str:
+def shared_text(text: str) -> str:
     """The same text: of many jobs that have it, lately, all have the same object."""
     return _known_text(text) if len(text) <= _SHARED_CHARACTERS_MAX else text
 

@@ -63,6 +63,9 @@ class Ledger:
         self._is_fresh = False
         self._is_cut_due = False
         self._was_behind = False
+        self.has_left_memory = False
+        """Whether the texts of many jobs were freed, of which the C library keeps the pages."""
+
         self._older_bytes = 0
         self.directory = directory
         self.last_id = 0
@@ -301,7 +304,7 @@ class Ledger:
         if self._was_behind and not self._unwritten:
             # Dictionaries that were large keep their memory.
             self._unwritten, self._states = {}, dict(self._states)
-            self._was_behind = False
+            self._was_behind, self.has_left_memory = False, True
 
     def _write_doubtful(self, job_id: int, known: tuple[int, bytes]) -> None:
         """Write a file anew that the job's process wrote before a failed flush."""

@@ -14,6 +14,7 @@ import msgspec
 from ...storage import documents, errors, jobs, lock_files, settings
 from ...storage.queue_files import job_files, replay, spool
 from . import reconciling
+from .alike_files import AlikeFiles
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Journal
+    from .job_table import Row
 
 
 class Loaded(msgspec.Struct):
@@ -70,13 +72,16 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     is_doubtful = queue_journal.has_older
     many = len(said.states) if is_doubtful else len(ids) - len(in_files)
     loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
+    alike = AlikeFiles()
     for job_id in sorted(ids):
         journaled = said.states.get(job_id)
         try:
-            if journaled is not None and job_id not in in_files:
-                job, body = job_files.read_job(journaled[1], job_id), journaled[1]
-            else:
-                job, body = replay.newest(directory, job_id, journaled)
+            body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
+            row = None if body is None else alike.row(job_id, body)
+            if row is not None and body is not None and _is_newest(row, body, journaled):
+                _add_alike(directory, loaded, (row, body), journaled, is_doubtful=is_doubtful)
+                continue
+            job, body = replay.newest_of(body, job_id, journaled)
             life = _life(job, daemon_lock)
             if life is Life.DEAD:
                 # It may have written a final state, and left, after its file was read.
@@ -89,6 +94,7 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         elif journaled is not None:
             _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
         _add(loaded, job, body, life)
+        alike.note(body, loaded.table.find(job_id))
     loaded.refused_inputs = directory.settle_spool(ids)
     recorded = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
     limit = recorded + settings.JOB_ID_JUMP_MAX
@@ -103,6 +109,50 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     loaded.last_id = job_files.last_id(recorded, named)
     directory.remove_leftovers(set(loaded.living))
     return loaded
+
+
+def _text(
+    directory: QueueDirectory, job_id: int, journaled: replay.State | None, *, is_in_file: bool
+) -> bytes | None:
+    """The text of the job's file, or that of the journal if there is no file."""
+    if not is_in_file and journaled is not None:
+        return journaled[1]
+    try:
+        return directory.read(job_id)
+    except errors.StorageError:
+        if journaled is None:
+            raise
+        return None
+
+
+def _is_newest(row: Row, body: bytes, journaled: replay.State | None) -> bool:
+    """Whether the journal has no newer text than this one, of a job with this row."""
+    if journaled is None or journaled[1] is body:
+        return True
+    return not replay.is_ahead(journaled[0], row.serial)
+
+
+def _add_alike(
+    directory: QueueDirectory,
+    loaded: Loaded,
+    found: tuple[Row, bytes],
+    journaled: replay.State | None,
+    *,
+    is_doubtful: bool,
+) -> None:
+    """Add a pending job that has no process; with its text as `_bring_up` and `_note_late`."""
+    row, body = found
+    loaded.table.add(row)
+    if journaled is None:
+        return
+    if not loaded.is_late:
+        if journaled[1] is body:
+            _write(directory, row.id, journaled, loaded)
+        return
+    if is_doubtful or journaled[1] is body:
+        loaded.unwritten[row.id] = row.serial, body
+    if row.serial > journaled[0]:
+        loaded.ahead[row.id] = row.serial, body
 
 
 def _kept_aside(directory: QueueDirectory, segment: Path) -> str:

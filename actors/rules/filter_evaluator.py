@@ -464,7 +464,8 @@ def _verdict_of(
 ) -> JobVerdict:
     return JobVerdict(
         job=arrived.job,
-        action=str(verdict.action),
+        # Not `str`, which makes a text for each job.
+        action=verdict.action.value,
         rule=verdict.rule,
         limit=verdict.limit,
         chain=number,

@@ -104,7 +104,7 @@ class Schedule:
 
     def _find(self, entry: Entry) -> Pending | None:
         """The job of an entry; None: the entry is stale."""
-        job = self._pending.get(entry[1])
+        job = self._pending.get(entry.id)
         return job if job is not None and job.entry is entry else None
 
     @property
@@ -503,7 +503,7 @@ class Schedule:
             # Most jobs have one entry in their life, which needs no number of its own.
             self._entries -= 1
             number = self._entries
-        job.entry = (job.priority, job.id, number)
+        job.entry = Entry(job.priority, job.id, number)
         job.aside_under = 0
         self._order.add(job)
 

@@ -71,6 +71,18 @@ def newest(
     """
     try:
         on_disk = directory.read(job_id)
+    except errors.StorageError:
+        if journaled is None:
+            raise
+        on_disk = None
+    return newest_of(on_disk, job_id, journaled)
+
+
+def newest_of(
+    on_disk: bytes | None, job_id: int, journaled: State | None
+) -> tuple[jobs.Job, bytes]:
+    """As `newest`; ``on_disk`` is the content of the job's file, if it could be read."""
+    try:
         job = None if on_disk is None else job_files.read_job(on_disk, job_id)
     except errors.StorageError:
         if journaled is None:

@@ -11,12 +11,11 @@ something else has grown.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import mmap
 import os
 
-from ...storage import settings
+from ...storage import free_memory, settings
 
 LOOK_SECONDS = 0.025
 """How often to read the size. A fast sender fills some 40 MiB meanwhile."""
@@ -69,7 +68,6 @@ class ProcessMemory:
 
     def __init__(self) -> None:
         self._descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._library = ctypes.CDLL(None)
 
     def read(self) -> int:
         """The size now."""
@@ -77,9 +75,7 @@ class ProcessMemory:
 
     def shrink(self) -> int:
         """Give back to the system what is free, where the C library can; the size after that."""
-        trim = getattr(self._library, "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+        free_memory.give_back()
         return self.read()
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Timer
 from tests.refusals import refusing, refusing_flushes
 
-from ganger.storage import errors, jobs, settings
+from ganger.storage import errors, free_memory, jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files import inodes
 from ganger.transport import messages
@@ -50,6 +50,18 @@ def test_the_files_of_pending_jobs_follow_some_at_a_time_when_nothing_else_comes
     assert file_numbers(queue) == list(range(1, last + 1))
     assert runtime.patience_seconds is None
     assert queue.file_of("serial") == f"{last}\n"
+
+
+def test_the_memory_of_many_texts_goes_back_to_the_system_once_all_have_files(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back = mock.Mock()
+    monkeypatch.setattr(free_memory, "give_back", given_back)
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 3)
+    for count, times in ((3, 0), (4, 1), (3, 1), (5, 2)):
+        queue.submitted(*[spec()] * count)
+        queue.rest()
+        assert given_back.call_count == times
 
 
 def test_a_job_that_is_handed_over_has_its_file_at_once_and_the_others_wait(queue: Queue) -> None:

@@ -108,6 +108,15 @@ def test_a_job_gets_the_verdict_of_the_rule_that_applies(stage: Stage) -> None:
     assert (second.action, second.rule, second.limit) == ("RATE_LIMIT", UUID, 3)
 
 
+def test_verdicts_of_many_jobs_share_their_texts(stage: Stage) -> None:
+    evaluator, _ = obey(stage, rule(predicates=[]))
+    evaluator.notify(arrived(6, 7))
+    one, other = judged(stage)
+    assert type(one.action) is str
+    assert one.action is other.action
+    assert one.rule is other.rule
+
+
 def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
     evaluator, chain = obey(stage, ON_OPCODES)
     stage.places.queue.mkdir(exist_ok=True)
