@@ -282,6 +282,32 @@ def test_log_entries_end_waiting_and_come_once(served: Served) -> None:
 
 
 @pytest.mark.usefixtures("paused")
+def test_listings_of_jobs_are_as_new_as_their_requests(served: Served) -> None:
+    fields = "id,ops,status,summary,opstatus,received_ts,start_ts,end_ts"
+
+    def check() -> list[int]:
+        bulk = served.get("/2/jobs?bulk=1")
+        rows = served.get(f"/2/query/job?fields={fields}")["data"]
+        assert [list(job.values()) for job in bulk] == [[value for _, value in row] for row in rows]
+        short = served.get("/2/jobs")
+        assert short == [{"id": job["id"], "uri": f"/2/jobs/{job['id']}"} for job in bulk]
+        return [entry["id"] for entry in short]
+
+    jobs = [served.done("POST", "/2/jobs", {"ops": [QUICK, QUICK]}) for _ in range(3)]
+    assert check()[-3:] == jobs
+    served.done("PUT", f"/2/jobs/{jobs[0]}/priority", {"priority": 7})
+    check()
+    served.done("DELETE", f"/2/jobs/{jobs[1]}")
+    check()
+    with served.client() as client:
+        client.archive(jobs[1])
+    assert jobs[1] not in check()
+    later = {"ops": [QUICK], "depends": [[jobs[0], []]]}
+    last = served.done("POST", "/2/jobs", later)
+    assert check()[-1] == last
+
+
+@pytest.mark.usefixtures("paused")
 def test_what_the_url_says_cannot_stand_in_the_body(served: Served) -> None:
     for path, key in (
         ("/2/groups/g/rename", "dry_run"),
