@@ -27,9 +27,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def run(served: Served, *command: str) -> subprocess.CompletedProcess[str]:
+def begin(served: Served, *command: str) -> subprocess.Popen[str]:
     words = [
         sys.executable,
+        "-u",
         str(TOOL),
         "--port",
         str(served.port),
@@ -40,9 +41,8 @@ def run(served: Served, *command: str) -> subprocess.CompletedProcess[str]:
         *command,
     ]
     environment = {**os.environ, "PYTHONPATH": str(UNPACKED), "RAPI_PASSWORD": password("admin")}
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
 def delay(seconds: float, node: str) -> dict[str, object]:
@@ -51,26 +51,25 @@ def delay(seconds: float, node: str) -> dict[str, object]:
 
 def test_it_waits_for_running_jobs_holds_others_and_lets_them_go(served: Served) -> None:
     with served.client() as client:
-        running = client.submit(delay(1.5, "node7"))
-        client_saw = next(
-            part
-            for part in client.watch(running, log=False)
-            if getattr(part, "status", None) == "running"
-        )
-        assert client_saw.job_id == running
-        held = client.submit([delay(0.01, "node7"), delay(0.01, "node7")])
-        other = client.submit(delay(0.01, "node8"))
-        # What runs while the node is held: no job of it, and only one of another node.
-        look = (
-            f"{sys.executable} -m ganger.cli.begin --data {served.data} job list --fields id,status"
-        )
-        done = run(served, "sh", "-c", look)
-        assert done.returncode == 0, done.stderr
-        assert f"waiting for jobs {running}" in done.stdout
-        shown = done.stdout.splitlines()
-        assert any(line.split()[:2] == [str(running), "success"] for line in shown), done.stdout
-        assert any(line.split()[:2] == [str(held), "queued"] for line in shown), done.stdout
-        assert any(line.split()[:2] == [str(other), "success"] for line in shown), done.stdout
+        running = client.submit(delay(600.0, "node7"))
+        seen = (getattr(part, "status", None) for part in client.watch(running, log=False))
+        assert "running" in seen
+        look = f"-m ganger.cli.begin --data {served.data} job list --fields id,status"
+        tool = begin(served, "sh", "-c", f"{sys.executable} {look}")
+        with tool:
+            assert tool.stdout is not None
+            lines = iter(tool.stdout.readline, "")
+            assert any(line == f"waiting for jobs {running}\n" for line in lines)
+            # The node is held: no job of it begins, but one of another node runs.
+            held = client.submit(delay(0.01, "node7"))
+            other = client.submit(delay(0.01, "node8"))
+            assert [job.status for job in client.wait(other, timeout=30)] == ["success"]
+            client.cancel(running, kill=True)
+            shown, problems = tool.communicate(timeout=60)
+        assert tool.returncode == 0, problems
+        states = [line.split()[:2] for line in shown.splitlines()]
+        assert [str(running), "error"] in states
+        assert [str(held), "queued"] in states
         assert [job.status for job in client.wait(held, timeout=30)] == ["success"]
         assert client.filters() == []
 
@@ -78,6 +77,8 @@ def test_it_waits_for_running_jobs_holds_others_and_lets_them_go(served: Served)
 def test_the_exit_code_is_that_of_the_command_and_the_rules_go_in_any_case(
     served: Served,
 ) -> None:
-    assert run(served, "sh", "-c", "exit 7").returncode == 7
+    with begin(served, "sh", "-c", "exit 7") as tool:
+        tool.communicate(timeout=60)
+    assert tool.returncode == 7
     with served.client() as client:
         assert client.filters() == []

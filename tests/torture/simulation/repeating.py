@@ -39,6 +39,7 @@ LATE: tuple[type[Message], ...] = (
     messages.AnswersDue,
     messages.ReportRuleHits,
     messages.ReadRuleHits,
+    messages.ListJobVersions,
     messages.ReadLastId,
     messages.ReadQueueState,
     messages.ReadProcesses,
