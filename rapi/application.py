@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
     from .authentication import Authentication
     from .feed import Feed
+    from .job_bodies import JobBodies
     from .job_listing import JobListing
     from .metrics import JobTimes
     from .notes import Notes
@@ -70,6 +71,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     times: JobTimes
     timeline: Timeline
     listing: JobListing
+    bodies: JobBodies
 
 
 def application(resources: Sequence[Resource], service: Service) -> ASGIApp:
@@ -183,6 +185,7 @@ class _Endpoint:
             times=self._service.times,
             timeline=self._service.timeline,
             listing=self._service.listing,
+            bodies=self._service.bodies,
         )
         found = await method.handler(call)
         if isinstance(found, EventStream):

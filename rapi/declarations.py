@@ -20,6 +20,7 @@ from .problems import HttpError
 
 if TYPE_CHECKING:
     from .feed import Feed
+    from .job_bodies import JobBodies
     from .job_listing import JobListing
     from .metrics import JobTimes
     from .timeline import Timeline
@@ -85,6 +86,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """Where the time of jobs went."""
     listing: JobListing
     """The listings of all jobs."""
+    bodies: JobBodies
+    """The answers that show one job."""
 
     def text(self, name: str) -> str | None:
         """The first value of a parameter; None if it is not given."""

@@ -18,6 +18,8 @@ from .problems import HttpError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from ..transport.client.async_client import AsyncClient
+
 FIELDS: Final = (*BULK_FIELDS, "oplog", "opresult")
 
 
@@ -64,8 +66,13 @@ async def show_job(call: Call) -> Any:  # noqa: ANN401 - JSON
     job_id = _id(call)
     if job_id is None:
         return {**dict.fromkeys(FIELDS), "id": int(call.path["job_id"])}
-    [found] = await rows.raw_objects(call, "job", FIELDS, ["==", "id", job_id])
-    return found
+    return Response(await call.bodies.body(job_id), media_type="application/json")
+
+
+async def read_body(client: AsyncClient, job_id: int) -> bytes:
+    """The JSON of one job."""
+    [found] = await rows.raw_objects_of(client, "job", FIELDS, ["==", "id", job_id])
+    return msgspec.json.encode(found) + b"\n"
 
 
 async def cancel_job(call: Call) -> list[Any]:

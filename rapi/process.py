@@ -1,6 +1,6 @@
 """The process of the remote API: ``python -m`` runs this file.
 
-Its daemon (`actors/supervision/web_keeper`) gives it the listening socket, and one end of a socket
+Its daemon (`actors/supervision/rapi_keeper`) gives it the listening socket, and one end of a socket
 pair: over that it says that it lives, and what the log should have. It ends with its daemon.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import secrets
 import signal
@@ -19,12 +20,13 @@ import msgspec
 
 from ..storage import descriptors, errors, parent_death, settings
 from ..transport.client.async_client import AsyncClient
-from . import table
+from . import jobs, table
 from .application import Service, application
 from .authentication import Authentication
 from .certificate import CertificateFile
 from .feed import Feed
 from .guards import Limits
+from .job_bodies import JobBodies
 from .job_listing import JobListing
 from .metrics import JobTimes
 from .notes import Notes
@@ -92,6 +94,7 @@ async def _serve(
             times=times,
             timeline=timeline,
             listing=JobListing(client),
+            bodies=JobBodies(client, functools.partial(jobs.read_body, client)),
         )
         certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
         server = Server(

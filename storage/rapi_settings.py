@@ -145,3 +145,9 @@ WAIT_SECONDS = 10.0
 
 JOB_ID_DIGITS_MAX = 18
 """Most digits of the id of a job that can exist."""
+
+KEPT_BODIES_MAX = 1_000
+"""Of how many jobs that were asked for lately the process keeps the answer."""
+
+KEPT_BODY_BYTES_MAX = 16_384
+"""Largest answer that is kept."""

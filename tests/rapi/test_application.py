@@ -56,6 +56,7 @@ SERVICE = Service(
     times=cast("Any", None),
     timeline=cast("Any", None),
     listing=cast("Any", None),
+    bodies=cast("Any", None),
 )
 APP = application(
     [

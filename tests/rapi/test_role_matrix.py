@@ -142,6 +142,7 @@ def app_for(*, is_required: bool = True) -> ASGIApp:
         times=cast("Any", None),
         timeline=cast("Any", None),
         listing=cast("Any", None),
+        bodies=cast("Any", None),
     )
     return application(resources, service)
 

@@ -44,6 +44,7 @@ def test_each_path_leads_to_the_first_resource_that_fits() -> None:
             times=nothing,
             timeline=nothing,
             listing=nothing,
+            bodies=nothing,
         ),
     )
     routes = [Route(one.path, cast("Any", object())) for one in resources]
@@ -77,6 +78,7 @@ def test_a_newline_behind_a_path_is_no_part_of_it() -> None:
         times=nothing,
         timeline=nothing,
         listing=nothing,
+        bodies=nothing,
     )
     app = application(table.RESOURCES, service)
     assert asyncio.run(ask(app, "GET", "/2/jobs/7\n")).status == 404

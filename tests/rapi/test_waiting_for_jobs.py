@@ -78,6 +78,7 @@ def wait(client: Client, before: list[Any] | None, serial: int | None = None) ->
         times=JobTimes(),
         timeline=Timeline(),
         listing=cast("Any", None),
+        bodies=cast("Any", None),
     )
     return asyncio.run(jobs.wait_for_change(call))
 

@@ -41,6 +41,7 @@ from ..messages import (
     JobSpec,
     LimitsRead,
     ListDependencies,
+    ListJobVersions,
     ListLocks,
     LockRow,
     LocksListed,
@@ -630,6 +631,13 @@ class AsyncClient:
         A job whose version is the same as before has not changed; 0: it may have.
         """
         return await self._streams.job_versions(timeout)
+
+    async def job_version(self, job_id: int, *, timeout: float | None = None) -> int | None:
+        """As `job_versions`, of one job; None if it is not live."""
+        (job_id,) = checked_ids([job_id])
+        message = ListJobVersions(after=job_id - 1, rows_max=1)
+        found = await self._caller.call(message, timeout)
+        return found.versions[0] if found.ids == [job_id] else None
 
     async def query_fields(
         self, what: str, fields: Sequence[str] | None = None, *, timeout: float | None = None

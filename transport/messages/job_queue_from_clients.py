@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...storage import settings
 from ...storage.jobs import JobStatus, LogEntry
 from ...storage.prediction.estimates import Accuracy, Estimate
 from .base import Done, Notice, Reply, Request
@@ -79,12 +80,14 @@ class ListJobVersions(Request[JobVersions], frozen=True):
     """Which live jobs there are above the id ``after``, and which of them have changed.
 
     Much cheaper than their contents: who has those asks only for what has another version.
-    ``known_mark``: nothing is listed if the jobs still have this mark.
+    ``known_mark``: nothing is listed if the jobs still have this mark. ``rows_max``: at most so
+    many jobs in the reply.
     """
 
     after: int = 0
     has_versions: bool = True
     known_mark: int | None = None
+    rows_max: Annotated[int, msgspec.Meta(ge=1)] = settings.VERSIONS_PAGE_ROWS
 
 
 class QueryJobs(Request[QueryAnswered], frozen=True):
