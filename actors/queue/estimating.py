@@ -14,7 +14,7 @@ from ...storage import documents, errors, settings
 from ...storage.jobs import JobStatus, Timestamp, seconds
 from ...storage.prediction.estimates import Estimates, key_of
 from ...transport import messages
-from ..runtime.addresses import SCHEDULER
+from ..runtime.addresses import FILTER_EVALUATOR
 from .job_table import Phase
 
 if TYPE_CHECKING:
@@ -97,10 +97,13 @@ class Estimating:
             self._runtime.log.warning("estimates are not written", error=error.text)
 
     def read_plan(self, envelope: Envelope) -> None:
-        """Answer with what a plan needs: the scheduler knows the order."""
+        """Answer with what a plan needs: the scheduler knows the order.
+
+        It is asked on the way that new jobs take, so that it knows those, too.
+        """
         order = messages.ReportOrder(limit=settings.PLANNED_JOBS_MAX)
         answer = functools.partial(self._answer, envelope)
-        self._runtime.ask(SCHEDULER, order, answer, envelope.refuse, envelope.deadline)
+        self._runtime.ask(FILTER_EVALUATOR, order, answer, envelope.refuse, envelope.deadline)
 
     def _answer(self, envelope: Envelope, order: messages.OrderReported) -> None:
         now = self._runtime.wall_clock()

@@ -101,6 +101,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             case messages.ExplainPending():
                 asked = msgspec.structs.replace(envelope, message=self._with_rules(message))
                 self.runtime.forward(SCHEDULER, asked)
+            case messages.ReportOrder():
+                # Behind the verdicts on the jobs that came before it.
+                self.runtime.forward(SCHEDULER, envelope)
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():

@@ -126,7 +126,7 @@ LockMessage = (
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
-    | JudgeTest | JudgeSimulation | JudgingDue | WindowDue
+    | JudgeTest | JudgeSimulation | JudgingDue | WindowDue | ReportOrder
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged

@@ -276,7 +276,8 @@ class Tracer:
         # It says so on its error stream, in one line for each id that it was given.
         assert self._process.stderr is not None
         said = b""
-        while said.count(b" attached") < count:
+        # A thread that was made for one piece of work may have ended meanwhile.
+        while said.count(b" attached") + said.count(b"No such process") < count:
             descriptor = self._process.stderr.fileno()
             if not select.select([descriptor], [], [], ATTACHED_SECONDS)[0]:
                 raise AssertionError(f"strace does not attach: {said!r}")
