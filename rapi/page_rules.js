@@ -110,8 +110,9 @@ function effect(found) {
 export async function health(context) {
   const body = h("div", {});
   const load = async () => {
-    const found = await api("GET", "/2/daemon");
-    if (!context.signal.aborted) body.replaceChildren(...daemon(found));
+    const [found, cluster, ...objects] = await Promise.all(
+      ["/2/daemon", "/2/info", "/2/groups", "/2/nodes", "/2/instances", "/2/networks"].map((path) => api("GET", path)));
+    if (!context.signal.aborted) body.replaceChildren(...daemon(found, cluster, objects));
   };
   const timer = setInterval(() => load().catch((error) => notice(error.message)), 5000);
   context.signal.addEventListener("abort", () => clearInterval(timer));
@@ -119,13 +120,16 @@ export async function health(context) {
   return [h("h1", {}, "Health"), body];
 }
 
-function daemon(found) {
+function daemon(found, cluster, [groups, nodes, instances, networks]) {
   const mib = (size) => `${(size / 1048576).toFixed(0)} MiB`;
   const state = found.is_read_only ? "READ-ONLY: the disk refuses writes" : found.is_drained ? "drained: it takes no jobs" : "open";
   const facts = [
     ["Daemon", `ganger ${found.version}, pid ${found.pid}, up ${span(Date.now() / 1000 - found.started)}`],
     ["Queue", state],
     ["Data", found.data],
+    ["Cluster", `${cluster.name || "(without a name)"}${cluster.master ? `, master ${cluster.master}` : ""}`],
+    ["Objects", [count(groups.length, "node group"), count(nodes.length, "node"), count(instances.length, "instance"),
+      count(networks.length, "network")].join(", ")],
     ["Jobs", Object.entries(found.counts).filter(([name]) => name !== "last_id").map(([name, number]) => `${number} ${name}`).join(", ")],
     ["Memory", Object.entries(found.memory).map(([name, size]) => `${name} ${mib(size)}`).join(", ")],
     ["Flushes", found.flushes.toLocaleString()],

@@ -77,7 +77,7 @@ class QueueReader:
         mark = self._table.mark
         if message.known_mark == mark:
             return messages.JobVersions(ids=[], versions=[], mark=mark)
-        limit = min(message.rows_max, settings.VERSIONS_PAGE_ROWS)
+        limit = min(message.rows_max or settings.VERSIONS_PAGE_ROWS, settings.VERSIONS_PAGE_ROWS)
         page, has_more = self._table.page(after=message.after, limit=limit, statuses=None)
         ids = [row.id for row in page]
         versions = [self._version(row) for row in page] if message.has_versions else []

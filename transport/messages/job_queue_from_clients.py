@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ...storage import settings
 from ...storage.jobs import JobStatus, LogEntry
 from ...storage.prediction.estimates import Accuracy, Estimate
 from .base import Done, Notice, Reply, Request
@@ -87,7 +86,7 @@ class ListJobVersions(Request[JobVersions], frozen=True):
     after: int = 0
     has_versions: bool = True
     known_mark: int | None = None
-    rows_max: Annotated[int, msgspec.Meta(ge=1)] = settings.VERSIONS_PAGE_ROWS
+    rows_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class QueryJobs(Request[QueryAnswered], frozen=True):
