@@ -6,7 +6,7 @@ from ...storage.jobs import JobStatus
 from ...storage.locks import Owner
 from ...storage.prediction.lock_types import LockForecast
 from ...storage.prediction.policy import Policy
-from .base import Notice, Reply, Request
+from .base import Notice, Request
 from .job_queue_from_clients import Simulate, Simulated
 from .several import RuleHits
 from .values import JobVerdict
@@ -83,24 +83,6 @@ class RunSimulation(Request[Simulated], frozen=True):
     simulation: Simulate
     jobs: list[JobVerdict]
     running: list[JobVerdict]
-
-
-class OrderReported(Reply, frozen=True):
-    """The first pending jobs in order, each with the jobs that it waits for and whether it is held.
-
-    ``count``: all pending jobs. ``running``: the jobs in the ``slots`` run slots.
-    """
-
-    pending: list[tuple[int, list[int], bool]]
-    count: int
-    running: list[int]
-    slots: int
-
-
-class ReportOrder(Request[OrderReported], frozen=True):
-    """From the job queue: report the first ``limit`` pending jobs in order."""
-
-    limit: int
 
 
 class ReportRuleHits(Request[RuleHits], frozen=True):

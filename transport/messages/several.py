@@ -175,3 +175,21 @@ class RuleHits(Reply, frozen=True):
     """
 
     hits: dict[str, int]
+
+
+class OrderReported(Reply, frozen=True):
+    """The first pending jobs in order, each with the jobs that it waits for and whether it is held.
+
+    ``count``: all pending jobs. ``running``: the jobs in the ``slots`` run slots.
+    """
+
+    pending: list[tuple[int, list[int], bool]]
+    count: int
+    running: list[int]
+    slots: int
+
+
+class ReportOrder(Request[OrderReported], frozen=True):
+    """From the job queue: report the first ``limit`` pending jobs in order."""
+
+    limit: int
