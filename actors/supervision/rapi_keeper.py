@@ -32,6 +32,8 @@ PROGRAM = "ganger.rapi.process"
 
 _LINE_BYTES_MAX = 64 * 1024
 _LINES_AT_ONCE = 100
+_FIRST_PAUSE_SECONDS = 0.1
+_DOUBLINGS_MAX = 10
 
 
 class _Said(msgspec.Struct):
@@ -190,7 +192,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
         self._problem = problem
         self._restarts += 1
         self._failures += 1
-        seconds = min(0.1 * 2.0 ** (self._failures - 1), rapi_settings.START_SECONDS_MAX)
+        seconds = pause_seconds(self._failures)
         self.log.warning("remote API is started again", why=problem, delay=seconds)
         self._note_state()
         self.runtime.later(seconds, messages.RapiStartDue())
@@ -220,6 +222,12 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
                 problem=self._problem,
             )
         ]
+
+
+def pause_seconds(failures: int) -> float:
+    """How long to wait after so many failures in a row, from 1 on."""
+    doublings = min(failures - 1, _DOUBLINGS_MAX)
+    return float(min(_FIRST_PAUSE_SECONDS * 2**doublings, rapi_settings.START_SECONDS_MAX))
 
 
 def _listen(options: RapiOptions) -> socket.socket:
