@@ -283,6 +283,7 @@ def test_only_what_has_ended_is_tried_again(client: Client, gate: Gate) -> None:
     with pytest.raises(errors.UnknownJobError):
         client.retry(99)
     gate.let_through()
+    client.wait(job_id, timeout=30)
 
 
 def test_a_drained_queue_refuses_with_an_error_of_its_own_also_after_a_restart(
