@@ -6,13 +6,14 @@ The texts are those of Ganeti's remote API.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from .problems import HttpError
 
 _REQUIRED: Final = object()
+_KindT = TypeVar("_KindT")
 
 
 def check_type(value: object, expected: type, what: str) -> None:
@@ -40,6 +41,18 @@ def mapping(body: object) -> dict[str, Any]:
 def optional_mapping(body: object) -> dict[str, Any]:
     """As `mapping`, but nothing, or null, stands for an empty object."""
     return {} if body is msgspec.UNSET or body is None else mapping(body)
+
+
+def converted(body: object, kind: type[_KindT]) -> _KindT:
+    """The body as a value of this type; `HttpError` 400 names what is wrong with it."""
+    if body is msgspec.UNSET:
+        raise HttpError(400, "The request needs a JSON body")
+    if not isinstance(body, Mapping):
+        raise HttpError(400, "Expected a JSON object in the body")
+    try:
+        return msgspec.convert(body, kind)
+    except msgspec.ValidationError as error:
+        raise HttpError(400, f"Invalid body parameters: {error}") from error
 
 
 def parameter(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from ..storage import errors
 from ..transport.messages import JobExplained, Simulated
+from .bodies import converted
 from .declarations import Call, Method, Resource, Right, whole
-from .problems import HttpError
-
-KindT = TypeVar("KindT")
 
 
 async def explain(call: Call) -> dict[str, Any]:
@@ -57,18 +54,6 @@ def plain(reply: msgspec.Struct) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(reply)
     found.pop("type", None)
     return found
-
-
-def converted(body: object, kind: type[KindT]) -> KindT:
-    """The body as a value of this type; `HttpError` names what is wrong with it."""
-    if body is msgspec.UNSET:
-        raise HttpError(400, "The request needs a JSON body")
-    if not isinstance(body, Mapping):
-        raise HttpError(400, "Expected a JSON object in the body")
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        raise HttpError(400, f"Invalid body parameters: {error}") from error
 
 
 def _job_id(text: str) -> int:

@@ -1,8 +1,8 @@
 """What has happened to jobs lately: one watch of the daemon, for all who listen. Pure but `follow`.
 
 The feed keeps the last events in a ring. A listener remembers its place in the ring and nothing
-else: a slow one falls behind, and is told so (`Lost`), but keeps nothing in memory. Listeners to
-`Feed.events` wait together for the next event.
+else: a slow one falls behind, and is told so, but keeps nothing in memory. All listeners wait
+together for the next event (`Feed.news`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import msgspec
 
 from ..storage import errors, rapi_settings
 from ..storage.job_views import JobInfo, StatusChange
+from ..storage.jobs import JobStatus
 
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
 
 
-_FINAL = ("success", "error", "canceled")
+_FINAL = tuple(status for status in JobStatus if status.is_final)
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,6 @@ class Feed:
 
     def __init__(self, mark: str, *, size: int = rapi_settings.EVENTS_KEPT) -> None:
         self.mark = mark
-        self._size = size
         self._events: deque[JobEvent] = deque(maxlen=size)
         self._last = 0
         self._news = asyncio.Event()

@@ -41,11 +41,7 @@ async def list_jobs(call: Call) -> Response:
 
 async def submit_job(call: Call) -> int:
     """Submit a job with these opcodes; the reply is its id."""
-    bodies.mapping(call.body)
-    try:
-        job = msgspec.convert(call.body, NewJob)
-    except msgspec.ValidationError as error:
-        raise HttpError(400, f"Invalid body parameters: {error}") from error
+    job = bodies.converted(bodies.mapping(call.body), NewJob)
     if not job.ops:
         raise HttpError(400, "Invalid body parameters: a job needs at least one opcode")
     for op in job.ops:

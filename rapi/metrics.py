@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
 from ..storage.job_views import JobInfo
+from ..storage.jobs import JobStatus
 from ..transport.messages import DaemonInfo, FilterRow, LockWait
 from .declarations import Call, Method, Resource, Right
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
 _OPCODES_MAX = 200
 """Most opcodes with histograms of their own; further ones count as ``other``."""
-
-_STATUSES = ("queued", "waiting", "canceling", "running", "canceled", "success", "error")
 
 
 class JobTimes:
@@ -101,7 +100,7 @@ class _Now:
         """All families."""
         info = self._info
         jobs = GaugeMetricFamily("ganger_jobs", "Live jobs by status", labels=["status"])
-        for status in _STATUSES:
+        for status in map(str, JobStatus):
             jobs.add_metric([status], info.counts.get(status, 0))
         yield jobs
         ended = CounterMetricFamily(

@@ -12,17 +12,19 @@ from typing import Any
 import msgspec
 
 from ..storage.job_views import JobInfo
+from ..storage.jobs import JobStatus
 from ..transport.messages import DaemonInfo
 from . import roles
+from .bodies import converted
 from .declarations import Call, Method, Parameter, Resource, Right
-from .explanations import converted, plain
+from .explanations import plain
 from .feed import Feed
 from .problems import HttpError
 
 _LISTED = 200
 _LISTED_MAX = 1_000
 
-_STATUSES = ("queued", "waiting", "canceling", "running", "canceled", "success", "error")
+_STATUSES = tuple(map(str, JobStatus))
 
 
 class Listed(msgspec.Struct):

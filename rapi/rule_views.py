@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ..transport.messages import FilterRow
+from .bodies import converted
 from .declarations import Call, Method, Resource, Right
-from .explanations import converted
 
 
 class RuleShown(FilterRow, frozen=True, kw_only=True):
