@@ -28,7 +28,13 @@ def answered(
         is_enough=turn_limit(runtime),
     )
     found = paging.page(
-        resource, source, message.fields, message.filter, message.after, bounds=bounds
+        resource,
+        source,
+        message.fields,
+        message.filter,
+        message.after,
+        bounds=bounds,
+        is_classic=not isinstance(message, messages.QueryLocks) and message.is_classic,
     )
     return messages.QueryAnswered(fields=found.fields, rows=found.rows, next_after=found.next_after)
 

@@ -71,8 +71,8 @@ def query(
     `ParameterError` refuses a filter with an unknown field or with a value of the wrong type.
     """
     asked = Asked(resource, fields, raw_filter)
-    found = asked.named(source) if asked.names is not None else asked.matching(source)
-    return {"fields": asked.definitions(), "data": [asked.row(source, item) for item in found]}
+    rows = [asked.row(source, item) for item in asked.items(source)]
+    return {"fields": asked.definitions(), "data": rows}
 
 
 def query_fields(resource: Resource[Source], fields: Sequence[str] | None) -> dict[str, Any]:
@@ -82,33 +82,15 @@ def query_fields(resource: Resource[Source], fields: Sequence[str] | None) -> di
 
 
 def values(
-    resource: Resource[Source], source: Source, fields: Sequence[str], names: Sequence[Value] = ()
+    resource: Resource[Source], source: Source, fields: Sequence[str], raw_filter: object = None
 ) -> list[list[Any]]:
-    """The answer in the classic form: values only; without names for all items.
+    """The answer in the classic form: values only, None for those that are not normal.
 
-    Unknown names are left out, and named twice is named once. The items come in the order of the
-    resource, or in that of the names, as the resource says. `BadRequestError` refuses unknown
-    fields.
+    As `query`, but named items come in the order of the resource, unless it lists them as named,
+    and unknown names are left out. `BadRequestError` refuses unknown fields.
     """
-    unknown = [name for name in fields if name not in resource.fields]
-    if unknown:
-        listed = ", ".join(unknown)
-        raise errors.BadRequestError(f"Unknown output fields selected: {listed}")
-    chosen = [resource.fields[name] for name in fields]
-    items = resource.items(source) if not names else _named(resource, source, names)
-    return [[one.get(source, item).value for one in chosen] for item in items]
-
-
-def _named(resource: Resource[Source], source: Source, names: Sequence[Value]) -> Iterable[Item]:
-    assert resource.find is not None, "names are for resources that find items"
-    found = {
-        resource.key(item): item
-        for name in names
-        if (item := resource.find(source, name)) is not None
-    }
-    if resource.is_listed_as_named or len(found) == 1:
-        return found.values()
-    return [item for item in resource.items(source) if resource.key(item) in found]
+    asked = Asked(resource, fields, raw_filter, is_classic=True)
+    return [asked.row(source, item) for item in asked.items(source)]
 
 
 def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None:
@@ -123,6 +105,13 @@ def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None
             if None not in found:
                 return [name for some in found for name in some or ()]
     return None
+
+
+def _check_known(resource: Resource[Any], fields: Sequence[str]) -> None:
+    unknown = [name for name in fields if name not in resource.fields]
+    if unknown:
+        listed = ", ".join(unknown)
+        raise errors.BadRequestError(f"Unknown output fields selected: {listed}")
 
 
 def _chosen(resource: Resource[Source], name: str) -> Field[Source]:
@@ -150,12 +139,22 @@ _DIALECT: Final = Dialect(equal=_is_equal, is_for_queries=True)
 
 
 class Asked(Generic[Source]):
-    """A query, checked: its fields, and which items it is about."""
+    """A query, checked: its fields, and which items it is about.
+
+    ``is_classic``: its rows have bare values, and unknown names are left out.
+    """
 
     def __init__(
-        self, resource: Resource[Source], fields: Sequence[str], raw_filter: object
+        self,
+        resource: Resource[Source],
+        fields: Sequence[str],
+        raw_filter: object,
+        *,
+        is_classic: bool = False,
     ) -> None:
-        """Raises `FilterRuleError` or `ParameterError`."""
+        """Raises `FilterRuleError` or `ParameterError`; if classic, also `BadRequestError`."""
+        if is_classic:
+            _check_known(resource, fields)
         tree = parse_filter(raw_filter)
         for name in fields_of(tree):
             if name not in resource.fields:
@@ -163,6 +162,11 @@ class Asked(Generic[Source]):
         self.resource = resource
         self.names = requested_names(resource, tree)
         """The names of the items; None: all that match."""
+        self.is_as_named = self.names is not None and (
+            not is_classic or resource.is_listed_as_named
+        )
+        """Whether the items come in the order of their names."""
+        self._is_classic = is_classic
         self._chosen = [_chosen(resource, name) for name in fields]
         self._test = None if raw_filter is None else compile_filter(tree, _DIALECT)
 
@@ -170,9 +174,17 @@ class Asked(Generic[Source]):
         """The fields, as JSON."""
         return [one.definition.plain() for one in self._chosen]
 
-    def row(self, source: Source, item: Item) -> list[list[Any]]:
-        """The answer for one item: status and value of each field."""
+    def row(self, source: Source, item: Item) -> list[Any]:
+        """The answer for one item: status and value of each field, or the bare values."""
+        if self._is_classic:
+            return [one.get(source, item).value for one in self._chosen]
         return [[*one.get(source, item)] for one in self._chosen]
+
+    def items(self, source: Source) -> Iterable[Item]:
+        """The items of the answer, in its order. Raises what `named` and `matching` raise."""
+        if self.is_as_named:
+            return self.named(source)
+        return self.matching(source) if self.names is None else self.known(source)
 
     def named(self, source: Source, begin: int = 0) -> Iterator[Item]:
         """The named items from place ``begin`` on, each once. Raises `UnknownObjectError`."""
@@ -189,6 +201,19 @@ class Asked(Generic[Source]):
                 seen.add(key)
                 if len(seen) > begin:
                     yield _found(resource, source, name) if item is None else item
+
+    def known(self, source: Source) -> Sequence[Item]:
+        """Those of the named items that exist, each once, in the order of the resource."""
+        resource = self.resource
+        assert resource.find is not None, "names are requested from resources that find items"
+        found = {
+            resource.key(item): item
+            for name in self.names or ()
+            if (item := resource.find(source, name)) is not None
+        }
+        if len(found) <= 1:
+            return list(found.values())
+        return [item for item in resource.items(source) if resource.key(item) in found]
 
     def matching(self, source: Source) -> Iterator[Item]:
         """The items that pass the filter. Raises `ParameterError`."""

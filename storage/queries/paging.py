@@ -54,14 +54,15 @@ def page(
     after: str | None,
     *,
     bounds: Bounds,
+    is_classic: bool = False,
 ) -> Page:
-    """The page behind the mark ``after``; None: the first.
+    """The page behind the mark ``after``; None: the first. ``is_classic``: as `answering.values`.
 
-    Raises what `answering.query` raises, and `BadRequestError` if ``after`` is no mark, if there
-    are too many fields, or if a single item is too large for a reply.
+    Raises what `answering.query` raises (or `answering.values`), and `BadRequestError` if ``after``
+    is no mark, if there are too many fields, or if a single item is too large for a reply.
     """
     check_fields(fields)
-    asked = Asked(resource, fields, raw_filter)
+    asked = Asked(resource, fields, raw_filter, is_classic=is_classic)
     definitions = asked.definitions()
     room = bounds.reply_bytes - len(_encoded(definitions))
     rows: list[bytes] = []
@@ -95,12 +96,16 @@ def _looked_at(
     asked: Asked[Source], source: Source, after: str | None
 ) -> Iterator[tuple[Item, str, bool]]:
     """Each item behind the mark, its mark, and whether it passes the filter."""
-    if asked.names is not None:
+    if asked.is_as_named:
         begin = 0 if after is None else max(0, _place(int, after) + 1)
         for number, item in enumerate(asked.named(source, begin), begin):
             yield item, str(number), True
         return
     resource = asked.resource
+    if asked.names is not None:
+        for item in _behind(resource, asked.known(source), after):
+            yield item, resource.mark(item), True
+        return
     for item in _behind(resource, resource.items(source), after):
         yield item, resource.mark(item), asked.passes(source, item)
 

@@ -267,6 +267,10 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         messages.QueryConfiguration("node", ["name"]),
         {"type": "query_configuration", "what": "node", "fields": ["name"]},
     ),
+    (
+        messages.QueryConfiguration("node", ["name"], is_classic=True),
+        {"type": "query_configuration", "what": "node", "fields": ["name"], "is_classic": True},
+    ),
     (messages.QueryFields("job"), {"type": "query_fields", "what": "job"}),
     (messages.DescribeCluster(), {"type": "describe_cluster"}),
     (

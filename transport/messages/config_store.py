@@ -307,13 +307,15 @@ class QueryConfiguration(Request[QueryAnswered], frozen=True):
     """Answer a query for objects: these fields of those that pass the filter.
 
     ``what``: node, instance, group, network, filter, export or cluster. Else as `QueryJobs`. Each
-    page is of one snapshot.
+    page is of one snapshot. ``is_classic``: as there, and named objects come in the order of a
+    listing, without those that do not exist (Ganeti 3.0, LUXI, ``QueryNodes`` and the like).
     """
 
     what: str
     fields: list[str]
     filter: Any = None
     after: str | None = None
+    is_classic: bool = False
 
 
 class QueryFields(Request[QueryAnswered], frozen=True):

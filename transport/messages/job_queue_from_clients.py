@@ -94,12 +94,14 @@ class QueryJobs(Request[QueryAnswered], frozen=True):
 
     ``filter``: Ganeti's query language, as JSON. Archived jobs are found by their ids, and listed
     if the query has the field ``archived``. ``after``: the `QueryAnswered.next_after` of the page
-    before.
+    before. ``is_classic``: rows have bare values, null for what is not normal, and an unknown field
+    is a `BadRequestError` (Ganeti 3.0, LUXI, ``QueryJobs``).
     """
 
     fields: list[str]
     filter: Any = None
     after: str | None = None
+    is_classic: bool = False
 
 
 class JobDocument(Reply, frozen=True):

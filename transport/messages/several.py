@@ -28,8 +28,9 @@ class QueryAnswered(Reply, frozen=True):
     """One page of the answer to a query.
 
     ``fields``: the definition of each field (``name``, ``title``, ``kind``, ``doc``). ``rows``: the
-    items as JSON, each an array with a pair [status, value] for each field. ``next_after``: how to
-    ask for the next page; None: this is the last. A page without rows need not be the last.
+    items as JSON, each an array with a pair [status, value] for each field, or with the bare values
+    in a classic answer. ``next_after``: how to ask for the next page; None: this is the last. A
+    page without rows need not be the last.
     """
 
     fields: list[dict[str, str]]

@@ -57,6 +57,20 @@ def test_each_kind_of_object_is_answered(
     assert {row[0][1] for row in answer["data"]} == set(larger()[container])
 
 
+def test_a_classic_answer_has_bare_values(store: Staged[ConfigStore]) -> None:
+    wanted = ["|", *(["==", "name", name] for name in ("node10", "nobody", "n2"))]
+    query = messages.QueryConfiguration("node", ["name", "mfree"], wanted, is_classic=True)
+    assert answered(store.ask(query))["data"] == [
+        ["node2.example.com", None],
+        ["node10.example.com", None],
+    ]
+    unknown = messages.QueryConfiguration("node", ["a", "name", "b"], is_classic=True)
+    assert store.ask(unknown).refusal == (
+        "BadRequestError",
+        "Unknown output fields selected: a, b",
+    )
+
+
 def test_an_answer_shows_the_newest_change(store: Staged[ConfigStore]) -> None:
     query = messages.QueryConfiguration("node", ["ndp/ssh_port"], ["==", "name", "node2"])
     assert answered(store.ask(query))["data"] == [[[0, 2222]]]

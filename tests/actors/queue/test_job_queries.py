@@ -134,6 +134,19 @@ def test_named_jobs_of_earlier_pages_are_not_read_again(
     assert read == [3, 1, 1]
 
 
+def test_classic_rows_have_bare_values(queue: Queue) -> None:
+    archived_and_live(queue)
+    wanted = ["|", ["=", "id", 4], ["=", "id", 99], ["=", "id", 3], ["=", "id", 4]]
+    request = messages.QueryJobs(["id", "status", "archived"], wanted, is_classic=True)
+    answer = queue.actor.ask(request).answer_as(messages.QueryAnswered)
+    assert json.loads(answer.rows) == [[4, "queued", False], [99, None, None], [3, "success", True]]
+    unknown = messages.QueryJobs(["id", "a", "b"], is_classic=True)
+    assert queue.actor.ask(unknown).refusal == (
+        "BadRequestError",
+        "Unknown output fields selected: a, b",
+    )
+
+
 def damage(queue: Queue, job_id: int) -> None:
     (queue.stage.places.archive / "0" / f"job-{job_id}").write_bytes(b"{")
 

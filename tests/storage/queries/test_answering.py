@@ -35,6 +35,11 @@ def names(resource: Resource[ClusterView], raw_filter: object) -> list[str]:
     return [row[0][1] for row in query(resource, LARGER, ["name"], raw_filter)["data"]]
 
 
+def named(*wanted: str) -> list[Any]:
+    """The filter for these names."""
+    return ["|", *(["==", "name", name] for name in wanted)]
+
+
 # ---------------------------------------------------------------- recorded answers
 
 
@@ -62,7 +67,8 @@ def test_groups_are_answered_as_recorded() -> None:
 
 def test_the_classic_answer_is_as_recorded() -> None:
     fields = ["name", "uuid", "node_cnt", "node_list"]
-    assert values(GROUPS, VIEW, fields, ["default", "rack2"]) == recorded("017-QueryGroups")
+    wanted = named("default", "rack2")
+    assert values(GROUPS, VIEW, fields, wanted) == recorded("017-QueryGroups")
 
 
 def test_instances_are_answered_as_recorded() -> None:
@@ -142,10 +148,20 @@ def test_a_classic_query_refuses_unknown_fields_and_leaves_out_unknown_names() -
     with pytest.raises(errors.BadRequestError) as refused:
         values(NODES, VIEW, ["name", "a", "b"])
     assert refused.value.text == "Unknown output fields selected: a, b"
-    assert values(NODES, VIEW, ["name"], ["nope"]) == []
-    twice = ["node10", "nope", "node2", "node10.example.com"]
+    assert (refused.value.luxi_name, refused.value.error_code) == ("OpPrereqError", "wrong_input")
+    assert values(NODES, VIEW, ["name"], named("nope")) == []
+    twice = named("node10", "nope", "node2", "node10.example.com", "n10")
     assert values(NODES, LARGER, ["uuid"], twice) == [["n2"], ["n10"]]
     assert values(NODES, LARGER, ["name"])[0] == ["node1.example.com"]
+
+
+def test_a_classic_query_has_no_value_for_what_is_not_normal() -> None:
+    assert query(NODES, VIEW, ["name", "mfree"])["data"] == [[[0, "node1.example.com"], [2, None]]]
+    assert values(NODES, VIEW, ["name", "mfree"]) == [["node1.example.com", None]]
+
+
+def test_a_classic_query_takes_filters_as_others_do() -> None:
+    assert values(NODES, LARGER, ["uuid"], ["?", "offline"]) == [["n10"]]
 
 
 # ---------------------------------------------------------------- which items

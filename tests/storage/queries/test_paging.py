@@ -38,11 +38,19 @@ def pages(
     fields: list[str],
     raw_filter: object = None,
     bounds: Bounds = ONE_BY_ONE,
+    *,
+    is_classic: bool = False,
 ) -> list[Page]:
     """All pages of an answer."""
-    found = [page(resource, source, fields, raw_filter, None, bounds=bounds)]
+
+    def one(after: str | None) -> Page:
+        return page(
+            resource, source, fields, raw_filter, after, bounds=bounds, is_classic=is_classic
+        )
+
+    found = [one(None)]
     while (after := found[-1].next_after) is not None:
-        found.append(page(resource, source, fields, raw_filter, after, bounds=bounds))
+        found.append(one(after))
         assert len(found) < 1_000
     return found
 
@@ -101,6 +109,24 @@ def test_named_items_go_on_in_the_order_of_their_names() -> None:
     found = pages(NODES, LARGER, ["uuid"], wanted)
     assert rows(found) == [[[0, "n10"]], [[0, "n2"]], [[0, "n3"]]]
     assert len(found) == 3
+
+
+def test_pages_of_a_classic_answer_have_named_items_in_the_order_of_a_listing() -> None:
+    names = ["node10", "nope", "node2.example.com", "node10.example.com", "n3"]
+    wanted = ["|", *(["==", "name", name] for name in names)]
+    found = pages(NODES, LARGER, ["uuid", "mfree"], wanted, is_classic=True)
+    assert rows(found) == [["n2", None], ["n3", None], ["n10", None]]
+    assert len(found) == 3
+    assert rows(pages(NODES, LARGER, ["name"], is_classic=True))[0] == ["node1.example.com"]
+    with pytest.raises(errors.BadRequestError, match="Unknown output fields selected: a, b"):
+        pages(NODES, LARGER, ["uuid", "a", "b"], is_classic=True)
+
+
+def test_pages_of_classic_jobs_come_as_named_and_unknown_ones_have_a_row() -> None:
+    wanted = ["|", *(["==", "id", job_id] for job_id in (100, 7, "9", 100))]
+    found = pages(JOBS, jobs(), ["id", "status"], wanted, is_classic=True)
+    assert rows(found) == [[100, "queued"], [7, None], [9, "queued"]]
+    assert rows(pages(JOBS, jobs(), ["id"], is_classic=True)) == [[9], [10], [100]]
 
 
 def test_an_unknown_name_is_refused_when_its_turn_has_come() -> None:
