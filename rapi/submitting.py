@@ -143,10 +143,7 @@ def checked(opcode: dict[str, Any]) -> dict[str, Any]:
         declared = checks.parse(opcode)
     except (errors.OpcodeError, errors.DependencyError) as error:
         raise HttpError(400, f"Invalid body parameters: {error.text}") from error
-    if not declared.has_operation():
-        raise errors.OperationMissingError(
-            f"{declared.op_id}: this opcode is known, but nothing on this system can run it"
-        )
+    checks.check_operation(type(declared))
     return opcode
 
 

@@ -36,10 +36,7 @@ def check_opcode(raw: object) -> dict[str, Any]:
     """
     plain = _mapping(raw)
     declared = _declared(plain)
-    if not declared.has_operation():
-        raise errors.OperationMissingError(
-            f"{declared.op_id}: this opcode is known, but nothing on this system can run it"
-        )
+    check_operation(declared)
     opcode = _convert(plain, declared)
     try:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:
@@ -50,6 +47,14 @@ def check_opcode(raw: object) -> dict[str, Any]:
             raise
         # A plug-in's own code may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
+
+
+def check_operation(declared: type[Opcode]) -> None:
+    """Raise `OperationMissingError` unless opcodes of this type have an operation."""
+    if not declared.has_operation():
+        raise errors.OperationMissingError(
+            f"{declared.op_id}: this opcode is known, but nothing on this system can run it"
+        )
 
 
 def parse(fields: object) -> Opcode:
