@@ -35,14 +35,14 @@ class DocumentReader:
     """Cuts a stream of bytes into documents."""
 
     def __init__(self, bytes_max: int = DOCUMENT_BYTES_MAX) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
+        # In one piece: documents may come in drips of a byte.
+        self._rest = bytearray()
         self._bytes_max = bytes_max
 
     @property
-    def is_within(self) -> bool:
-        """Whether a document has begun and not ended."""
-        return self._size > 0
+    def size(self) -> int:
+        """How many bytes of a document are there whose end is not."""
+        return len(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The documents that end in ``data``. Raises `UnreadableCallError` for a large one."""
@@ -50,17 +50,15 @@ class DocumentReader:
         found = []
         for piece in ended:
             self._add(piece)
-            found.append(b"".join(self._parts))
-            self._parts, self._size = [], 0
+            found.append(bytes(self._rest))
+            self._rest.clear()
         self._add(rest)
         return found
 
     def _add(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > self._bytes_max:
+        if len(self._rest) + len(piece) > self._bytes_max:
             raise UnreadableCallError(f"the document has more than {self._bytes_max} bytes")
-        if piece:
-            self._parts.append(piece)
+        self._rest += piece
 
 
 def decode_call(document: bytes) -> Call:

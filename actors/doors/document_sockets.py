@@ -1,7 +1,8 @@
 """A Unix socket whose peers send documents (`luxi`): accepts, reads, writes, closes. Never blocks.
 
-Each connection is served one document at a time, in order. A connection that reads nothing of
-its reply, or sends a document in drips, is ended after a time; a silent one may stay.
+Each connection is served one document at a time, in order; none is served or read while many of
+its replies are not read. A connection that reads nothing of its reply, or does not come to the end
+of a document, is ended after a time; a silent one may stay.
 """
 
 from __future__ import annotations
@@ -26,8 +27,14 @@ if TYPE_CHECKING:
 PIPELINED_MAX = 64
 """Most documents of one connection that wait; it is not read meanwhile."""
 
+UNSENT_BYTES_MAX = 1024 * 1024
+"""Bytes of replies that a peer has not read above which it is neither served nor read."""
+
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""Most bytes of all connections' documents together; more end the connection that holds most."""
+
 STALLED_SECONDS = 60.0
-"""How long a document or a reply may take on its way."""
+"""How long a document may take on its way, and a reply without any progress."""
 
 _READ_BYTES = 65_536
 
@@ -38,11 +45,14 @@ _CREDENTIALS = struct.Struct("iII")
 class Connection:
     """One peer."""
 
-    def __init__(self, number: int, end: socket.socket, now: float) -> None:
+    def __init__(
+        self, number: int, end: socket.socket, now: float, document_bytes_max: int
+    ) -> None:
         self.number = number
         self.end = end
-        self.reader = luxi.DocumentReader()
+        self.reader = luxi.DocumentReader(document_bytes_max)
         self.waiting: deque[bytes] = deque()
+        self.waiting_bytes = 0
         self.unsent = bytearray()
         self.is_busy = False
         """A document is being served."""
@@ -54,7 +64,15 @@ class Connection:
         """The peer sends nothing more, but reads."""
         self.watched = (True, False)
         """Whether it is watched for reading, and for writing."""
-        self.progress_at = now
+        self.begun_at = now
+        """When the document began that has not ended."""
+        self.sent_at = now
+        """When something of the replies was sent, or the first of them was there."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of its documents that are not served yet."""
+        return self.reader.size + self.waiting_bytes
 
 
 class DocumentSocket:
@@ -62,6 +80,7 @@ class DocumentSocket:
 
     ``serve`` gets each document with the number of its connection, and later calls `reply`.
     ``connections_max``: how many there may be at a time; more wait in the backlog.
+    ``document_bytes_max``: the largest document.
     """
 
     def __init__(
@@ -70,11 +89,14 @@ class DocumentSocket:
         path: Path,
         serve: Callable[[int, bytes], None],
         connections_max: int = settings.DOCUMENT_CONNECTIONS_MAX,
+        document_bytes_max: int = luxi.DOCUMENT_BYTES_MAX,
     ) -> None:
         self._runtime = runtime
         self._path = path
         self._serve = serve
         self._connections_max = connections_max
+        self._document_bytes_max = document_bytes_max
+        self._held = 0
         self._connections: dict[int, Connection] = {}
         self._by_descriptor: dict[int, Connection] = {}
         self._number = 0
@@ -110,7 +132,7 @@ class DocumentSocket:
             if connection is None:
                 self._accept_all()
             else:
-                self._send(connection)
+                self._serve_next(connection)
                 self._read(connection)
                 # The kernel reports the end of a peer also while the connection is not read.
                 if not self._may_read(connection) and _is_gone(connection.end):
@@ -124,11 +146,11 @@ class DocumentSocket:
             return
         connection.is_busy = False
         connection.is_closing |= is_last
+        if not connection.unsent:
+            connection.sent_at = self._runtime.clock()
         connection.unsent += document
-        connection.progress_at = self._runtime.clock()
         if not connection.is_in_turn:
             self._serve_next(connection)
-            self._send(connection)
             self._settle(connection)
 
     def peer(self, number: int) -> str:
@@ -144,11 +166,16 @@ class DocumentSocket:
     def end_stalled(self) -> list[int]:
         """End the connections that make no progress; their numbers."""
         limit = self._runtime.clock() - STALLED_SECONDS
-        stalled = [one for one in self._connections.values() if one.progress_at < limit]
-        found = [one for one in stalled if one.unsent or one.reader.is_within]
+        found = [one for one in self._connections.values() if self._is_stalled(one, limit)]
         for connection in found:
             self._end(connection)
         return [connection.number for connection in found]
+
+    def _is_stalled(self, connection: Connection, limit: float) -> bool:
+        if connection.unsent:
+            return connection.sent_at < limit
+        is_within = connection.reader.size > 0 and self._may_read(connection)
+        return is_within and connection.begun_at < limit
 
     @property
     def has_connections(self) -> bool:
@@ -158,7 +185,8 @@ class DocumentSocket:
     def _accept_all(self) -> None:
         for end in self._accepted():
             self._number += 1
-            connection = Connection(self._number, end, self._runtime.clock())
+            now = self._runtime.clock()
+            connection = Connection(self._number, end, now, self._document_bytes_max)
             self._connections[self._number] = connection
             self._by_descriptor[end.fileno()] = connection
             self._runtime.watch(end.fileno())
@@ -197,26 +225,53 @@ class DocumentSocket:
                 else:
                     self._send(connection)
                 return
-            connection.progress_at = self._runtime.clock()
             try:
-                connection.waiting += connection.reader.feed(data)
+                self._take(connection, data)
             except luxi.UnreadableCallError as error:
                 self.reply(connection.number, luxi.encode_unreadable(error.text), is_last=True)
                 return
             self._serve_next(connection)
-            self._send(connection)
+
+    def _take(self, connection: Connection, data: bytes) -> None:
+        """Cut what was read into documents. Raises `UnreadableCallError` for a large one."""
+        before = connection.held
+        was_within = connection.reader.size > 0
+        try:
+            documents = connection.reader.feed(data)
+            connection.waiting += documents
+            connection.waiting_bytes += sum(map(len, documents))
+        finally:
+            self._held += connection.held - before
+        if documents or not was_within:
+            connection.begun_at = self._runtime.clock()
+        if self._held > HELD_BYTES_MAX:
+            self._end(max(self._connections.values(), key=lambda one: one.held))
 
     def _may_read(self, connection: Connection) -> bool:
         is_open = connection.number in self._connections and not connection.is_closing
-        has_room = len(connection.waiting) < PIPELINED_MAX
+        has_room = len(connection.waiting) < PIPELINED_MAX and _reads_replies(connection)
         return is_open and has_room and not connection.has_ended
 
     def _serve_next(self, connection: Connection) -> None:
+        """Send what there is, and serve what waits as long as the peer reads the replies."""
+        if connection.is_in_turn:
+            return
         connection.is_in_turn = True
-        while connection.waiting and not (connection.is_busy or connection.is_closing):
-            connection.is_busy = True
-            self._serve(connection.number, connection.waiting.popleft())
+        self._send(connection)
+        while self._may_serve(connection):
+            while self._may_serve(connection):
+                document = connection.waiting.popleft()
+                connection.waiting_bytes -= len(document)
+                self._held -= len(document)
+                connection.is_busy = True
+                self._serve(connection.number, document)
+            self._send(connection)
         connection.is_in_turn = False
+
+    def _may_serve(self, connection: Connection) -> bool:
+        is_free = not connection.is_busy and not connection.is_closing
+        is_open = connection.number in self._connections
+        return bool(connection.waiting) and is_open and is_free and _reads_replies(connection)
 
     def _send(self, connection: Connection) -> None:
         if connection.number not in self._connections:
@@ -230,7 +285,7 @@ class DocumentSocket:
                 self._end(connection)
                 return
             del connection.unsent[:sent]
-            connection.progress_at = self._runtime.clock()
+            connection.sent_at = self._runtime.clock()
         is_served = not connection.is_busy and not connection.waiting
         if connection.is_closing or (connection.has_ended and is_served):
             self._end(connection)
@@ -241,18 +296,26 @@ class DocumentSocket:
             return
         wanted = (self._may_read(connection), bool(connection.unsent))
         if wanted != connection.watched:
-            connection.watched = wanted
             reading, writing = wanted
+            if reading and not connection.watched[0]:
+                # It could not go on before.
+                connection.begun_at = self._runtime.clock()
+            connection.watched = wanted
             self._runtime.watch_for(connection.end.fileno(), reading=reading, writing=writing)
 
     def _end(self, connection: Connection) -> None:
         if self._connections.pop(connection.number, None) is None:
             return
+        self._held -= connection.held
         descriptor = connection.end.fileno()
         del self._by_descriptor[descriptor]
         self._runtime.forget(descriptor)
         connection.end.close()
         self._accept(is_open=True)
+
+
+def _reads_replies(connection: Connection) -> bool:
+    return len(connection.unsent) < UNSENT_BYTES_MAX
 
 
 def _is_gone(end: socket.socket) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,18 @@ def test_documents_are_found_however_the_stream_is_cut(
         stream = stream[cut:]
     found += reader.feed(stream)
     assert found == documents
-    assert reader.is_within == bool(rest)
+    assert reader.size == len(rest)
+
+
+def test_drips_take_no_more_memory_than_one_piece() -> None:
+    reader = DocumentReader()
+    tracemalloc.start()
+    for _ in range(100_000):
+        reader.feed(b"ab")
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 500_000
+    assert reader.feed(luxi.END) == [b"ab" * 100_000]
 
 
 def test_a_document_may_have_the_largest_size_and_no_more() -> None:

@@ -190,17 +190,81 @@ def test_a_peer_that_leaves_is_forgotten_while_it_is_not_read(door: Door) -> Non
     assert not door.socket.has_connections
 
 
-@pytest.mark.parametrize("what", ["a document in drips", "a reply that is not read"])
+def test_a_peer_that_never_reads_is_neither_served_nor_read(door: Door) -> None:
+    large = b"x" * 100_000 + luxi.END
+    door.echoes = True
+    peer = door.peer()
+    for _ in range(1_000):
+        if not select.select([], [peer], [], 0)[1]:
+            break
+        peer.send(large, socket.MSG_DONTWAIT)
+        door.settle()
+    [connection] = door.socket._connections.values()
+    assert connection.watched == (False, True)
+    assert len(connection.unsent) < document_sockets.UNSENT_BYTES_MAX + 2 * len(large)
+    assert connection.held < 2 * 1024 * 1024
+    served = len(door.served)
+    assert served < 100
+    # As soon as it reads, the rest is served.
+    received = 0
+    while len(door.served) == served:
+        received += len(peer.recv(1_000_000))
+        door.settle()
+    assert received > 0
+
+
+def test_the_peer_that_holds_most_makes_room_for_others(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sockets, "HELD_BYTES_MAX", 100)
+    small, large, last = (door.peer() for _ in range(3))
+    for peer, data in ((small, b"x" * 20), (large, b"x\x03" * 10 + b"x" * 35), (last, b"x" * 31)):
+        peer.sendall(data)
+        door.settle()
+    assert door.socket._held == 20 + 9 + 35 + 31
+    small.sendall(b"x" * 6)
+    door.settle()
+    assert large.recv(1) == b""
+    assert door.socket._held == 26 + 31
+    small.sendall(b"y\x03")
+    door.settle()
+    assert door.served[-1] == (1, b"x" * 26 + b"y")
+    for peer in (small, last):
+        peer.close()
+    door.settle()
+    assert door.socket._held == 0
+
+
+def test_what_a_refused_document_held_is_given_back(door: Door) -> None:
+    peer = door.peer()
+    [connection] = door.socket._connections.values()
+    connection.reader = luxi.DocumentReader(bytes_max=3)
+    for data in (b"123", b"\x03ab", b"cd"):
+        peer.sendall(data)
+        door.settle()
+    door.socket.reply(1, b"A\x03")
+    peer.close()
+    door.settle()
+    assert (door.socket.has_connections, door.socket._held) == (False, 0)
+
+
+@pytest.mark.parametrize("what", ["half a document", "drips", "a reply that is not read"])
 def test_a_connection_without_progress_is_ended(door: Door, what: str) -> None:
     silent, stalled = door.peer(), door.peer()
-    if what == "a document in drips":
-        stalled.sendall(b"half")
-        door.settle()
-    else:
+    if what == "a reply that is not read":
         stalled.sendall(b"x\x03")
         door.settle()
         door.socket.reply(2, bytes(5_000_000))
-    door.now += document_sockets.STALLED_SECONDS
+    else:
+        stalled.sendall(b"half")
+        door.settle()
+    if what == "drips":
+        for _ in range(10):
+            door.now += document_sockets.STALLED_SECONDS / 10
+            stalled.sendall(b"x")
+            door.settle()
+    else:
+        door.now += document_sockets.STALLED_SECONDS
     assert door.socket.end_stalled() == []
     door.now += 0.1
     assert door.socket.end_stalled() == [2]
@@ -208,6 +272,21 @@ def test_a_connection_without_progress_is_ended(door: Door, what: str) -> None:
     silent.sendall(b"x\x03")
     door.settle()
     assert door.served[-1] == (1, b"x")
+
+
+def test_a_document_that_waits_for_us_does_not_stall(door: Door) -> None:
+    peer = door.peer()
+    peer.sendall(b"x\x03" * (document_sockets.PIPELINED_MAX + 1) + b"half")
+    door.settle()
+    # The first is served all the time, and we do not read.
+    door.now += document_sockets.STALLED_SECONDS + 1
+    assert door.socket.end_stalled() == []
+    door.socket.reply(1, b"X\x03")
+    door.settle()
+    door.now += document_sockets.STALLED_SECONDS
+    assert door.socket.end_stalled() == []
+    door.now += 0.1
+    assert door.socket.end_stalled() == [1]
 
 
 def test_more_peers_than_allowed_wait_their_turn(tmp_path: Path) -> None:
