@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import grp
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ _ID_DIGITS_MAX = 18
 _PORT_MAX = 65_535
 _AGE_DIGITS_MAX = 15
 _SECONDS_MAX = 1_000_000_000
+_GROUP_ID_MAX = 2**32 - 2
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -141,6 +144,22 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class Group(click.ParamType[int]):
+    """A group of the system, by its name or its number: its number."""
+
+    name = "group"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        with contextlib.suppress(KeyError, ValueError):
+            return grp.getgrnam(text).gr_gid
+        if not text.isdecimal() or int(text) > _GROUP_ID_MAX:
+            self.fail(f"there is no group {text[:60]!r}", param, ctx)
+        return int(text)
+
+
 class Text(click.ParamType[str]):
     """Text that a frame can carry. Python turns an argument that is not UTF-8 into surrogates."""
 
@@ -180,6 +199,24 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of the daemon, which `ganger up` passes on to it."""
     for option in (
         click.option("--test-hooks", is_flag=True, hidden=True),
+        click.option(
+            "--luxi-anonymous-reads",
+            is_flag=True,
+            help="Let every user of this machine read by LUXI.",
+        ),
+        click.option(
+            "--luxi-group",
+            metavar="GROUP",
+            type=Group(),
+            help="The group whose members may use LUXI as the daemon's user and root may.",
+        ),
+        click.option(
+            "--luxi-socket",
+            metavar="PATH",
+            type=click.Path(dir_okay=False, resolve_path=True),
+            help="Where the socket for Ganeti's own tools is (LUXI); without it in the run directory.",
+        ),
+        click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
         click.option(
             "--rapi-anonymous-reads",
             is_flag=True,

@@ -17,6 +17,7 @@ import click
 from ..actors.execution.fork_servers import end_child_processes
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
+from ..actors.runtime.luxi_options import LuxiOptions
 from ..actors.runtime.rapi_options import RapiOptions
 from ..actors.supervision import logs, supervising
 from ..actors.supervision.directory_keeper import DirectoryKeeper
@@ -62,6 +63,10 @@ def daemon(
     rapi_port: int | None,
     rapi_no_tls: bool,
     rapi_anonymous_reads: bool,
+    no_luxi: bool,
+    luxi_socket: str | None,
+    luxi_group: int | None,
+    luxi_anonymous_reads: bool,
     test_hooks: bool,
 ) -> None:
     """Run the daemon in the foreground until it is stopped.
@@ -86,6 +91,11 @@ def daemon(
                 port=rapi_port,
                 is_authentication_required=not rapi_anonymous_reads,
                 has_tls=not rapi_no_tls,
+            ),
+            luxi=None
+            if no_luxi
+            else LuxiOptions(
+                path=luxi_socket, group=luxi_group, everybody_reads=luxi_anonymous_reads
             ),
             has_test_hooks=test_hooks,
         )
@@ -167,6 +177,7 @@ def run(
     hung_after_seconds: float,
     reuses_processes: bool,
     rapi: RapiOptions | None,
+    luxi: LuxiOptions | None,
     has_test_hooks: bool,
 ) -> None:
     """Run the daemon for this data directory until it stops or fails."""
@@ -212,6 +223,8 @@ def run(
             reuses_processes=reuses_processes,
             rapi=rapi,
             rapi_states=[],
+            luxi=luxi,
+            luxi_states=[],
             elsewhere=elsewhere(placement, places),
             processes={},
             directory_descriptor=directory_lock.directory_descriptor,

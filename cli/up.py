@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..storage.settings import Places
     from ..transport.client.client import Client
-    from ..transport.messages import DaemonInfo, LimitsRead, RapiState
+    from ..transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
     from .call import Call
     from .first_rapi import FirstCredentials
 
@@ -53,6 +53,10 @@ def up(
     rapi_port: int | None,
     rapi_no_tls: bool,
     rapi_anonymous_reads: bool,
+    no_luxi: bool,
+    luxi_socket: str | None,
+    luxi_group: int | None,
+    luxi_anonymous_reads: bool,
     test_hooks: bool,
 ) -> None:
     """Start the daemon in the background; return when it is ready.
@@ -85,6 +89,10 @@ def up(
         options += ["--rapi-port", str(rapi_port)] if rapi_port is not None else []
         options += ["--rapi-no-tls"] if rapi_no_tls else []
         options += ["--rapi-anonymous-reads"] if rapi_anonymous_reads else []
+        options += ["--no-luxi"] if no_luxi else []
+        options += ["--luxi-socket", luxi_socket] if luxi_socket else []
+        options += ["--luxi-group", str(luxi_group)] if luxi_group is not None else []
+        options += ["--luxi-anonymous-reads"] if luxi_anonymous_reads else []
         pid, credentials = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
         if credentials is not None:
@@ -312,6 +320,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         "Data": info.data,
         "Endpoints": ", ".join(info.endpoints),
         "WConfD": info.wconfd,
+        **({"LUXI": _luxi_state(info.luxi)} if info.luxi is not None else {}),
         **({"Remote API": rapi_state(info.rapi)} if info.rapi is not None else {}),
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
@@ -337,6 +346,10 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:
         output.echo(f"Not loaded: {problem}")
+
+
+def _luxi_state(luxi: LuxiState) -> str:
+    return f"{luxi.path} NOT OPEN: {luxi.problem}" if luxi.problem else luxi.path
 
 
 def rapi_state(rapi: RapiState) -> str:

@@ -14,6 +14,9 @@ import msgspec
 
 from . import errors, settings
 
+_LISTENER_MIN = 16
+"""What a listener has at least."""
+
 
 class DescriptorBudget(msgspec.Struct, frozen=True, kw_only=True):
     """How many descriptors each part of the daemon may use."""
@@ -24,6 +27,8 @@ class DescriptorBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Descriptors that one listener may use."""
     documents: int
     """Connections that WConfD's socket may have."""
+    luxi: int
+    """Connections that LUXI's socket may have."""
     run_slots: int
     """Jobs that may run at one time."""
 
@@ -63,7 +68,7 @@ def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
     """Share ``limit`` descriptors out; `OperatorError` if they are too few.
 
     >>> share(256, is_remote=False)
-    DescriptorBudget(limit=256, listener=52, documents=17, run_slots=46)
+    DescriptorBudget(limit=256, listener=34, documents=17, luxi=18, run_slots=46)
     """
     needed = settings.DESCRIPTORS_REMOTE_MIN if is_remote else settings.DESCRIPTORS_MIN
     if limit < needed:
@@ -77,12 +82,14 @@ def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
         rest -= settings.ACCEPTED_UNSEEN_MAX
     doors = rest // 3
     documents = min(settings.DOCUMENT_CONNECTIONS_MAX, doors // 4)
+    luxi = min(settings.LUXI_CONNECTIONS_MAX, (doors - documents - _LISTENER_MIN) // 2)
     listeners = 2 if is_remote else 1
-    listener = min(settings.LISTENER_DESCRIPTORS_MAX, (doors - documents) // listeners)
-    rest -= documents + listeners * listener
+    listener = min(settings.LISTENER_DESCRIPTORS_MAX, (doors - documents - luxi) // listeners)
+    rest -= documents + luxi + listeners * listener
     return DescriptorBudget(
         limit=limit,
         listener=listener,
         documents=documents,
+        luxi=luxi,
         run_slots=rest // settings.DESCRIPTORS_PER_JOB,
     )

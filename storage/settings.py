@@ -157,6 +157,9 @@ LISTENER_DESCRIPTORS_MAX = 2_200
 DOCUMENT_CONNECTIONS_MAX = 256
 """Most connections of WConfD's socket at a time; more wait in the backlog."""
 
+LUXI_CONNECTIONS_MAX = 8_192
+"""Most connections of LUXI's socket at a time: each client that waits for a job has one."""
+
 ACCEPTED_AT_ONCE = 32
 """Most local connections that may connect before the listener counts them."""
 
@@ -528,6 +531,11 @@ class Places(msgspec.Struct, frozen=True):
     def wconfd_socket(self) -> Path:
         """The socket at which Ganeti's programs ask WConfD for locks."""
         return self.run / "ganeti-wconfd"
+
+    @property
+    def luxi_socket(self) -> Path:
+        """The socket at which Ganeti's own tools find LUXI, unless the operator names another."""
+        return self.run / "ganeti-query"
 
     @property
     def endpoint_file(self) -> Path:

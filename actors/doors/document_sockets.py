@@ -7,13 +7,15 @@ of a document, is ended after a time; a silent one may stay.
 
 from __future__ import annotations
 
+import array
 import contextlib
+import errno
 import os
 import select
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import documents, errors, ownership, settings
 from ...transport import luxi
@@ -40,6 +42,24 @@ _READ_BYTES = 65_536
 
 _CREDENTIALS = struct.Struct("iII")
 """The kernel's ``struct ucred``: pid, uid, gid."""
+
+_SO_PEERGROUPS = 59
+"""The option of a Unix socket that tells the peer's other groups; Python has no name for it."""
+
+_GROUPS_BYTES = 1_024
+"""As much as Python asks the kernel for; a peer with more groups counts with its first one only."""
+
+
+class Peer(NamedTuple):
+    """The process at the other end when it connected, as the kernel vouches for it."""
+
+    pid: int
+    uid: int
+    groups: frozenset[int]
+
+    def __str__(self) -> str:
+        """The peer as logs and the history of the configuration name it."""
+        return f"{ownership.user(self.uid)}, pid {self.pid}"
 
 
 class Connection:
@@ -79,6 +99,7 @@ class DocumentSocket:
     """A listening socket and its connections.
 
     ``serve`` gets each document with the number of its connection, and later calls `reply`.
+    ``ended`` gets the number of a connection that ended while its document was being served.
     ``connections_max``: how many there may be at a time; more wait in the backlog.
     ``document_bytes_max``: the largest document.
     """
@@ -90,10 +111,12 @@ class DocumentSocket:
         serve: Callable[[int, bytes], None],
         connections_max: int = settings.DOCUMENT_CONNECTIONS_MAX,
         document_bytes_max: int = luxi.DOCUMENT_BYTES_MAX,
+        ended: Callable[[int], None] = lambda _number: None,
     ) -> None:
         self._runtime = runtime
         self._path = path
         self._serve = serve
+        self._ended = ended
         self._connections_max = connections_max
         self._document_bytes_max = document_bytes_max
         self._held = 0
@@ -103,12 +126,15 @@ class DocumentSocket:
         self._is_accepting = False
         self._listener: socket.socket | None = None
 
-    def open(self, mode: int) -> None:
-        """Listen, again if the file was deleted; connections stay. Raises `StorageError`."""
+    def open(self, mode: int, group: int | None = None) -> None:
+        """Listen, again if the file was deleted; connections stay. Raises `StorageError`.
+
+        The file gets this mode and, if one is given, the group of this id.
+        """
         if self._listener is not None and self._path.exists():
             return
         self._stop_listening()
-        self._listener = _listen(self._path, mode)
+        self._listener = _listen(self._path, mode, group)
         self._accept(is_open=True)
 
     def close(self) -> None:
@@ -153,15 +179,10 @@ class DocumentSocket:
             self._serve_next(connection)
             self._settle(connection)
 
-    def peer(self, number: int) -> str:
-        """The user and process at the other end, as the kernel vouches for them."""
+    def peer(self, number: int) -> Peer | None:
+        """Who is at the other end; None: the connection has ended."""
         connection = self._connections.get(number)
-        if connection is None:
-            return ""
-        size = _CREDENTIALS.size
-        packed = connection.end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        pid, uid, _ = _CREDENTIALS.unpack(packed)
-        return f"{ownership.user(uid)}, pid {pid}"
+        return None if connection is None else _peer(connection.end)
 
     def end_stalled(self) -> list[int]:
         """End the connections that make no progress; their numbers."""
@@ -312,6 +333,8 @@ class DocumentSocket:
         self._runtime.forget(descriptor)
         connection.end.close()
         self._accept(is_open=True)
+        if connection.is_busy:
+            self._ended(connection.number)
 
 
 def _reads_replies(connection: Connection) -> bool:
@@ -327,7 +350,35 @@ def _is_gone(end: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _listen(path: Path, mode: int) -> socket.socket:
+def prepare_place(path: Path) -> None:
+    """Make the folder of a socket that an operator has named; `StorageError` if that is in use.
+
+    Only a socket at which nobody listens is replaced.
+    """
+    with documents.storage_errors(path):
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not path.exists():
+            return
+        if not path.is_socket():
+            raise errors.StorageError(f"{path}: this file is no socket, and is left as it is")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0)
+        # A full backlog (EAGAIN) means a listener, too.
+        found = probe.connect_ex(os.fspath(path))
+    if found != errno.ECONNREFUSED:
+        raise errors.StorageError(f"{path}: another program listens at this socket")
+
+
+def _peer(end: socket.socket) -> Peer:
+    packed = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, gid = _CREDENTIALS.unpack(packed)
+    others = array.array("I")
+    with contextlib.suppress(OSError):
+        others.frombytes(end.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES))
+    return Peer(pid, uid, frozenset((gid, *others)))
+
+
+def _listen(path: Path, mode: int, group: int | None) -> socket.socket:
     """A listening socket at ``path``, in place of one that an ended daemon has left."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -335,6 +386,8 @@ def _listen(path: Path, mode: int) -> socket.socket:
         with documents.storage_errors(path):
             path.unlink(missing_ok=True)
             listener.bind(os.fspath(path))
+            if group is not None:
+                os.chown(path, -1, group)
             path.chmod(mode)
             listener.listen(settings.DOCUMENT_CONNECTIONS_MAX)
     except errors.StorageError:

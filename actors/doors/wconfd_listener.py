@@ -109,7 +109,7 @@ class WconfdListener(Component[messages.WconfdMessage]):
             self._request_locks(number, prepared)
             return
         if isinstance(prepared.request, messages.SIGNED):
-            sender = self._socket.peer(number)
+            sender = str(self._socket.peer(number) or "")
             prepared = prepared._replace(
                 request=msgspec.structs.replace(prepared.request, sender=sender)
             )

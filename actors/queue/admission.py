@@ -97,7 +97,7 @@ class Admission:
             return
         if self._ledger.is_read_only and is_stored:
             raise self._ledger.refusal()
-        if self.is_drained:
+        if self.is_drained and not message.ignores_drain:
             raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1
         submitting.check_whole(message.jobs, first_id=first_id, key=key)

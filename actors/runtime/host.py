@@ -10,10 +10,11 @@ import msgspec
 
 from ...storage import descriptors, settings
 from ...transport.envelopes import Envelope
-from ...transport.messages import Boot, RapiState
+from ...transport.messages import Boot, LuxiState, RapiState
 from .actor import ComponentActor
 from .directory import Directory
 from .dispatcher import Dispatcher
+from .luxi_options import LuxiOptions
 from .mailbox import Replaced
 from .rapi_options import RapiOptions
 
@@ -53,6 +54,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """How to serve the remote API; None: not at all."""
     rapi_states: list[RapiState] = []
     """The state of the remote API, last in the list; its keeper fills it in."""
+
+    luxi: LuxiOptions | None = None
+    """How to serve LUXI; None: not at all."""
+    luxi_states: list[LuxiState] = []
+    """The state of LUXI's socket, last in the list; its listener fills it in."""
 
     budget: descriptors.DescriptorBudget | None = None
     """Who may have how many descriptors; None: as the system's limit has it."""

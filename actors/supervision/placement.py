@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..config.config_store import ConfigStore
+from ..doors.luxi_listener import LuxiListener
 from ..doors.wconfd_listener import WconfdListener
 from ..doors.wire_listener import WireListener
 from ..execution.executor import Executor
@@ -31,6 +32,7 @@ COMPONENTS = (
     OutputReader,
     Executor,
     WconfdListener,
+    LuxiListener,
     WireListener,
     RapiKeeper,
 )
@@ -51,6 +53,7 @@ PLACEMENT = {
     "output_reader": "output_reader",
     "executor": CORE,
     "wconfd_listener": "wconfd_listener",
+    "luxi_listener": "luxi_listener",
     "wire_listener": CORE,
     "rapi_keeper": "rapi_keeper",
 }

@@ -313,4 +313,5 @@ class Supervisor(Component[messages.SupervisorMessage]):
             opcode_problems=list(catalogue.problems()),
             longest_turns=self._longest_turns(),
             rapi=self.runtime.host.rapi_states[-1] if self.runtime.host.rapi_states else None,
+            luxi=self.runtime.host.luxi_states[-1] if self.runtime.host.luxi_states else None,
         )

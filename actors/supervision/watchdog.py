@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
@@ -21,21 +22,20 @@ from .supervising import Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from ...storage.settings import Places
     from ..runtime.actor import ComponentActor
     from ..runtime.host import Host
     from .directory_keeper import DirectoryKeeper
     from .supervisor import Shutdown
 
 SUPERVISOR = "supervisor"
-LISTENERS: dict[str, Callable[[Places], Path]] = {
-    "wire_listener": lambda places: places.socket,
-    "authority_listener": lambda places: places.authority_socket,
-    "wconfd_listener": lambda places: places.wconfd_socket,
+LISTENERS: dict[str, Callable[[Host], Path | None]] = {
+    "wire_listener": lambda host: host.places.socket,
+    "authority_listener": lambda host: host.places.authority_socket,
+    "wconfd_listener": lambda host: host.places.wconfd_socket,
+    "luxi_listener": lambda host: Path(host.luxi_states[-1].path) if host.luxi_states else None,
 }
-"""The components with a local socket, and its file."""
+"""The components with a local socket, and its file; None: it has none."""
 
 
 class Watchdog:
@@ -65,7 +65,7 @@ class Watchdog:
     def look_at_local_sockets(self) -> None:
         """Notify each listener whose socket's file was deleted."""
         for name, path in LISTENERS.items():
-            if name in self._host.actors and _is_missing(path(self._host.places)):
+            if name in self._host.actors and _is_missing(path(self._host)):
                 self._host.directory.tell(name, Envelope(LocalSocketMissing()))
 
     def look_at_directory(self) -> None:
@@ -117,7 +117,9 @@ def _stack(thread: int) -> str:
     return "" if frame is None else "".join(traceback.format_stack(frame))
 
 
-def _is_missing(path: Path) -> bool:
+def _is_missing(path: Path | None) -> bool:
+    if path is None:
+        return False
     try:
         path.stat()
     except FileNotFoundError:

@@ -19,10 +19,12 @@ def test_all_shares_together_are_never_more_than_there_are(limit: int, *, is_rem
     budget = descriptors.share(limit, is_remote=is_remote)
     listeners = 2 * budget.listener + settings.ACCEPTED_UNSEEN_MAX if is_remote else budget.listener
     jobs = budget.run_slots * settings.DESCRIPTORS_PER_JOB
-    assert listeners + budget.documents + jobs + settings.DESCRIPTORS_OWN <= limit
+    doors = listeners + budget.documents + budget.luxi
+    assert doors + jobs + settings.DESCRIPTORS_OWN <= limit
     assert budget.run_slots >= 1
     assert budget.listener >= 16
     assert budget.documents >= 6
+    assert budget.luxi >= 2
 
 
 @pytest.mark.parametrize(

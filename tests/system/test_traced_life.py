@@ -108,6 +108,7 @@ PLACES = (
     Place("run", 0o700, "daemon core"),
     Place("run/socket", 0o600, "core daemon"),
     Place("run/ganeti-wconfd", 0o600, "wconfd_listener daemon"),
+    Place("run/ganeti-query", 0o600, "luxi_listener daemon"),
     Place("run/livelocks", 0o700, "daemon"),
     Place("run/rehearsals", 0o700, "fork_server daemon"),
     Place("temporary/ganger-delay-[0-9a-f]+", 0o700, "job"),

@@ -38,7 +38,6 @@ from .scheduler import *
 from .several import *
 from .supervisor import *
 from .values import *
-from .wconfd_listener import *
 
 # fmt: off
 # ---------------------------------------------------------------- what clients may say
@@ -149,6 +148,7 @@ ExecutorMessage = (
     | RequestDue | WatchDue | KillDue | LeftOverEnded | IdleProcessesDue
 )
 WconfdMessage = StalledDue | LocalSocketMissing
+LuxiMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
@@ -185,6 +185,7 @@ ACCEPTED: dict[str, UnionType] = {
     "authority_listener": AuthorityListenerMessage,
     "rapi_keeper": RapiKeeperMessage,
     "wconfd_listener": WconfdMessage,
+    "luxi_listener": LuxiMessage,
     "wire_listener": ListenerMessage,
     "supervisor": SupervisorMessage,
 }

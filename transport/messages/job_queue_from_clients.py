@@ -29,6 +29,8 @@ class JobsSubmitted(Reply, frozen=True):
 class SubmitJobs(Request[JobsSubmitted], frozen=True):
     """Store these jobs, all or none. ``dry_run`` checks everything and stores nothing.
 
+    ``ignores_drain``: a drained queue takes them, too.
+
     ``key`` makes a retry safe: a second submission under the same key stores nothing, and the reply
     has the ids of the first, unless all of those jobs are archived. A different submission under
     the same key is refused.
@@ -37,6 +39,7 @@ class SubmitJobs(Request[JobsSubmitted], frozen=True):
     jobs: list[JobSpec]
     key: str | None = None
     dry_run: bool = False
+    ignores_drain: bool = False
 
 
 class JobRows(Reply, frozen=True):

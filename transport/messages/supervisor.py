@@ -32,13 +32,21 @@ class RapiState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class LuxiState(msgspec.Struct, frozen=True, kw_only=True):
+    """The socket of LUXI, and why it is not open; an empty text: it is."""
+
+    path: str
+    problem: str = ""
+
+
 class DaemonInfo(Reply, frozen=True):
     """Version, health and figures of the daemon. Times are seconds since the epoch.
 
     ``wconfd``: the socket at which Ganeti's programs find WConfD. ``longest_turns``: the
     longest time, in seconds, that a turn of each component in the daemon's process has taken within
     the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
-    jobs, one after the other. ``rapi``: the remote API; None: the daemon has none.
+    jobs, one after the other. ``rapi``: the remote API, ``luxi``: the socket for Ganeti's tools;
+    None: the daemon has none.
     """
 
     pid: int
@@ -59,6 +67,7 @@ class DaemonInfo(Reply, frozen=True):
     longest_turns: dict[str, float] = {}
     reuses_processes: bool = False
     rapi: RapiState | None = None
+    luxi: LuxiState | None = None
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

@@ -1,0 +1,181 @@
+"""LUXI's door: Ganeti's own tools ask for everything about jobs at a Unix socket, in JSON.
+
+The methods are in `luxi_methods`. The socket's mode and group say who gets in; of these, the
+daemon's user, root and the members of the named group may change something, others only read.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, assert_never
+
+import msgspec
+
+from ...storage import errors, settings
+from ...transport import luxi, messages
+from ..runtime.component import Component
+from . import luxi_methods
+from .document_sockets import STALLED_SECONDS, DocumentSocket, prepare_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...transport.envelopes import Envelope
+    from ...transport.messages import Message
+    from .document_sockets import Peer
+    from .luxi_methods import Ask, Talk
+
+
+class LuxiListener(Component[messages.LuxiMessage]):
+    """Owns the socket of LUXI."""
+
+    name = "luxi_listener"
+
+    def boot(self) -> None:
+        """Open the socket."""
+        host = self.runtime.host
+        self._under_way: dict[int, _Served] = {}
+        self._is_look_due = False
+        self._options = host.luxi
+        if self._options is None:
+            return
+        self._path = Path(self._options.path or self.places.luxi_socket)
+        budget = host.budget
+        most = settings.LUXI_CONNECTIONS_MAX if budget is None else budget.luxi
+        self._socket = DocumentSocket(self.runtime, self._path, self._serve, most, ended=self._gone)
+        self._open()
+
+    def close(self) -> None:
+        """Close the socket."""
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+    def receive(self, envelope: Envelope[messages.LuxiMessage]) -> None:
+        """Handle one message."""
+        message = envelope.message
+        match message:
+            case messages.StalledDue():
+                self._is_look_due = False
+                for number in self._socket.end_stalled():
+                    self.log.warning("a connection makes no progress and is ended", number=number)
+                self._look_later()
+            case messages.LocalSocketMissing():
+                self._open()
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: Iterable[int]) -> None:
+        """A socket has news."""
+        self._socket.readable(descriptors)
+        self._look_later()
+
+    def _open(self) -> None:
+        assert self._options is not None
+        problem = ""
+        try:
+            if self._path != self.places.luxi_socket:
+                prepare_place(self._path)
+            self._socket.open(self._options.mode, self._options.group)
+        except errors.StorageError as error:
+            # Every other door works without this one.
+            problem = error.text
+        states = self.runtime.host.luxi_states
+        if problem and (not states or states[-1].problem != problem):
+            self.log.error("LUXI's socket is not open", error=problem)
+        states[:] = [messages.LuxiState(path=str(self._path), problem=problem)]
+
+    def _look_later(self) -> None:
+        if self._socket.has_connections and not self._is_look_due:
+            self._is_look_due = True
+            self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
+
+    # ------------------------------------------------------------ requests
+
+    def _serve(self, number: int, document: bytes) -> None:
+        try:
+            call = luxi.decode_call(document)
+            method, talk = luxi_methods.begin(call, self._surroundings())
+            peer = self._socket.peer(number)
+            if method.is_writing and not self._may_write(peer):
+                raise errors.NotAllowedError(f"{call.method}: {peer} may only read here")
+        except errors.GangerError as error:
+            self._refuse(number, error)
+            return
+        self._under_way[number] = _Served(talk, str(peer))
+        self._go_on(number, functools.partial(next, talk))
+
+    def _surroundings(self) -> luxi_methods.Surroundings:
+        return luxi_methods.Surroundings(str(uuid.uuid4()), self.runtime.clock)
+
+    def _may_write(self, peer: Peer | None) -> bool:
+        assert self._options is not None
+        if peer is None:
+            return False
+        is_own = peer.uid in (0, os.geteuid())
+        return is_own or self._options.group in peer.groups
+
+    def _go_on(self, number: int, step: Callable[[], Ask]) -> None:
+        """Let the method say what it asks next, or what the result is."""
+        served = self._under_way[number]
+        try:
+            ask = step()
+        except StopIteration as end:
+            del self._under_way[number]
+            self._socket.reply(number, luxi.encode_result(end.value))
+            return
+        except errors.GangerError as error:
+            del self._under_way[number]
+            self._refuse(number, error)
+            return
+        request = ask.request
+        if isinstance(request, messages.SIGNED):
+            request = msgspec.structs.replace(request, sender=served.sender)
+        handle = self.runtime.ask(
+            ask.to,
+            request,
+            functools.partial(self._hear, number, served.talk),
+            functools.partial(self._fail, number, served.talk),
+            self.runtime.clock() + ask.seconds,
+        )
+        if number in self._under_way:
+            self._under_way[number] = served._replace(handle=handle)
+
+    def _hear(self, number: int, talk: Talk, reply: Message) -> None:
+        if number in self._under_way:
+            self._go_on(number, functools.partial(talk.send, reply))
+
+    def _fail(self, number: int, talk: Talk, error: errors.GangerError) -> None:
+        if number in self._under_way:
+            self._go_on(number, functools.partial(talk.throw, error))
+
+    def _refuse(self, number: int, error: errors.GangerError) -> None:
+        if isinstance(error, luxi.UnreadableCallError):
+            self.log.warning("request refused", error=error.text)
+            self._socket.reply(number, luxi.encode_unreadable(error.text), is_last=True)
+            return
+        self._socket.reply(number, luxi.encode_error(error.luxi_name, *_arguments(error)))
+
+    def _gone(self, number: int) -> None:
+        """The client does not wait for the answer any more."""
+        served = self._under_way.pop(number, None)
+        if served is not None:
+            self.runtime.stop_asking(served.handle)
+
+
+class _Served(NamedTuple):
+    """A request under way: its method, who sent it, and what the method waits for."""
+
+    talk: Talk
+    sender: str
+    handle: int = 0
+
+
+def _arguments(error: errors.GangerError) -> list[str]:
+    """The arguments of Ganeti's exception."""
+    if error.luxi_name == errors.BadRequestError.luxi_name:
+        code = getattr(error, "error_code", errors.BadRequestError.error_code)
+        return [error.text, code]
+    return [error.text]

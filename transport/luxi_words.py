@@ -1,0 +1,41 @@
+"""Words of Ganeti's LuxiD in its answers, which clients of LUXI and of the remote API see. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ..storage.wording import shortened
+from .luxi import UnreadableCallError
+
+RESOURCES: Final = ("node", "instance", "group", "network", "job", "lock", "filter", "export")
+"""What queries can ask for."""
+
+IN_JOBS_ONLY: Final = {"cluster": "Cluster", "os": "Os", "extstorage": "ExtStorage"}
+"""What only opcodes ask for, with LuxiD's word for it."""
+
+
+def not_supported(method: str, what: str) -> str:
+    """What refuses a query for something of `IN_JOBS_ONLY`.
+
+    >>> not_supported("Query", "os")
+    "Query 'ItemTypeOpCode QROs' not supported"
+    """
+    return f"{method} 'ItemTypeOpCode QR{IN_JOBS_ONLY[what]}' not supported"
+
+
+def unknown_resource(what: str) -> str:
+    """Why a query for something unknown cannot be read; Ganeti's text lacks a blank, too."""
+    return f"Can't parse value '{shortened(what)}' as neitherQueryTypeLuxi nor QueryTypeOp"
+
+
+def cannot_convert(args: Sequence[object], why: str) -> UnreadableCallError:
+    """The refusal of a request whose arguments cannot be read.
+
+    >>> print(cannot_convert(["frob"], "no such resource").text)
+    Cannot convert value '["frob"]', error: no such resource
+    """
+    shown = shortened(msgspec.json.encode(args).decode())
+    return UnreadableCallError(f"Cannot convert value '{shown}', error: {why}")
