@@ -214,7 +214,7 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--luxi-socket",
             metavar="PATH",
             type=click.Path(dir_okay=False, resolve_path=True),
-            help="Where the socket for Ganeti's own tools is (LUXI); without it in the run directory.",
+            help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
         ),
         click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
         click.option(

@@ -109,6 +109,7 @@ class DocumentSocket:
         runtime: Runtime,
         path: Path,
         serve: Callable[[int, bytes], None],
+        *,
         connections_max: int = settings.DOCUMENT_CONNECTIONS_MAX,
         document_bytes_max: int = luxi.DOCUMENT_BYTES_MAX,
         ended: Callable[[int], None] = lambda _number: None,

@@ -45,7 +45,9 @@ class LuxiListener(Component[messages.LuxiMessage]):
         self._path = Path(self._options.path or self.places.luxi_socket)
         budget = host.budget
         most = settings.LUXI_CONNECTIONS_MAX if budget is None else budget.luxi
-        self._socket = DocumentSocket(self.runtime, self._path, self._serve, most, ended=self._gone)
+        self._socket = DocumentSocket(
+            self.runtime, self._path, self._serve, connections_max=most, ended=self._gone
+        )
         self._open()
 
     def close(self) -> None:

@@ -48,7 +48,9 @@ class WconfdListener(Component[messages.WconfdMessage]):
         self._problem = ""
         budget = self.runtime.host.budget
         most = settings.DOCUMENT_CONNECTIONS_MAX if budget is None else budget.documents
-        self._socket = DocumentSocket(self.runtime, self.places.wconfd_socket, self._serve, most)
+        self._socket = DocumentSocket(
+            self.runtime, self.places.wconfd_socket, self._serve, connections_max=most
+        )
         self._open()
 
     def close(self) -> None:

@@ -1,0 +1,290 @@
+"""LUXI's methods, as conversations: what each one asks, and what its caller gets. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ganger.actors.doors import luxi_methods
+from ganger.actors.doors.luxi_methods import METHODS, Surroundings
+from ganger.storage import errors
+from ganger.transport import messages
+from ganger.transport.luxi import Call, UnreadableCallError
+
+UUID = "6b4f0f5e-9a3b-4f7c-8e2d-0a1b2c3d4e5f"
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.5, "reason": []}
+
+
+def talk(
+    method: str, *args: Any, replies: Iterable[Any] = (), times: Iterable[float] = ()
+) -> tuple[list[Any], Any]:
+    """What the method asks, and its result as JSON; ``replies``: of components, or errors."""
+    clock = itertools.chain(times, itertools.repeat(0.0))
+    surroundings = Surroundings(UUID, lambda: next(clock))
+    _, conversation = luxi_methods.begin(Call(method, list(args)), surroundings)
+    asked: list[Any] = []
+    given = iter(replies)
+    try:
+        ask = next(conversation)
+        while True:
+            asked.append(ask.request)
+            reply = next(given)
+            if isinstance(reply, errors.GangerError):
+                ask = conversation.throw(reply)
+            else:
+                ask = conversation.send(reply)
+    except StopIteration as end:
+        assert next(given, None) is None, "the method asked less than expected"
+        return asked, msgspec.json.decode(msgspec.json.encode(end.value))
+
+
+def asks(method: str, *args: Any, replies: Iterable[Any] = ()) -> list[Any]:
+    return talk(method, *args, replies=replies)[0]
+
+
+def refusal(method: str, *args: Any, replies: Iterable[Any] = ()) -> errors.GangerError:
+    with pytest.raises(errors.GangerError) as found:
+        talk(method, *args, replies=replies)
+    return found.value
+
+
+def page(rows: bytes, next_after: str | None = None) -> messages.QueryAnswered:
+    return messages.QueryAnswered([{"name": "id"}], rows, next_after)
+
+
+# ---------------------------------------------------------------- requests that cannot be read
+
+
+def test_an_unknown_method_is_unreadable() -> None:
+    assert refusal("Frobnicate").text == (
+        'Unable to parse LUXI request method: Invalid string value for type LuxiReq: "Frobnicate"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        ("QueryClusterInfo", [1]),
+        ("CancelJob", []),
+        ("CancelJob", [1, False, 3]),
+        ("CancelJob", [-1]),
+        ("CancelJob", ["one"]),
+        ("CancelJob", [True]),
+        ("CancelJob", [1, "yes"]),
+        ("CancelJob", [10**18]),
+        ("ArchiveJob", [None]),
+        ("SubmitJob", ["no list"]),
+        ("SubmitManyJobs", [[{"OP_ID": "OP_TEST_DELAY"}]]),
+        ("Query", ["job", "id", None]),
+        ("Query", [None, ["id"], None]),
+        ("QueryNodes", [None, ["name"], False]),
+        ("QueryNodes", [[], ["name"]]),
+        ("QueryJobs", [["x"], ["id"]]),
+        ("ChangeJobPriority", [1, "high"]),
+        ("ChangeJobPriority", [1, 2**70]),
+        ("SetDrainFlag", [1]),
+        ("AutoArchiveJobs", ["all", 5]),
+        ("ReplaceFilter", [None, 2**70, [], "PAUSE", []]),
+        ("QueryTags", ["dog", "rex"]),
+        ("Query", ["frob", ["name"], None]),
+        ("Query", ["job", ["id"], ["=", "id", 2**70]]),
+    ],
+)
+def test_wrong_arguments_are_unreadable_and_named(method: str, args: list[Any]) -> None:
+    found = refusal(method, *args)
+    assert isinstance(found, UnreadableCallError)
+    assert "\n" not in found.text
+
+
+def test_deeply_nested_arguments_are_unreadable() -> None:
+    nested: list[Any] = []
+    for _ in range(200):
+        nested = [nested]
+    assert isinstance(refusal("Query", "job", ["id"], nested), UnreadableCallError)
+
+
+def test_every_method_reads_or_writes_as_the_catalogue_says() -> None:
+    writing = {name for name, method in METHODS.items() if method.is_writing}
+    reading = {name for name in METHODS if name.startswith("Query")}
+    assert writing | reading | {"PickupJob", "WaitForJobChange"} >= set(METHODS)
+    assert not writing & reading
+
+
+# ---------------------------------------------------------------- submitting
+
+
+def test_a_submission_has_a_key_so_that_its_repetition_stores_nothing() -> None:
+    [asked] = asks("SubmitJob", [DELAY], replies=[messages.JobsSubmitted([17])])
+    assert asked.key == UUID
+    assert not asked.ignores_drain
+    assert [spec.ops for spec in asked.jobs] == [[DELAY]]
+
+
+def test_a_drained_queue_can_be_passed() -> None:
+    [asked] = asks("SubmitJobToDrainedQueue", [DELAY], replies=[messages.JobsSubmitted([17])])
+    assert asked.ignores_drain
+
+
+def test_of_many_jobs_those_that_a_rule_rejects_are_named_in_their_places() -> None:
+    reply = messages.JobsSubmitted([4, 5], rejected={1: "rejected by rule x"})
+    _, found = talk("SubmitManyJobs", [[DELAY]] * 3, replies=[reply])
+    assert found == [[True, 4], [False, "the job is rejected by rule x"], [True, 5]]
+
+
+def test_a_single_rejected_job_is_an_error() -> None:
+    reply = messages.JobsSubmitted([], rejected={0: "rejected by rule x"})
+    found = refusal("SubmitJob", [DELAY], replies=[reply])
+    assert (found.luxi_name, found.text) == ("OpPrereqError", "the job is rejected by rule x")
+
+
+def test_no_jobs_need_no_question() -> None:
+    assert talk("SubmitManyJobs", []) == ([], [])
+
+
+# ---------------------------------------------------------------- queries
+
+
+def test_pages_are_joined_into_one_answer() -> None:
+    pages = [page(b"[[[0,1]],[[0,2]]]", "2"), page(b"[]", "9"), page(b"[[[0,10]]]")]
+    asked, found = talk("Query", "job", ["id"], None, replies=pages)
+    assert [request.after for request in asked] == [None, "2", "9"]
+    assert found == {"fields": [{"name": "id"}], "data": [[[0, 1]], [[0, 2]], [[0, 10]]]}
+
+
+def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(luxi_methods, "REPLY_BYTES_MAX", 20)
+    pages = [page(b"[[[0,1]],[[0,2]]]", str(number)) for number in range(3)]
+    assert "more than 20 bytes" in refusal("Query", "job", ["id"], None, replies=pages).text
+
+
+@pytest.mark.parametrize("what", ["cluster", "os", "extstorage"])
+def test_what_only_jobs_ask_for_is_refused_as_by_luxid(what: str) -> None:
+    found = refusal("Query", what, ["name"], None)
+    assert (found.luxi_name, found.text.split("'")[2]) == ("GenericError", " not supported")
+
+
+def test_a_filter_that_cannot_be_read_is_unreadable() -> None:
+    broken = errors.FilterRuleError("Unknown filter operand '??'")
+    found = refusal("Query", "node", ["name"], ["??", "name", "x"], replies=[broken])
+    assert found.text == (
+        """Cannot convert value '["node",["name"],["??","name","x"]]', """
+        "error: Unknown filter operand '??'"
+    )
+
+
+@pytest.mark.parametrize("ids", [None, []])
+def test_without_ids_all_jobs_are_listed(ids: list[int] | None) -> None:
+    [asked] = asks("QueryJobs", ids, ["id"], replies=[page(b"[[1]]")])
+    assert (asked.filter, asked.is_classic) == (None, True)
+
+
+def test_job_ids_may_be_texts() -> None:
+    [asked] = asks("QueryJobs", ["3", 1], ["id"], replies=[page(b"[[3],[1]]")])
+    assert asked.filter == ["|", ["==", "id", 3], ["==", "id", 1]]
+
+
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [
+        ("QueryNodes", "node"),
+        ("QueryInstances", "instance"),
+        ("QueryGroups", "group"),
+        ("QueryNetworks", "network"),
+    ],
+)
+def test_classic_queries_take_no_locks(method: str, what: str) -> None:
+    with_locks, without = True, False
+    [asked] = asks(method, ["a"], ["name"], without, replies=[page(b"[]")])
+    assert (asked.what, asked.filter) == (what, ["|", ["==", "name", "a"]])
+    assert refusal(method, ["a"], ["name"], with_locks).text == "Sync queries are not allowed"
+
+
+def test_config_values_come_in_the_order_asked_and_unknown_ones_are_null() -> None:
+    cluster = page(b'[[[0,"c"],[3,null],[0,"m"],[0,true]]]')
+    described = messages.ClusterDescribed({"ssh_key_bits": 2048})
+    names = ["ssh_key_bits", "drain_flag", "nonsense", "cluster_name", "watcher_pause"]
+    _, found = talk("QueryConfigValues", names, replies=[cluster, described])
+    assert found == [2048, True, None, "c", None]
+
+
+def test_config_values_ask_only_what_they_need() -> None:
+    assert asks("QueryConfigValues", ["nonsense"]) == []
+
+
+def test_tags_of_something_unknown_are_an_error() -> None:
+    unknown = errors.UnknownObjectError("Instance name nope not found")
+    found = refusal("QueryTags", "instance", "nope", replies=[unknown])
+    assert (found.luxi_name, found.text) == ("OpPrereqError", unknown.text)
+
+
+def test_tags_of_the_cluster_need_no_name() -> None:
+    described = messages.ClusterDescribed({"tags": ["a", "b"]})
+    assert talk("QueryTags", "cluster", None, replies=[described])[1] == ["a", "b"]
+
+
+# ---------------------------------------------------------------- jobs
+
+
+@pytest.mark.parametrize(("args", "kills"), [((5,), False), ((5, False), False), ((5, True), True)])
+def test_cancel_kills_only_if_asked(args: tuple[Any, ...], *, kills: bool) -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5")
+    asked, found = talk("CancelJob", *args, replies=[outcome])
+    assert (asked[0].kill, found) == (kills, [True, "Dequeued job 5"])
+
+
+@pytest.mark.parametrize("error", [errors.UnknownJobError(), errors.JobStateError()])
+def test_what_cannot_be_archived_is_false(error: errors.GangerError) -> None:
+    assert talk("ArchiveJob", 5, replies=[error])[1] is False
+
+
+def test_a_disk_that_refuses_an_archival_is_an_error() -> None:
+    assert refusal("ArchiveJob", 5, replies=[errors.ReadOnlyError()]).luxi_name == "GenericError"
+
+
+def test_autoarchive_goes_on_until_nothing_is_left() -> None:
+    outcomes = [
+        messages.ArchiveOutcome([1, 2], left=3),
+        messages.ArchiveOutcome([3, 4], left=1),
+        messages.ArchiveOutcome([5], left=0),
+    ]
+    assert talk("AutoArchiveJobs", -1, 60, replies=outcomes)[1] == [5, 0]
+
+
+def test_autoarchive_ends_with_its_time() -> None:
+    outcomes = [messages.ArchiveOutcome([1, 2], left=3), messages.ArchiveOutcome([3], left=2)]
+    _, found = talk("AutoArchiveJobs", 0, 5, replies=outcomes, times=[100.0, 104.0, 105.0])
+    assert found == [3, 2]
+
+
+# ---------------------------------------------------------------- rules
+
+
+def test_a_new_rule_is_named_by_the_door_so_that_its_repetition_is_harmless() -> None:
+    [asked] = asks("ReplaceFilter", None, 1, [], "PAUSE", [], replies=[messages.FilterStored("u")])
+    assert asked.uuid == UUID
+
+
+def test_a_malformed_uuid_is_an_error_and_a_malformed_rule_unreadable() -> None:
+    bad = errors.FilterRuleError("uuid: expected a UUID")
+    assert refusal("ReplaceFilter", "x", 1, [], "PAUSE", [], replies=[bad]).text == (
+        "Unable to parse UUID"
+    )
+    bad = errors.FilterRuleError("action: malformed")
+    found = refusal("ReplaceFilter", None, 1, [], "FROB", [], replies=[bad])
+    assert isinstance(found, UnreadableCallError)
+
+
+def test_an_unknown_rule_is_an_error_with_ganetis_text() -> None:
+    found = refusal("DeleteFilter", "u", replies=[errors.UnknownFilterError("no rule")])
+    assert (found.luxi_name, found.text) == (
+        "GenericError",
+        "Filter rule with UUID u does not exist",
+    )
+
+
+def test_pickup_is_for_nobody() -> None:
+    assert refusal("PickupJob", 5).text == "Luxi call 'PickupJob' is for internal use only"

@@ -1,0 +1,174 @@
+"""LUXI's socket of a real daemon: who gets in, and who may do what."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.faults.harness import Daemon
+from tests.system.wconfd import Wconfd, call
+
+from ganger.transport.messages import LuxiState
+
+NOBODY = pwd.getpwnam("nobody")
+GROUP = grp.getgrnam("mail")
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "on_master": False, "reason": []}
+
+CALLER = """
+import json, os, socket, sys
+os.setgroups(json.loads(sys.argv[3]))
+os.setgid(int(sys.argv[4]))
+os.setuid(int(sys.argv[5]))
+end = socket.socket(socket.AF_UNIX)
+end.connect(sys.argv[1])
+end.sendall(sys.argv[2].encode() + bytes([3]))
+data = b""
+while not data.endswith(bytes([3])):
+    data += end.recv(65536)
+print(data[:-1].decode())
+"""
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+
+
+@pytest.fixture(scope="module", name="daemon")
+def one_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("luxi")
+    for place in (folder, *folder.parents[:-2]):
+        if place.owner() == pwd.getpwuid(os.geteuid()).pw_name:
+            place.chmod(place.stat().st_mode | stat.S_IXOTH)
+    options = ["--luxi-socket", str(folder / "run/ganeti-query"), "--luxi-anonymous-reads"]
+    if os.geteuid() == 0:
+        options += ["--luxi-group", GROUP.gr_name]
+    with Daemon(folder, *options) as daemon:
+        yield daemon
+
+
+@pytest.fixture(name="path")
+def path_of_the_socket(daemon: Daemon) -> Path:
+    return daemon.folder / "run/ganeti-query"
+
+
+@pytest.fixture(name="luxi")
+def connection(path: Path) -> Iterator[Wconfd]:
+    with Wconfd(path) as luxi:
+        yield luxi
+
+
+def state(daemon: Daemon) -> LuxiState:
+    """What the daemon says of its socket."""
+    with daemon.client() as client:
+        found = client.info().luxi
+    assert found is not None
+    return found
+
+
+def as_other(path: Path, method: str, *args: Any, groups: tuple[int, ...] = ()) -> Any:
+    """The reply to another user."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            CALLER,
+            str(path),
+            call(method, *args).decode(),
+            json.dumps(groups),
+            str(NOBODY.pw_gid),
+            str(NOBODY.pw_uid),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return json.loads(done.stdout)
+
+
+def test_the_daemon_tells_where_its_socket_is(daemon: Daemon, path: Path) -> None:
+    assert state(daemon).path == str(path)
+    assert f"LUXI:       {path}\n" in daemon.run("status").stdout
+
+
+def test_a_job_is_submitted_listed_and_archived(daemon: Daemon, luxi: Wconfd) -> None:
+    job_id = luxi.call("SubmitJob", [DELAY])
+    with daemon.client() as client:
+        client.wait(job_id, timeout=30)
+    assert luxi.call("QueryJobs", [job_id], ["id", "status"]) == [[job_id, "success"]]
+    assert luxi.call("ArchiveJob", job_id) is True
+    assert luxi.call("ArchiveJob", job_id) is False
+
+
+def test_a_refused_request_leaves_the_connection_and_an_unreadable_one_ends_it(
+    luxi: Wconfd,
+) -> None:
+    assert luxi.refused("Query", "os", ["name"], None)[0] == "GenericError"
+    assert luxi.call("QueryTags", "cluster", "") == []
+    luxi.send(b'{"method": "Frob", "args": []}', call("QueryTags", "cluster", ""))
+    assert luxi.reply()["result"].startswith("Failed to parse request: ")
+    with pytest.raises((EOFError, ConnectionResetError)):
+        luxi.reply()
+
+
+@only_root
+def test_others_read_and_members_of_the_group_write(path: Path) -> None:
+    assert path.stat().st_gid == GROUP.gr_gid
+    assert as_other(path, "QueryTags", "cluster", "") == {"success": True, "result": []}
+    for method, args in (
+        ("SubmitJob", [[DELAY]]),
+        ("CancelJob", [1]),
+        ("SetDrainFlag", [True]),
+        ("ReplaceFilter", [None, 0, [], "PAUSE", []]),
+        ("AutoArchiveJobs", [-1, 1]),
+    ):
+        name, (text, code) = as_other(path, method, *args)["result"]
+        assert (name, code) == ("OpPrereqError", "wrong_input")
+        assert text.startswith(f"{method}: nobody (uid {NOBODY.pw_uid}), pid ")
+        assert text.endswith(" may only read here")
+    assert as_other(path, "SubmitJob", [DELAY], groups=(GROUP.gr_gid,))["success"] is True
+
+
+def test_without_a_group_nobody_else_gets_in(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as other:
+        path = other.places.luxi_socket
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert state(other).path == str(path)
+
+
+def test_a_file_in_the_way_stays_and_the_daemon_says_so(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("a letter")
+    with Daemon(tmp_path / "it", "--luxi-socket", str(precious)) as daemon:
+        assert "this file is no socket" in state(daemon).problem
+        assert f"LUXI:       {precious} NOT OPEN: " in daemon.run("status").stdout
+    assert precious.read_text() == "a letter"
+
+
+def test_the_socket_of_another_program_stays(path: Path, tmp_path: Path) -> None:
+    with Daemon(tmp_path, "--luxi-socket", str(path)) as other:
+        assert "another program listens at this socket" in state(other).problem
+    with Wconfd(path) as luxi:
+        assert luxi.call("QueryTags", "cluster", "") == []
+
+
+def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
+    left = tmp_path / "ganeti-query"
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(left))
+    with Daemon(tmp_path, "--luxi-socket", str(left)), Wconfd(left) as luxi:
+        assert luxi.call("QueryTags", "cluster", "") == []
+
+
+def test_the_socket_can_be_left_out(tmp_path: Path) -> None:
+    with Daemon(tmp_path, "--no-luxi") as daemon, daemon.client() as client:
+        assert client.info().luxi is None
+        assert not daemon.places.luxi_socket.exists()
