@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from ..storage import errors
+from ..transport import luxi_words
 from . import bodies, problems
 from .declarations import Call, Method, Parameter, Resource, Right
 from .problems import HttpError
-
-SERVED: Final = ("node", "instance", "group", "network", "job", "lock", "filter", "export")
-IN_JOBS_ONLY: Final = {"cluster": "Cluster", "os": "Os", "extstorage": "ExtStorage"}
-"""What only opcodes ask for, with LuxiD's word for it."""
 
 _FIELDS: Final = Parameter("fields", str, "Names of fields, with commas between them.")
 _NO_FIELDS: Final = "Missing 'fields' query argument"
@@ -71,15 +67,12 @@ async def _answer(call: Call, names: list[Any], raw_filter: object) -> dict[str,
 def _what(call: Call, arguments: list[Any]) -> str:
     """What the query is for; `HttpError` as LuxiD's if that is nothing it can answer."""
     what = call.path["what"]
-    if what in SERVED:
+    if what in luxi_words.RESOURCES:
         return what
-    if what in IN_JOBS_ONLY:
-        raise HttpError(500, f"Query 'ItemTypeOpCode QR{IN_JOBS_ONLY[what]}' not supported")
-    raise HttpError(
-        502,
-        f"Failed to parse request: Cannot convert value '{json.dumps([what, *arguments])}', "
-        f"error: Can't parse value '{what}' as neitherQueryTypeLuxi nor QueryTypeOp",
-    )
+    if what in luxi_words.IN_JOBS_ONLY:
+        raise HttpError(500, luxi_words.not_supported("Query", what))
+    unreadable = luxi_words.cannot_convert([what, *arguments], luxi_words.unknown_resource(what))
+    raise HttpError(502, f"Failed to parse request: {unreadable.text}")
 
 
 async def _served(answer: Awaitable[_T]) -> _T:

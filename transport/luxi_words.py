@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,9 @@ RESOURCES: Final = ("node", "instance", "group", "network", "job", "lock", "filt
 
 IN_JOBS_ONLY: Final = {"cluster": "Cluster", "os": "Os", "extstorage": "ExtStorage"}
 """What only opcodes ask for, with LuxiD's word for it."""
+
+
+_SHOWN_CHARACTERS_MAX: Final = 400
 
 
 def not_supported(method: str, what: str) -> str:
@@ -37,5 +41,8 @@ def cannot_convert(args: Sequence[object], why: str) -> UnreadableCallError:
     >>> print(cannot_convert(["frob"], "no such resource").text)
     Cannot convert value '["frob"]', error: no such resource
     """
-    shown = shortened(msgspec.json.encode(args).decode())
+    encoded = msgspec.json.encode(args).decode()
+    # With blanks, as LuxiD writes it; huge arguments are not worth that.
+    is_short = len(encoded) <= _SHOWN_CHARACTERS_MAX
+    shown = json.dumps(args) if is_short else f"{encoded[:_SHOWN_CHARACTERS_MAX]}..."
     return UnreadableCallError(f"Cannot convert value '{shown}', error: {why}")

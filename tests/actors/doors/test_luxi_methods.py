@@ -171,7 +171,7 @@ def test_a_filter_that_cannot_be_read_is_unreadable() -> None:
     broken = errors.FilterRuleError("Unknown filter operand '??'")
     found = refusal("Query", "node", ["name"], ["??", "name", "x"], replies=[broken])
     assert found.text == (
-        """Cannot convert value '["node",["name"],["??","name","x"]]', """
+        """Cannot convert value '["node", ["name"], ["??", "name", "x"]]', """
         "error: Unknown filter operand '??'"
     )
 
