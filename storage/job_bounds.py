@@ -253,9 +253,11 @@ def _last_entries(log: list[jobs.LogEntry], bytes_max: int) -> list[jobs.LogEntr
     return kept
 
 
-def log_parts(log: Sequence[jobs.LogEntry]) -> Iterator[list[jobs.LogEntry]]:
-    """The entries in parts that each fit into a frame; an entry that is too large is cut."""
-    limit = settings.FRAME_BYTES_MAX // 4
+def log_parts(
+    log: Sequence[jobs.LogEntry], bytes_max: int = settings.FRAME_BYTES_MAX // 4
+) -> Iterator[list[jobs.LogEntry]]:
+    """The entries in parts of up to ``bytes_max`` as JSON; an entry that is larger is cut."""
+    limit = bytes_max
     if len(log) <= 1_000 and sum(_length(entry[3]) for entry in log) * 6 <= limit:  # noqa: PLR2004
         yield list(log)
         return

@@ -218,6 +218,12 @@ CLIENT_HEARTBEAT_SECONDS = 5.0
 WATCHERS_MAX = 1_000
 """Most watches open at one time."""
 
+JOB_WAITS_MAX = 20_000
+"""Most requests that wait for changes of jobs at one time."""
+
+JOB_WAITS_SLICE_SECONDS = 0.005
+"""Time that the queue spends on those of one turn; the others are looked at in the next one."""
+
 KEY_BYTES_MAX = 200
 """Longest idempotency key."""
 

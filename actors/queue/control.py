@@ -118,7 +118,7 @@ class Control:
             self._store.announcements.reprioritised(row)
             if row.phase is Phase.PENDING:
                 self._hand_over.make_way(row)
-            self._store.reader.watches.changed(row)
+            self._store.reader.changed(row)
 
         self._ledger.store_state(state, stored, envelope.refuse)
 
@@ -191,6 +191,7 @@ class Control:
             row = self._table.find(message.job_id)
             if message.accepted and row is not None and row.lock_file is not None:
                 row.take_priority(message.priority)
+                self._store.reader.waits.changed(row.id)
                 row.chosen = messages.ChosenUnder(0, row.chosen.limit)
                 # Rules that limit may count it differently now.
                 changed = messages.JobReprioritised(id=row.id, priority=row.priority)

@@ -80,7 +80,7 @@ class HandOver:
             row = self._table.find(job_id)
             if row is not None and row.phase is Phase.PENDING:
                 row.status = JobStatus.QUEUED
-                self._store.reader.watches.changed(row)
+                self._store.reader.changed(row)
         self._end_unsatisfiable(message.unsatisfiable)
 
     def _end_unsatisfiable(self, unsatisfiable: Sequence[tuple[int, str, str]]) -> None:
@@ -120,6 +120,7 @@ class HandOver:
             if op.status is JobStatus.WAITING:
                 op.status = JobStatus.QUEUED
         row.status = job.status
+        self._store.reader.waits.changed(row.id)
         if self._ledger.is_covered(row.id):
             self._starting[row.id] = body, job
             if self._ledger.in_memory(row.id) is None:
@@ -136,6 +137,7 @@ class HandOver:
         return False
 
     def _start_marked(self, row: Row) -> None:
+        self._store.reader.waits.changed(row.id)
         if row.phase is Phase.STARTING:
             self._ask_for_processes([(row.id, row.needs_user_opcodes)])
 

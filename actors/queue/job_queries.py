@@ -11,6 +11,7 @@ from ...storage import errors, jobs
 from ...storage.filters import fields_of, parse_filter
 from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
 from ..runtime import query_pages
+from .job_state import JobState
 from .job_table import Phase
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ class JobQueries:
         after = _id_of(message.after)
         rows = _Rows(self._store, self._whole, after, is_archive_listed=is_archive_listed)
         return query_pages.answered(self._runtime, JOBS, rows, message)
+
+    def state(self, row: Row) -> JobState:
+        """The live job at this moment, for those who wait for a change. Raises `StorageError`."""
+        if row.phase is Phase.HANDED_OVER:
+            self._catch_up(row.id)
+        job, log_until = self._store.reader.followed(row)
+        return JobState(JobRow(row.id, job, known=_Known(row)), log_until)
 
     def _whole(self, row: Row) -> jobs.Job:
         if row.phase is Phase.HANDED_OVER:

@@ -23,6 +23,7 @@ from .estimating import Estimating
 from .hand_over import HandOver
 from .job_queries import JobQueries
 from .job_store import JobStore
+from .job_waits import JobWaits
 from .lifecycle import Lifecycle
 from .start_gate import StartGate
 
@@ -50,6 +51,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.admission = Admission(self.store, self.gate, self.control)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
+        self.waits = JobWaits(self.runtime, self.store, self.queries)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)
         self.lifecycle.fail_dead(loaded.died)
@@ -83,10 +85,14 @@ class JobQueue(Component[messages.QueueMessage]):
                 envelope.reply(self.store.reader.dependencies())
             case messages.WatchJobs():
                 self.store.reader.watch(envelope, message)
+            case messages.AwaitJobChange():
+                self.waits.open(envelope, message)
+            case messages.JobWaitsDue():
+                self.waits.ring()
             case messages.StopWatch():
-                self.store.reader.watches.stop(envelope.peer, message.request_id)
+                self.store.reader.stop(envelope.peer, message.request_id)
             case messages.PeerGone():
-                self.store.reader.watches.stop_all_of(message.peer)
+                self.store.reader.stop_all_of(message.peer)
                 self.diagnosis.forget_peer(message.peer)
             case messages.CancelJob():
                 self.control.cancel(envelope, message)
@@ -174,6 +180,7 @@ class JobQueue(Component[messages.QueueMessage]):
         """
         self.admission.announce_new()
         self.store.end_turn()
+        self.waits.turn_ended()
         if self.admission.has_work():
             # In the next turn: the components beside this one come first.
             self.runtime.tell(JOB_QUEUE, messages.SubmissionsDue())

@@ -137,7 +137,7 @@ class JobStore:
     # ------------------------------------------------------------ transitions
 
     def move(self, row: Row, status: JobStatus, *, has_locks: bool = True) -> None:
-        """Announce that the job has this status now, durably.
+        """Announce that the job has this status now, durably. Other values may be new, too.
 
         ``has_locks``: its process may have locks.
         """
@@ -145,6 +145,7 @@ class JobStore:
         if row.status is not status:
             row.status = status
             self.reader.watches.changed(row)
+        self.reader.waits.changed(row.id)
         if not status.is_final or was_final:
             return
         if row.lock_file is None or row.phase is not Phase.HANDED_OVER:

@@ -176,6 +176,7 @@ class Lifecycle:
             envelope.reply(recorded)
             row.serial = message.serial
             self._reader.forget_appended(row.id, None)
+            self._reader.waits.changed(row.id)
 
         if message.body is None:
             # The process has flushed its file, which is as new as anything we know.

@@ -14,6 +14,7 @@ from ...storage.queue_files import job_files
 from ...transport import messages
 from .job_table import JobTable, Phase, Row, row_of
 from .subscriptions import Watch, WatchList
+from .wait_list import WaitList
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -44,6 +45,7 @@ class QueueReader:
     def __init__(self, table: JobTable, ledger: Ledger, log: FilteringBoundLogger) -> None:
         self._log = log
         self.watches = WatchList()
+        self.waits = WaitList()
         self._table = table
         self._ledger = ledger
         self._appended: dict[int, deque[_Appended]] = {}
@@ -165,6 +167,25 @@ class QueueReader:
         """The whole live job as it is now. Raises `StorageError`."""
         return self._job_of(row)[0]
 
+    def followed(self, row: Row) -> tuple[jobs.Job, float]:
+        """As `present`, and the serial up to which its log has no gaps."""
+        return self._job_of(row)
+
+    def changed(self, row: Row) -> None:
+        """Send the job's new status to watches; clients that wait for a change are looked at."""
+        self.watches.changed(row)
+        self.waits.changed(row.id)
+
+    def stop(self, peer: bytes, number: int) -> None:
+        """End a watch of the peer, or its waiting for a change."""
+        self.watches.stop(peer, number)
+        self.waits.stop((peer, number))
+
+    def stop_all_of(self, peer: bytes) -> None:
+        """End all watches of a peer that is gone, and all that it waits for."""
+        self.watches.stop_all_of(peer)
+        self.waits.stop_all_of(peer)
+
     def archived(self, job_id: int) -> jobs.Job:
         """The whole archived job. Raises `UnknownJobError` or `StorageError`."""
         return self._archived(job_id)[1]
@@ -186,6 +207,7 @@ class QueueReader:
             kept.clear()
             new = [known[serial] for serial in sorted(known)]
         kept.extend(new)
+        self.waits.changed(job_id)
         self.watches.logged(job_id, message.op_index, entries)
         if lacking := self.watches.lacking(job_id, entries[-1][0]):
             self._close_gap(row, lacking)

@@ -262,6 +262,17 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         messages.QueryJobs(["id"], ["==", "id", 5], "4"),
         {"type": "query_jobs", "fields": ["id"], "filter": ["==", "id", 5], "after": "4"},
     ),
+    (
+        messages.AwaitJobChange(5, ["status"], ["queued"], 3, 60.0),
+        {
+            "type": "await_job_change",
+            "id": 5,
+            "fields": ["status"],
+            "values": ["queued"],
+            "log_serial": 3,
+            "seconds": 60.0,
+        },
+    ),
     (messages.QueryLocks(["name"]), {"type": "query_locks", "fields": ["name"]}),
     (
         messages.QueryConfiguration("node", ["name"]),

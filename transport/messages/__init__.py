@@ -46,7 +46,7 @@ QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
     | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs | ReadPlan
-    | ReadRuleHits | ListJobVersions
+    | ReadRuleHits | ListJobVersions | AwaitJobChange
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
@@ -71,7 +71,7 @@ ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead | RuleHits
-    | JobVersions
+    | JobVersions | JobAwaited
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
     | ClusterDescribed
@@ -138,7 +138,7 @@ QueueMessage = (
     | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | SubmissionsDue
-    | StoreEstimates | StoreAges
+    | StoreEstimates | StoreAges | JobWaitsDue
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (

@@ -13,6 +13,9 @@ from .config_store import ReplaceFilter
 from .several import QueryAnswered, RuleHits
 from .values import JobSpec, JobSummary, LockRow, Remedy, WaitingJob
 
+JOB_AWAITED_SECONDS_MAX = 3_600.0
+"""Longest time that one request may wait for a change of a job."""
+
 
 class JobsSubmitted(Reply, frozen=True):
     """The jobs are durable. ``is_repeat``: the key is known, and ``ids`` are those of its jobs.
@@ -107,6 +110,40 @@ class QueryJobs(Request[QueryAnswered], frozen=True):
     is_classic: bool = False
 
 
+class JobAwaited(Reply, frozen=True):
+    """A job as it is now, for the caller of `AwaitJobChange`.
+
+    ``values``: those of the fields, as a JSON array; null for what is not normal. ``log``: newer
+    entries of its log, as a JSON array of [serial, [seconds, microseconds], kind, message].
+    ``is_final``: the job has ended, and does not change any more.
+    """
+
+    values: bytes
+    log: bytes
+    is_final: bool
+
+
+class AwaitJobChange(Request[JobAwaited], frozen=True):
+    """Reply when these fields of a live job have other ``values``, or its log has newer entries.
+
+    Source: Ganeti 3.0, LUXI, ``WaitForJobChange``. The reply comes at once if that is so already or
+    the job is final, and after ``seconds`` at the latest. ``values`` is what the caller got last;
+    None: it knows none. ``log_serial``: serial of the last entry that it has; None: it has none.
+    If a name in ``fields`` is unknown, all values are null.
+
+    `UnknownJobError`, `ArchivedJobError`: there is no such live job. ``ticket``: a request of the
+    same sender with the same ticket, not 0, replaces this one, and `StopWatch` with that number
+    ends it; without a ticket the number of the request counts.
+    """
+
+    id: int
+    fields: list[str]
+    values: Any = None
+    log_serial: int | None = None
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=JOB_AWAITED_SECONDS_MAX)] = 30.0
+    ticket: int = 0
+
+
 class JobDocument(Reply, frozen=True):
     """The whole job. ``body``: the JSON of its file with the newest log entries in it.
 
@@ -159,7 +196,7 @@ class WatchJobs(Request[JobChanged | JobLogged | WatchEnded], frozen=True):
 
 
 class StopWatch(Notice, frozen=True):
-    """End the watch that this peer started with its request ``request_id``."""
+    """End what this peer began with its request ``request_id``: a watch, or an `AwaitJobChange`."""
 
     request_id: int
 

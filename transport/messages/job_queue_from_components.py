@@ -122,6 +122,10 @@ class SubmissionsDue(Notice, frozen=True):
     """From the queue itself: go on with large submissions."""
 
 
+class JobWaitsDue(Notice, frozen=True):
+    """From the queue to itself: clients that wait for a change of a job are to be answered."""
+
+
 class StoreEstimates(Notice, frozen=True):
     """From the queue to itself, some time after it has learnt run times: write them."""
 

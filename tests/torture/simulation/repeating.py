@@ -57,6 +57,8 @@ LATE: tuple[type[Message], ...] = (
     messages.DiskRetried,
     messages.JudgingDue,
     messages.SubmissionsDue,
+    messages.AwaitJobChange,
+    messages.JobWaitsDue,
     messages.WindowDue,
     messages.RequestDue,
     messages.WatchDue,
