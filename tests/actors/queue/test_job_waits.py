@@ -11,6 +11,8 @@ import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 
+from ganger.actors.queue.job_state import JobState
+from ganger.actors.queue.job_table import Row
 from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -249,7 +251,8 @@ def test_a_new_priority_of_a_running_job_wakes(queue: Queue) -> None:
 
     def reprioritised() -> None:
         queue.actor.say(messages.ChangeJobPriority(id=1, priority=-10))
-        [sent] = queue.stage.take(messages.DeliverToJob)
+        asked = queue.stage.take_one(messages.DeliverToJob).message
+        assert isinstance(asked, messages.PriorityRequested)
         job.ops[0].priority = -10
         job.extra[jobs.STATE_SERIAL_KEY] = 11
         state = messages.RecordState(
@@ -262,7 +265,7 @@ def test_a_new_priority_of_a_running_job_wakes(queue: Queue) -> None:
         )
         queue.actor.say(state)
         answered = messages.PriorityAnswered(
-            job_id=1, token=sent.message.token, priority=-10, accepted=True, text=""
+            job_id=1, token=asked.token, priority=-10, accepted=True, text=""
         )
         queue.actor.notify(answered)
 
@@ -531,9 +534,12 @@ def test_a_job_is_read_once_for_all_that_wait_for_it(
     begin(queue, 100, 2)
     read: list[int] = []
     state = queue.actor.component.queries.state
-    monkeypatch.setattr(
-        queue.actor.component.queries, "state", lambda row: (read.append(row.id), state(row))[1]
-    )
+
+    def noted(row: Row) -> JobState:
+        read.append(row.id)
+        return state(row)
+
+    monkeypatch.setattr(queue.actor.component.queries, "state", noted)
     cancel(queue)
     queue.actor.end_turn()
     assert read == [1]

@@ -50,9 +50,8 @@ def test_only_waits_of_the_changed_job_are_looked_at_once() -> None:
     known.changed(1)
     known.changed(1)
     known.changed(7)
-    assert known.has_work
     assert changed(known) == [1, 3]
-    assert not known.has_work
+    assert known.next_changed() is None
     assert len(known) == 3
 
 
