@@ -14,7 +14,7 @@ from .luxi import UnreadableCallError
 RESOURCES: Final = ("node", "instance", "group", "network", "job", "lock", "filter", "export")
 """What queries can ask for."""
 
-IN_JOBS_ONLY: Final = {"cluster": "Cluster", "os": "Os", "extstorage": "ExtStorage"}
+IN_JOBS_ONLY: Final = {"cluster": "Cluster", "os": "Os"}
 """What only opcodes ask for, with LuxiD's word for it."""
 
 

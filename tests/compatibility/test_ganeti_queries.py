@@ -18,16 +18,22 @@ from ganger.transport import messages
 from ganger.transport.client import query_requests
 
 DATA = Path(__file__).parent / "data"
-RECORDED = {path.stem: json.loads(path.read_text()) for path in (DATA / "luxi").glob("*.json")}
+RECORDED = {
+    path.stem: one
+    for path in (DATA / "luxi").glob("*.json")
+    if (one := json.loads(path.read_text())).get("response", {}).get("success")
+}
 OF_FIELDS = sorted(
     name for name, one in RECORDED.items() if one["request"]["method"] == "QueryFields"
 )
+JOBS = {int(path.name.removeprefix("job-")) for path in (DATA / "queue").glob("job-*")}
 OF_JOBS = sorted(
     name
     for name, one in RECORDED.items()
-    if one["request"]["method"] == "Query" and one["request"]["args"][0] == "job"
+    if one["request"]["method"] == "Query"
+    and one["request"]["args"][0] == "job"
+    and any(row[0][1] in JOBS for row in one["response"]["result"]["data"])
 )
-JOBS = {int(path.name.removeprefix("job-")) for path in (DATA / "queue").glob("job-*")}
 NODE = "node/90910f02-036a-444f-8631-f25d6d53cb05"
 LIVE = ["status"]
 """Fields of instances that only their nodes know."""

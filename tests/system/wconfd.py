@@ -44,6 +44,10 @@ class Wconfd:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
         self._end.close()
 
     def send(self, *documents: bytes) -> None:

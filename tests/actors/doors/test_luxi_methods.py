@@ -161,7 +161,7 @@ def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 20 bytes" in refusal("Query", "job", ["id"], None, replies=pages).text
 
 
-@pytest.mark.parametrize("what", ["cluster", "os", "extstorage"])
+@pytest.mark.parametrize("what", ["cluster", "os"])
 def test_what_only_jobs_ask_for_is_refused_as_by_luxid(what: str) -> None:
     found = refusal("Query", what, ["name"], None)
     assert (found.luxi_name, found.text.split("'")[2]) == ("GenericError", " not supported")
