@@ -27,6 +27,11 @@ _COMMANDS = {
     "down": ("ganger.cli.up", "down", "Stop the daemon; running jobs go on."),
     "status": ("ganger.cli.up", "status", "Tell how the daemon is."),
     "fsck": ("ganger.cli.fsck", "fsck", "Check a data directory that no daemon uses."),
+    "import-ganeti": (
+        "ganger.cli.import_ganeti",
+        "import_ganeti",
+        "Take over a state directory of Ganeti.",
+    ),
     "exec": ("ganger.cli.execute", "execute", "Run a command as a job and follow it."),
     "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
     "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),

@@ -106,8 +106,11 @@ def read_both(path: Path) -> tuple[dict[str, Any] | None, list[ConfigChanged]]:
 def read_written(path: Path) -> dict[str, Any] | None:
     """As `read`, without the changes in the journal."""
     data = documents.read(path)
-    if data is None:
-        return None
+    return None if data is None else decoded(data, path)
+
+
+def decoded(data: bytes, path: Path) -> dict[str, Any]:
+    """The configuration in the text of the file ``path``. `DataDirectoryError`."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

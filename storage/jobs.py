@@ -456,7 +456,7 @@ def cancel_pending(job: Job, now: Timestamp, *, source: str = "", text: str = ""
         op.status = JobStatus.CANCELED
         op.end_timestamp = now
         if source:
-            _add_reason(op, source, text, now)
+            add_reason(op, source, text, now)
     job.end_timestamp = now
 
 
@@ -470,11 +470,12 @@ def fail_whole(job: Job, now: Timestamp, *, source: str, text: str) -> None:
         op.apply(OpcodeEvent.LOSE_PROCESS)
         op.result = text
         op.end_timestamp = now
-        _add_reason(op, source, text, now)
+        add_reason(op, source, text, now)
     job.end_timestamp = now
 
 
-def _add_reason(op: OpcodeEntry, source: str, text: str, now: Timestamp) -> None:
+def add_reason(op: OpcodeEntry, source: str, text: str, now: Timestamp) -> None:
+    """Add an entry to the opcode's reason trail."""
     trail = op.input.get("reason")
     entry = [source, text, now[0] * 1_000_000_000 + now[1] * 1_000]
     # Ganeti stores an opcode that it cannot read unchanged, so the trail may be malformed.

@@ -185,6 +185,11 @@ def known_ids() -> list[str]:
     return sorted({*_OWN, *_from_users, *_stored()["opcodes"]})
 
 
+def is_ganetis(op_id: str) -> bool:
+    """Whether Ganeti has opcodes called ``op_id``."""
+    return op_id in _stored()["opcodes"]
+
+
 def has_operation(op_id: str) -> bool:
     """Whether opcodes called ``op_id`` have an operation."""
     found = find(op_id)
