@@ -19,6 +19,9 @@ END = b"\x03"
 DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 """Largest document that is read."""
 
+CONTAINERS_MAX = 1_000_000
+"""Most arrays and objects of one document: an empty one takes thirty times its text in memory."""
+
 
 class Call(NamedTuple):
     """One request."""
@@ -67,6 +70,8 @@ def decode_call(document: bytes) -> Call:
     >>> decode_call(b'{"method": "echo", "args": ["hi"], "version": 3000000}')
     Call(method='echo', args=['hi'])
     """
+    if document.count(b"[") + document.count(b"{") > CONTAINERS_MAX:
+        raise UnreadableCallError(f"the document has more than {CONTAINERS_MAX} arrays and objects")
     try:
         found = msgspec.json.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -32,8 +32,12 @@ PIPELINED_MAX = 64
 UNSENT_BYTES_MAX = 1024 * 1024
 """Bytes of replies that a peer has not read above which it is neither served nor read."""
 
-HELD_BYTES_MAX = 256 * 1024 * 1024
+HELD_BYTES_MAX = 128 * 1024 * 1024
 """Most bytes of all connections' documents together; more end the connection that holds most."""
+
+REPLIES_BYTES_MAX = 128 * 1024 * 1024
+"""Most bytes of all connections' replies together, but for a single large one; more end the
+connection that has read nothing for the longest time."""
 
 STALLED_SECONDS = 60.0
 """How long a document may take on its way, and a reply without any progress."""
@@ -121,6 +125,7 @@ class DocumentSocket:
         self._connections_max = connections_max
         self._document_bytes_max = document_bytes_max
         self._held = 0
+        self._unsent = 0
         self._connections: dict[int, Connection] = {}
         self._by_descriptor: dict[int, Connection] = {}
         self._number = 0
@@ -176,9 +181,19 @@ class DocumentSocket:
         if not connection.unsent:
             connection.sent_at = self._runtime.clock()
         connection.unsent += document
+        self._unsent += len(document)
         if not connection.is_in_turn:
             self._serve_next(connection)
             self._settle(connection)
+        if self._unsent > REPLIES_BYTES_MAX:
+            self._end_readers()
+
+    def _end_readers(self) -> None:
+        """End those that do not read, the longest first, but for the last one."""
+        unread = [one for one in self._connections.values() if one.unsent]
+        unread.sort(key=lambda one: one.sent_at)
+        while self._unsent > REPLIES_BYTES_MAX and len(unread) > 1:
+            self._end(unread.pop(0))
 
     def peer(self, number: int) -> Peer | None:
         """Who is at the other end; None: the connection has ended."""
@@ -307,6 +322,7 @@ class DocumentSocket:
                 self._end(connection)
                 return
             del connection.unsent[:sent]
+            self._unsent -= sent
             connection.sent_at = self._runtime.clock()
         is_served = not connection.is_busy and not connection.waiting
         if connection.is_closing or (connection.has_ended and is_served):
@@ -329,6 +345,7 @@ class DocumentSocket:
         if self._connections.pop(connection.number, None) is None:
             return
         self._held -= connection.held
+        self._unsent -= len(connection.unsent)
         descriptor = connection.end.fileno()
         del self._by_descriptor[descriptor]
         self._runtime.forget(descriptor)

@@ -46,7 +46,12 @@ class LuxiListener(Component[messages.LuxiMessage]):
         budget = host.budget
         most = settings.LUXI_CONNECTIONS_MAX if budget is None else budget.luxi
         self._socket = DocumentSocket(
-            self.runtime, self._path, self._serve, connections_max=most, ended=self._gone
+            self.runtime,
+            self._path,
+            self._serve,
+            connections_max=most,
+            document_bytes_max=settings.LUXI_DOCUMENT_BYTES_MAX,
+            ended=self._gone,
         )
         self._open()
 

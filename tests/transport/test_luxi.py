@@ -56,6 +56,10 @@ def test_a_document_may_have_the_largest_size_and_no_more() -> None:
         (b"", "parsing top-level JSON message: Invalid JSON: "),
         (b'{"method": "\xff"}', "parsing top-level JSON message: Invalid JSON: "),
         (b'{"method": ' + b"[" * 100_000, "parsing top-level JSON message: Invalid JSON: "),
+        (
+            b'{"method": "a", "args": [' + b"[]," * luxi.CONTAINERS_MAX + b"[]]}",
+            "the document has more than 1000000 arrays and objects",
+        ),
         (b"[]", "parsing top-level JSON message: it is no object"),
         (b'{"args": []}', "key 'method': expected string, got None"),
         (b'{"method": 7, "args": []}', "key 'method': expected string, got 7"),

@@ -235,6 +235,43 @@ def test_the_peer_that_holds_most_makes_room_for_others(
     assert door.socket._held == 0
 
 
+def test_the_peer_that_has_not_read_for_longest_makes_room_for_others(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sockets, "REPLIES_BYTES_MAX", 9_000_000)
+    peers = [door.peer() for _ in range(3)]
+    for number, peer in enumerate(peers, 1):
+        peer.sendall(b"x\x03")
+        door.settle()
+        door.now += 1
+        door.socket.reply(number, bytes(3_000_000) + luxi.END)
+        door.settle()
+    assert list(door.socket._connections) == [1, 2, 3]
+    late = door.peer()
+    late.sendall(b"x\x03")
+    # The first one has read something since.
+    peers[0].recv(1_000_000)
+    door.now += 1
+    door.settle()
+    door.socket.reply(4, bytes(3_000_000) + luxi.END)
+    assert list(door.socket._connections) == [1, 3, 4]
+    for peer in (*peers, late):
+        peer.close()
+    door.settle()
+    assert (door.socket.has_connections, door.socket._unsent) == (False, 0)
+
+
+def test_one_reply_may_be_larger_than_all_together(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sockets, "REPLIES_BYTES_MAX", 1_000_000)
+    peer = door.peer()
+    peer.sendall(b"x\x03")
+    door.settle()
+    door.socket.reply(1, bytes(5_000_000) + luxi.END)
+    assert door.socket.has_connections
+
+
 def test_what_a_refused_document_held_is_given_back(door: Door) -> None:
     peer = door.peer()
     [connection] = door.socket._connections.values()
