@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ganger.storage import settings
 
-from . import config_side, floors, locks_side, rapi_side, rq_side, rules_side, scale_side
+from . import config_side, floors, locks_side, luxi_side, rapi_side, rq_side, rules_side, scale_side
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
 from .options import at_least, end_as_by_ctrl_c, folder
@@ -37,6 +37,7 @@ PARTS = (
     "long-queue",
     "scale",
     "rapi",
+    "luxi",
 )
 
 
@@ -101,6 +102,7 @@ def _measure(options: argparse.Namespace) -> None:
             "long-queue": lambda: _long_queue(ganger, options.pending),
             "scale": lambda: _scale(folder, options.pending, options.steps),
             "rapi": lambda: rapi_side.measure(folder, options.steps),
+            "luxi": lambda: luxi_side.measure(folder, options.steps),
         }
         for name, measure in parts.items():
             if name in options.only:

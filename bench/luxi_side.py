@@ -1,0 +1,220 @@
+"""Measures LUXI: submissions, waiting for jobs, listings. The client is as plain as can be."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+from .figures import Timings, heading, row
+from .ganger_side import Ganger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CLIENTS = (1, 8)
+LISTED = (5_000, 100_000)
+WAITING = 3_000
+OPCODE = {
+    "OP_ID": "OP_TEST_DELAY",
+    "duration": 0.001,
+    "on_master": False,
+    "reason": [["gnt:user", "bench", 1]],
+}
+"""As the real Ganeti was measured with: no locks, no call of a node."""
+
+WAIT_FIELDS = ["status"]
+"""What `gnt-*` waits for."""
+
+
+class Luxi:
+    """One connection."""
+
+    def __init__(self, path: str) -> None:
+        self._end = socket.socket(socket.AF_UNIX)
+        self._end.settimeout(120)
+        self._end.connect(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.close()
+
+    def fileno(self) -> int:
+        """The descriptor, for `select`."""
+        return self._end.fileno()
+
+    def call(self, method: str, *args: object) -> Any:  # noqa: ANN401 - JSON
+        """The result; `RuntimeError` if the daemon refuses."""
+        self.send(method, *args)
+        return self.result()
+
+    def send(self, method: str, *args: object) -> None:
+        """Ask without waiting."""
+        self._end.sendall(json.dumps({"method": method, "args": args}).encode() + b"\x03")
+
+    def result(self) -> Any:  # noqa: ANN401 - JSON
+        """The result of the oldest question."""
+        reply = json.loads(self.document())
+        if not reply["success"]:
+            raise RuntimeError(reply["result"])
+        return reply["result"]
+
+    def document(self) -> bytes:
+        """The next document as it is."""
+        parts = []
+        while True:
+            data = self._end.recv(1 << 20)
+            if not data:
+                raise RuntimeError("the daemon has closed the connection")
+            parts.append(data)
+            if data.endswith(b"\x03"):
+                return b"".join(parts)[:-1]
+
+    def follow(self, job_id: int) -> None:
+        """Wait until the job has ended, as `gnt-*` does."""
+        known: list[Any] | None = None
+        while known is None or known[0] not in ("success", "error", "canceled"):
+            known, _ = self.call("WaitForJobChange", job_id, WAIT_FIELDS, known, None, 60)
+
+
+def measure(folder: Path, steps: int) -> None:
+    """Measure and print."""
+    with Ganger(folder / "luxi") as ganger:
+        state = ganger.client.info().luxi
+        assert state is not None
+        heading("LUXI, jobs held by a PAUSE rule")
+        ganger.client.add_filter(action="PAUSE")
+        _submissions(state.path, steps)
+        _waiting(ganger, state.path, steps)
+        for count in LISTED:
+            _listings(ganger, state.path, count)
+    with Ganger(folder / "luxi-free") as ganger:
+        state = ganger.client.info().luxi
+        assert state is not None
+        heading("LUXI, jobs run: submitted, followed by WaitForJobChange until they have ended")
+        _followed(state.path, steps)
+
+
+def _submissions(path: str, steps: int) -> None:
+    for clients in CLIENTS:
+        _together(
+            f"SubmitJob, {clients} clients",
+            path,
+            clients,
+            max(1, steps // clients),
+            lambda luxi: luxi.call("SubmitJob", [OPCODE]),
+        )
+    for size in (100, 1_000):
+        timings = Timings()
+        with Luxi(path) as luxi:
+            for _ in range(5):
+                with timings.one():
+                    luxi.call("SubmitManyJobs", [[OPCODE]] * size)
+        per_second = size * len(timings.seconds) / sum(timings.seconds)
+        row(f"SubmitManyJobs of {size:,}", f"{timings}  {per_second:8.0f} jobs per s")
+
+
+def _waiting(ganger: Ganger, path: str, steps: int) -> None:
+    with Luxi(path) as luxi:
+        ended = luxi.call("SubmitJob", [OPCODE])
+        luxi.call("CancelJob", ended)
+    for clients in CLIENTS:
+        _together(
+            f"WaitForJobChange of an ended job, {clients} clients",
+            path,
+            clients,
+            max(1, steps // clients),
+            lambda luxi: luxi.call("WaitForJobChange", ended, WAIT_FIELDS, None, None, 60),
+        )
+    ids = ganger.client.submit_many([[OPCODE]] * WAITING)
+    process = psutil.Process(ganger.client.info().pid)
+    before = process.memory_info().rss
+    waiting = [Luxi(path) for _ in ids]
+    poll = select.epoll()
+    try:
+        for luxi, job_id in zip(waiting, ids, strict=True):
+            luxi.send("WaitForJobChange", job_id, WAIT_FIELDS, ["queued"], None, 60)
+            poll.register(luxi.fileno(), select.EPOLLIN)
+        # In order on its connection: the last of them is being waited for.
+        ganger.client.info()
+        grown = (process.memory_info().rss - before) / WAITING / 1024
+        row(f"memory of each of {WAITING:,} waiting clients", f"{grown:.1f} KiB")
+        timings, woken = Timings(), 0
+        for luxi, job_id in list(zip(waiting, ids, strict=True))[:: WAITING // 100]:
+            with timings.one():
+                ganger.client.cancel(job_id)
+                ready = poll.poll(30)
+            woken += len(ready) - 1
+            assert any(descriptor == luxi.fileno() for descriptor, _ in ready)
+            luxi.result()
+        row(f"cancel until its client of {WAITING:,} knows", timings)
+        row("  others that were woken", woken)
+    finally:
+        poll.close()
+        for luxi in waiting:
+            luxi.__exit__()
+
+
+def _listings(ganger: Ganger, path: str, count: int) -> None:
+    stored = sum(1 for _ in ganger.client.jobs(statuses=["queued"]))
+    for begin in range(stored, count, 5_000):
+        ganger.client.submit_many([[OPCODE]] * min(5_000, count - begin))
+    for name, args in (
+        ("id, status, summary", (None, ["id", "status", "summary"])),
+        ("id, status", (None, ["id", "status"])),
+        ("one id", ([1], ["id", "status", "summary"])),
+    ):
+        timings, size = Timings(), 0
+        with Luxi(path) as luxi:
+            for _ in range(5 if args[0] is None else 100):
+                with timings.one():
+                    luxi.send("QueryJobs", *args)
+                    size = len(luxi.document())
+        row(f"QueryJobs, {count:,} jobs: {name}", f"{timings}  {size:,} bytes")
+
+
+def _followed(path: str, steps: int) -> None:
+    for clients in CLIENTS:
+        _together(
+            f"SubmitJob until it has ended, {clients} clients",
+            path,
+            clients,
+            max(1, steps // 2 // clients),
+            lambda luxi: luxi.follow(luxi.call("SubmitJob", [OPCODE])),
+        )
+
+
+def _together(
+    name: str, path: str, clients: int, count: int, step: Callable[[Luxi], object]
+) -> None:
+    """Do ``step`` so often on each of several connections at once, and print how long it took."""
+    timings = [Timings() for _ in range(clients)]
+    start = threading.Barrier(clients + 1)
+
+    def work(mine: Timings) -> None:
+        with Luxi(path) as luxi:
+            start.wait()
+            for _ in range(count):
+                with mine.one():
+                    step(luxi)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in timings]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - begin
+    total = Timings()
+    for mine in timings:
+        total.seconds.extend(mine.seconds)
+    row(name, f"{total}  {len(total.seconds) / elapsed:8.0f} per s")
