@@ -60,6 +60,10 @@ _SLEEP_SECONDS_MAX = 3_600.0
 later than that."""
 
 
+ALARMS_KEPT_MIN = 1_024
+"""So many alarms are kept before canceled ones are looked for."""
+
+
 class Dispatcher:
     """Runs the turns of its actors in one thread, which lives as long as there are any."""
 
@@ -69,6 +73,7 @@ class Dispatcher:
         self._ready: deque[ComponentActor] = deque()
         self._watched: dict[int, ComponentActor] = {}
         self._alarms: list[Alarm] = []
+        self._alarms_max = ALARMS_KEPT_MIN
         self._generation = 0
         self._running: ComponentActor | None = None
         self._is_asleep = False
@@ -250,6 +255,11 @@ class Dispatcher:
             alarm = heapq.heappop(self._alarms)
             if not alarm.is_canceled and not alarm.actor.is_over:
                 alarm.actor.mailbox.put(InboxItem(alarm.item))
+        if len(self._alarms) > self._alarms_max:
+            # Behind one that stays, canceled ones would remain until they are due.
+            self._alarms = [alarm for alarm in self._alarms if not alarm.is_canceled]
+            heapq.heapify(self._alarms)
+            self._alarms_max = max(ALARMS_KEPT_MIN, 2 * len(self._alarms))
 
     def _seconds_to_sleep(self) -> float | None:
         due = [actor.quiet_at for actor in self._actors if actor.quiet_at is not None]

@@ -19,7 +19,7 @@ from tests.actors.runtime.stage import Asker
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Address, Directory
-from ganger.actors.runtime.dispatcher import Dispatcher
+from ganger.actors.runtime.dispatcher import ALARMS_KEPT_MIN, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.runtime import AbandonedError
 from ganger.actors.supervision import logs
@@ -317,6 +317,22 @@ def test_canceled_alarms_do_not_pile_up(scene: DispatcherScene) -> None:
     scene.say(Log, 2)
     assert log.numbers(1) == [2]
     assert scene.actor(Log).dispatcher._alarms == []
+
+
+def test_canceled_alarms_do_not_pile_up_behind_one_that_stays(scene: DispatcherScene) -> None:
+    """As of a door that answers thousands of requests a second, each with a late deadline."""
+    log = scene.start(Log)
+
+    def set_alarms() -> None:
+        log.runtime.later(50.0, CancelJob(id=1))
+        for _ in range(3 * ALARMS_KEPT_MIN):
+            log.runtime.later(100.0, CancelJob(id=1)).cancel()
+        log.runtime.later(100.0, CancelJob(id=1))
+
+    scene.do(Log, set_alarms)
+    scene.say(Log, 2)
+    assert log.numbers(1) == [2]
+    assert len(scene.actor(Log).dispatcher._alarms) == 2
 
 
 def test_an_alarm_of_an_actor_that_has_ended_reaches_no_successor(scene: DispatcherScene) -> None:
