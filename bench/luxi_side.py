@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 CLIENTS = (1, 8)
 LISTED = (5_000, 100_000)
-WAITING = 3_000
+WAITING, CANCELED = 3_000, 100
 OPCODE = {
     "OP_ID": "OP_TEST_DELAY",
     "duration": 0.001,
@@ -134,33 +135,34 @@ def _waiting(ganger: Ganger, path: str, steps: int) -> None:
             max(1, steps // clients),
             lambda luxi: luxi.call("WaitForJobChange", ended, WAIT_FIELDS, None, None, 60),
         )
+    _many_wait(ganger, path)
+
+
+def _many_wait(ganger: Ganger, path: str) -> None:
+    """Let thousands wait for a job each, and cancel some of the jobs."""
     ids = ganger.client.submit_many([[OPCODE]] * WAITING)
     process = psutil.Process(ganger.client.info().pid)
     before = process.memory_info().rss
-    waiting = [Luxi(path) for _ in ids]
-    poll = select.epoll()
-    try:
-        for luxi, job_id in zip(waiting, ids, strict=True):
+    waiting = {}
+    with contextlib.ExitStack() as stack, select.epoll() as poll:
+        for job_id in ids:
+            luxi = waiting[job_id] = stack.enter_context(Luxi(path))
+            # An answer, so that the daemon knows the connection before it waits.
+            luxi.call("QueryTags", "cluster", "")
             luxi.send("WaitForJobChange", job_id, WAIT_FIELDS, ["queued"], None, 60)
             poll.register(luxi.fileno(), select.EPOLLIN)
-        # In order on its connection: the last of them is being waited for.
-        ganger.client.info()
-        grown = (process.memory_info().rss - before) / WAITING / 1024
-        row(f"memory of each of {WAITING:,} waiting clients", f"{grown:.1f} KiB")
         timings, woken = Timings(), 0
-        for luxi, job_id in list(zip(waiting, ids, strict=True))[:: WAITING // 100]:
+        for job_id in ids[:: WAITING // CANCELED]:
             with timings.one():
                 ganger.client.cancel(job_id)
-                ready = poll.poll(30)
+                ready = [descriptor for descriptor, _ in poll.poll(30)]
+            assert waiting[job_id].fileno() in ready
             woken += len(ready) - 1
-            assert any(descriptor == luxi.fileno() for descriptor, _ in ready)
-            luxi.result()
-        row(f"cancel until its client of {WAITING:,} knows", timings)
+            waiting[job_id].result()
+        grown = (process.memory_info().rss - before) / WAITING / 1024
+        row(f"memory of each of {WAITING:,} clients that wait", f"{grown:.1f} KiB")
+        row("cancel until its client knows", timings)
         row("  others that were woken", woken)
-    finally:
-        poll.close()
-        for luxi in waiting:
-            luxi.__exit__()
 
 
 def _listings(ganger: Ganger, path: str, count: int) -> None:

@@ -44,6 +44,8 @@ STALLED_SECONDS = 60.0
 
 _READ_BYTES = 65_536
 
+_BACKLOG = 65_535
+
 _CREDENTIALS = struct.Struct("iII")
 """The kernel's ``struct ucred``: pid, uid, gid."""
 
@@ -407,7 +409,8 @@ def _listen(path: Path, mode: int, group: int | None) -> socket.socket:
             if group is not None:
                 os.chown(path, -1, group)
             path.chmod(mode)
-            listener.listen(settings.DOCUMENT_CONNECTIONS_MAX)
+            # As long a line as the system permits: a client that finds it full fails at once.
+            listener.listen(_BACKLOG)
     except errors.StorageError:
         listener.close()
         raise

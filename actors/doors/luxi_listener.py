@@ -16,6 +16,7 @@ import msgspec
 
 from ...storage import errors, settings
 from ...transport import luxi, messages
+from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
 from . import luxi_methods
 from .document_sockets import STALLED_SECONDS, DocumentSocket, prepare_place
@@ -104,7 +105,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
     def _serve(self, number: int, document: bytes) -> None:
         try:
             call = luxi.decode_call(document)
-            method, talk = luxi_methods.begin(call, self._surroundings())
+            method, talk = luxi_methods.begin(call, self._surroundings(number))
             peer = self._socket.peer(number)
             if method.is_writing and not self._may_write(peer):
                 raise errors.NotAllowedError(f"{call.method}: {peer} may only read here")
@@ -114,8 +115,8 @@ class LuxiListener(Component[messages.LuxiMessage]):
         self._under_way[number] = _Served(talk, str(peer))
         self._go_on(number, functools.partial(next, talk))
 
-    def _surroundings(self) -> luxi_methods.Surroundings:
-        return luxi_methods.Surroundings(str(uuid.uuid4()), self.runtime.clock)
+    def _surroundings(self, number: int) -> luxi_methods.Surroundings:
+        return luxi_methods.Surroundings(number, str(uuid.uuid4()), self.runtime.clock)
 
     def _may_write(self, peer: Peer | None) -> bool:
         assert self._options is not None
@@ -170,6 +171,8 @@ class LuxiListener(Component[messages.LuxiMessage]):
         served = self._under_way.pop(number, None)
         if served is not None:
             self.runtime.stop_asking(served.handle)
+            # If it waits for a change of a job, nobody does any more.
+            self.runtime.tell(JOB_QUEUE, messages.StopWatch(request_id=number))
 
 
 class _Served(NamedTuple):

@@ -50,8 +50,12 @@ class Ask(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What a method needs of outside: a new ``uuid`` for what is made, and monotonic seconds."""
+    """What a method needs of outside: a new ``uuid`` for what is made, and monotonic seconds.
 
+    ``connection``: the number of the caller's connection, on which no two methods are under way.
+    """
+
+    connection: int
     uuid: str
     clock: Callable[[], float]
 
@@ -304,6 +308,29 @@ def _query_tags(_given: Surroundings, kind: str, name: str | None) -> Talk:
 # ---------------------------------------------------------------- jobs
 
 
+def _wait_for_job_change(
+    given: Surroundings,
+    job_id: int,
+    fields: _Fields,
+    *known: Any,  # noqa: ANN401 - JSON
+) -> Talk:
+    before, serial, timeout = known
+    seconds = min(max(0, timeout), WAIT_SECONDS_MAX)
+    request = messages.AwaitJobChange(
+        job_id,
+        fields,
+        values=before,
+        log_serial=serial,
+        seconds=float(seconds),
+        ticket=given.connection,
+    )
+    try:
+        reply = yield Ask(JOB_QUEUE, request, seconds + ANSWER_SECONDS)
+    except errors.UnknownJobError as error:
+        raise errors.UnknownJobError("Can't load job file") from error
+    return [msgspec.Raw(reply.values), msgspec.Raw(reply.log)]
+
+
 def _cancel(_given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002
     reply = yield Ask(JOB_QUEUE, messages.CancelJob(id=job_id, kill=kill))
     return [reply.accepted, reply.text]
@@ -374,6 +401,7 @@ METHODS: Final[dict[str, Method]] = {
     "SubmitJobToDrainedQueue": _submitting("SubmitJobToDrainedQueue", ignores_drain=True),
     "SubmitManyJobs": Method((list[list[Any]],), _submit_many, is_writing=True, takes_opcodes=True),
     "PickupJob": Method((JobId,), _pick_up),
+    "WaitForJobChange": Method((JobId, _Fields, Any, int | None, int), _wait_for_job_change),
     "CancelJob": Method((JobId, bool), _cancel, is_writing=True, optional=1),
     "ArchiveJob": Method((JobId,), _archive, is_writing=True),
     "AutoArchiveJobs": Method((float, float), _auto_archive, is_writing=True),

@@ -24,7 +24,7 @@ def talk(
 ) -> tuple[list[Any], Any]:
     """What the method asks, and its result as JSON; ``replies``: of components, or errors."""
     clock = itertools.chain(times, itertools.repeat(0.0))
-    surroundings = Surroundings(UUID, lambda: next(clock))
+    surroundings = Surroundings(7, UUID, lambda: next(clock))
     _, conversation = luxi_methods.begin(Call(method, list(args)), surroundings)
     asked: list[Any] = []
     given = iter(replies)
@@ -227,6 +227,28 @@ def test_tags_of_the_cluster_need_no_name() -> None:
 
 
 # ---------------------------------------------------------------- jobs
+
+
+def test_waiting_names_what_the_client_knows_and_ends_with_its_connection() -> None:
+    reply = messages.JobAwaited(b'["running"]', b'[[3,[1,2],"message","hi"]]', is_final=False)
+    [asked], found = talk("WaitForJobChange", "5", ["status"], ["queued"], 2, 60, replies=[reply])
+    assert asked == messages.AwaitJobChange(
+        5, ["status"], values=["queued"], log_serial=2, seconds=60.0, ticket=7
+    )
+    assert found == [["running"], [[3, [1, 2], "message", "hi"]]]
+
+
+@pytest.mark.parametrize(("given", "taken"), [(-1, 0.0), (0, 0.0), (89, 89.0), (3_600, 89.0)])
+def test_nobody_waits_longer_than_ganetis_clients_do(given: int, taken: float) -> None:
+    reply = messages.JobAwaited(b"[]", b"[]", is_final=True)
+    [asked] = asks("WaitForJobChange", 5, [], None, None, given, replies=[reply])
+    assert asked.seconds == taken
+
+
+@pytest.mark.parametrize("error", [errors.UnknownJobError(), errors.ArchivedJobError()])
+def test_a_job_that_is_not_live_is_lost(error: errors.GangerError) -> None:
+    found = refusal("WaitForJobChange", 5, [], None, None, 1, replies=[error])
+    assert (found.luxi_name, found.text) == ("JobLost", "Can't load job file")
 
 
 @pytest.mark.parametrize(("args", "kills"), [((5,), False), ((5, False), False), ((5, True), True)])
