@@ -337,6 +337,9 @@ JOB_READ_STEPS = 2**16
 SWEEP_JOBS = 200
 """Pending jobs that the queue sends at a time to be judged under new rules."""
 
+REPORT_JOBS = 1_000
+"""Pending jobs that the queue sends at a time to a scheduler or filter evaluator that starts."""
+
 TRIED_JOBS = 1_000
 """Jobs on which a proposed rule, or a simulation, is tried at a time."""
 

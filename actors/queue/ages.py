@@ -18,9 +18,8 @@ from ...transport import messages
 from ..scheduling.ageing import STEPS_MAX, STEPS_PER_TICK, Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..runtime.runtime import Runtime
+    from .job_table import JobTable
 
 
 class _Stored(msgspec.Struct):
@@ -56,12 +55,12 @@ class Ages:
             self._is_write_due = True
             self._runtime.later(settings.AGES_WRITE_SECONDS, messages.StoreAges())
 
-    def steps(self, pending: Sequence[int]) -> list[tuple[int, float]]:
-        """The times of these pending jobs, which stand in the order of their ids."""
-        if pending and pending[-1] > self._last:
+    def steps(self, table: JobTable) -> list[tuple[int, float]]:
+        """The times of all pending jobs."""
+        unknown, _ = table.pending_after(self._last, 1)
+        if unknown:
             # The file was written before they came, or is lost.
-            unknown = next(job_id for job_id in pending if job_id > self._last)
-            self.note(unknown, pending[-1])
+            self.note(unknown[0].id, table.last_id)
         return self._arrivals.steps()
 
     def store(self) -> None:

@@ -47,13 +47,7 @@ class Announcements:
 
     # ------------------------------------------------------------ jobs
 
-    def pending(
-        self,
-        arrivals: Iterable[Arrival],
-        *,
-        is_all: bool = False,
-        running: Iterable[Row] = (),
-    ) -> None:
+    def pending(self, arrivals: Iterable[Arrival]) -> None:
         """Announce jobs that are pending, for the first time or again, in the order of ids."""
         arrived = [
             messages.JobToJudge(
@@ -63,15 +57,9 @@ class Announcements:
             )
             for row, inputs in arrivals
         ]
-        occupied = [_bare(row) for row in running]
-        came: list[tuple[int, float]] = []
-        if is_all:
-            came = self.ages.steps([one.job.id for one in arrived])
-        elif arrived:
+        if arrived:
             self.ages.note(arrived[0].job.id, arrived[-1].job.id)
-        notice = messages.JobsArrived(
-            jobs=arrived, is_all=is_all, running=occupied, report=self.report, came=came
-        )
+        notice = messages.JobsArrived(jobs=arrived, report=self.report)
         self._runtime.tell(FILTER_EVALUATOR, notice)
 
     def finished(self, ends: list[tuple[int, JobStatus]]) -> None:
@@ -79,15 +67,40 @@ class Announcements:
         self._runtime.tell(FILTER_EVALUATOR, messages.JobsFinished(jobs=ends))
 
     def whole_queue(self) -> None:
-        """Announce all pending jobs, and those that hold a run slot."""
+        """Announce all pending jobs, page by page, and those that hold a run slot."""
         self.report += 1
         self._unknown.clear()
-        pending = self._table.in_phase(Phase.PENDING)
-        # The evaluator asks for the inputs of an opcode when a rule must look at them.
-        arrivals = ((row, None) for row in pending)
         running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER)
-        unfinished = [row for row in running if not row.status.is_final]
-        self.pending(arrivals, is_all=True, running=unfinished)
+        rows, next_after = self._rows_of_report(0)
+        notice = messages.JobsArrived(
+            jobs=[_known_to_rules(row) for row in rows],
+            is_all=True,
+            running=[_bare(row) for row in running if not row.status.is_final],
+            report=self.report,
+            next_after=next_after,
+            came=self.ages.steps(self._table),
+        )
+        self._runtime.tell(FILTER_EVALUATOR, notice)
+
+    def rest(self, message: messages.ReportRest) -> None:
+        """Announce the next page of all pending jobs, unless another report has begun.
+
+        What became of a job since the report began, the page says, or a notice before or after it.
+        """
+        if message.report != self.report:
+            return
+        rows, next_after = self._rows_of_report(message.after)
+        notice = messages.JobsArrived(
+            jobs=[_known_to_rules(row) for row in rows],
+            is_rest=True,
+            report=self.report,
+            next_after=next_after,
+        )
+        self._runtime.tell(FILTER_EVALUATOR, notice)
+
+    def _rows_of_report(self, after: int) -> tuple[list[Row], int | None]:
+        rows, has_more = self._table.pending_after(after, settings.REPORT_JOBS)
+        return rows, rows[-1].id if has_more else None
 
     def again(self, ids: list[int]) -> None:
         """Send these jobs to be judged anew: pending ones, and those that hold a run slot."""
@@ -150,6 +163,11 @@ class Announcements:
         self._unknown = {one: number for one, number in self._unknown.items() if number > known}
         rows = [row for row in map(self._table.find, self._unknown) if row is not None]
         return [row for row in rows if row.phase is Phase.PENDING]
+
+
+def _known_to_rules(row: Row) -> messages.JobToJudge:
+    """A job of a report: the evaluator asks for its inputs when a rule must look at them."""
+    return messages.JobToJudge(job=row.as_pending(), inputs=None, shared=row.shared_inputs)
 
 
 def _bare(row: Row) -> messages.JobToJudge:

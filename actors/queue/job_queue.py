@@ -140,6 +140,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.report_statuses(message.ids)
             case messages.ReportAllJobs():
                 self.store.announcements.whole_queue()
+            case messages.ReportRest():
+                self.store.announcements.rest(message)
             case messages.ReportJobs():
                 self.store.announcements.again(message.ids)
             case messages.SweepJobs():

@@ -310,6 +310,11 @@ class JobTable:
         if row.key is not None:
             self._keys.setdefault(row.key, []).append(job_id)
 
+    @property
+    def last_id(self) -> int:
+        """No live job has a higher id; 0 if none was ever added."""
+        return self._ids[-1] if self._ids else 0
+
     def find(self, job_id: int) -> Row | None:
         """The live job's row."""
         return self._rows.get(job_id)

@@ -195,12 +195,20 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             jobs=pending,
             running=running,
             is_all=message.is_all,
+            is_rest=message.is_rest,
+            has_more=message.next_after is not None,
             is_repeat=message.is_repeat,
             report=message.report,
             came=message.came,
         )
         self.runtime.tell(SCHEDULER, judged)
         self._reject(pending)
+        if message.is_all or message.is_rest:
+            # Where rules can reject, a sweep looks at each job of the report besides.
+            if message.next_after is not None:
+                rest = messages.ReportRest(report=message.report, after=message.next_after)
+                self.runtime.tell(JOB_QUEUE, rest)
+            return
         next_after = message.next_after if unjudged is None else unjudged - 1
         if next_after is not None and (message.sweep is not None or self._can_reject()):
             more = messages.SweepJobs(after=next_after, chain=self._number)

@@ -34,6 +34,7 @@ class Arrivals:
     def __init__(self, tick_seconds: float, limit_seconds: float) -> None:
         self._ids: list[int] = []
         self._times: list[float] = []
+        self._last = -1
         self.measure(tick_seconds, limit_seconds)
 
     def measure(self, tick_seconds: float, limit_seconds: float) -> None:
@@ -45,6 +46,7 @@ class Arrivals:
         """The same times, to be changed apart from these."""
         other = Arrivals(self._step_seconds * STEPS_PER_TICK, self._limit_seconds)
         other._ids, other._times = list(self._ids), list(self._times)
+        other._last = self._last
         return other
 
     def steps(self) -> list[tuple[int, float]]:
@@ -55,9 +57,17 @@ class Arrivals:
         """Know these times, and no others."""
         self._ids = [job_id for job_id, _ in steps]
         self._times = [time for _, time in steps]
+        self._last = self._ids[-1] if steps else -1
+
+    def know(self, job_id: int) -> None:
+        """The steps say when this job came."""
+        self._last = max(self._last, job_id)
 
     def note(self, job_id: int, now: float) -> None:
         """A job came now. One with a lower id than another one came before that."""
+        if job_id <= self._last:
+            return
+        self._last = job_id
         if not self._ids:
             self._ids.append(job_id)
             self._times.append(now)

@@ -55,6 +55,8 @@ class Scheduler(Component[messages.SchedulerMessage]):
         # No run slots until the configuration store has sent their number: too many might start.
         self._schedule = Schedule(0, looks_max=settings.PASS_LOOKS_MAX)
         self._report = 0
+        self._is_partial = False
+        self._are_ages_known = False
         self._priorities = 0
         self._is_due = False
         self._has_limits = False
@@ -131,7 +133,8 @@ class Scheduler(Component[messages.SchedulerMessage]):
 
     def turn_ended(self) -> None:
         """Run one pass for all messages of the turn."""
-        if not self._is_due:
+        if not self._is_due or self._is_partial:
+            # With the last page of a report: a job in it may come before all others.
             return
         self._is_due = False
         self._resolve()
@@ -274,10 +277,13 @@ class Scheduler(Component[messages.SchedulerMessage]):
             # The first report tells how old jobs are; later ones come from a queue that was
             # replaced, and knows no better.
             came = () if self._report else message.came
-            self._report = message.report
+            self._report, self._is_partial = message.report, message.has_more
+            self._are_ages_known = bool(came)
             now = self.runtime.clock()
             self._schedule.replace_all(message.jobs, message.running, now, came)
             self._note_questions(message.jobs)
+        elif message.is_rest:
+            self._take_rest(message)
         elif message.is_repeat:
             for verdict in message.jobs:
                 self._count_hit(verdict, self._schedule.rule_of(verdict.job.id))
@@ -289,6 +295,16 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 self._count_hit(verdict, None)
                 self._schedule.add(verdict, now)
             self._note_questions(message.jobs)
+
+    def _take_rest(self, message: messages.JobsJudged) -> None:
+        """Take a further page of the report, unless it is whole: then jobs of it were chosen."""
+        if message.report != self._report or not self._is_partial:
+            return
+        self._is_partial = message.has_more
+        now = self.runtime.clock()
+        for verdict in message.jobs:
+            self._schedule.add(verdict, now, is_age_known=self._are_ages_known)
+        self._note_questions(message.jobs)
 
     def _count_hit(self, verdict: messages.JobVerdict, before: str | None) -> None:
         """Count a rule that begins to apply to a job; ``before``: the one that applied so far."""

@@ -147,7 +147,7 @@ class Schedule:
         # The news that one of them has ended may have come before this, on a shorter way.
         self._unknown.update(self._running)
         for verdict in verdicts:
-            self.add(verdict, now)
+            self.add(verdict, now, is_age_known=bool(came))
 
     def change_policy(self, policy: Policy) -> None:
         """Predict in another way from now on."""
@@ -203,12 +203,18 @@ class Schedule:
         self._order.absorb(self._held, *self._parked.values())
         self._parked.clear()
 
-    def add(self, verdict: JobVerdict, now: float = 0.0) -> None:
-        """A job is pending (again), under this verdict. It replaces an older entry of the job."""
+    def add(self, verdict: JobVerdict, now: float = 0.0, *, is_age_known: bool = False) -> None:
+        """A job is pending (again), under this verdict. It replaces an older entry of the job.
+
+        ``is_age_known``: it was in the times that `replace_all` took.
+        """
         job = Pending(verdict)
         if job.forecast is not None or job.forecast_of_all is not None:
             job.predict(self._prediction)
-        self._prediction.arrivals.note(job.id, now)
+        if is_age_known:
+            self._prediction.arrivals.know(job.id)
+        else:
+            self._prediction.arrivals.note(job.id, now)
         self.remove(job.id)
         self.vacate(job.id)
         self._pending[job.id] = job

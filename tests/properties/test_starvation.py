@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.ages import Ages
+from ganger.actors.queue.job_table import JobTable, Row
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
@@ -43,6 +44,13 @@ WANTED = (
     (("node/[lockset]", "exclusive"),),
 )
 needs = st.sampled_from(WANTED)
+
+
+def table_of(pending: list[int]) -> JobTable:
+    table = JobTable()
+    for job_id in pending:
+        table.add(Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary=""))
+    return table
 
 
 class World:
@@ -93,7 +101,7 @@ class World:
             [self.verdict(one) for one in pending],
             [self.verdict(one) for one in occupied],
             self.now,
-            came=self.ages.steps(pending),
+            came=self.ages.steps(table_of(pending)),
         )
 
     def take_turn(self) -> None:

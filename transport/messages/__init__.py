@@ -135,7 +135,7 @@ SchedulerMessage = (
 QueueMessage = (
     QueueRequest | QueueReportOfJob
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
-    | ReadLastId | ReadQueueState | SweepJobs
+    | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | SubmissionsDue
     | StoreEstimates | StoreAges | JobWaitsDue

@@ -18,13 +18,15 @@ class JobsArrived(Notice, frozen=True):
 
     ``is_all``: forget all other jobs. ``report`` counts these complete reports. ``is_repeat``:
     judge these jobs again. ``sweep``: the rule chain whose `SweepJobs` this answers;
-    ``next_after``: where its next page starts; None: this is the last. ``came``: in a report of all
-    jobs, ids with the times on the monotonic clock from which on jobs with higher ids came.
+    ``next_after``: where the next page of a sweep or report starts; None: this is the last.
+    ``is_rest``: a further page of the report. ``came``: in a report of all jobs, ids with the times
+    on the monotonic clock from which on jobs with higher ids came.
     """
 
     jobs: list[JobToJudge]
     running: list[JobToJudge] = []
     is_all: bool = False
+    is_rest: bool = False
     is_repeat: bool = False
     report: int = 0
     sweep: int | None = None

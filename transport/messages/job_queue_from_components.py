@@ -42,6 +42,13 @@ class ReportAllJobs(Notice, frozen=True):
     """From a scheduler or filter evaluator that starts: send all jobs of the queue."""
 
 
+class ReportRest(Notice, frozen=True):
+    """From the filter evaluator: send the next page of this report, with ids above ``after``."""
+
+    report: int
+    after: int
+
+
 class ReportJobs(Notice, frozen=True):
     """From the scheduler: send these jobs to be judged again, under the rules in force."""
 

@@ -13,11 +13,16 @@ from .values import JobVerdict
 
 
 class JobsJudged(Notice, frozen=True):
-    """From the filter evaluator: the jobs of a `JobsArrived`, judged. The other fields as there."""
+    """From the filter evaluator: the jobs of a `JobsArrived`, judged. The other fields as there.
+
+    ``has_more``: further pages of this report follow.
+    """
 
     jobs: list[JobVerdict]
     running: list[JobVerdict] = []
     is_all: bool = False
+    is_rest: bool = False
+    has_more: bool = False
     is_repeat: bool = False
     report: int = 0
     came: list[tuple[int, float]] = []

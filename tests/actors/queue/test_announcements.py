@@ -74,6 +74,31 @@ def test_the_queue_is_sent_page_by_page_pending_jobs_only(
     assert pages == [[1, 3], [4, 5], [6]]
 
 
+def test_a_report_of_the_whole_queue_has_pages(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REPORT_JOBS", 2)
+    take_rules(queue)
+    queue.submitted(*[spec()] * 6)
+    queue.start(2)
+    queue.stage.sent.clear()
+    queue.actor.notify(messages.ReportAllJobs())
+    page = first = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    assert (first.is_all, [one.job.id for one in first.running]) == (True, [2])
+    pages = [[one.job.id for one in first.jobs]]
+    while page.next_after is not None:
+        queue.actor.notify(messages.ReportRest(report=first.report, after=page.next_after))
+        page = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+        assert (page.is_all, page.is_rest, page.report) == (False, True, first.report)
+        pages.append([one.job.id for one in page.jobs])
+    assert pages == [[1, 3], [4, 5], [6]]
+    # Another report has begun: nobody waits for the rest of this one.
+    queue.actor.notify(messages.ReportAllJobs())
+    queue.stage.sent.clear()
+    queue.actor.notify(messages.ReportRest(report=first.report, after=3))
+    assert queue.stage.take(messages.JobsArrived) == []
+
+
 def test_an_empty_queue_is_one_empty_page(queue: Queue) -> None:
     take_rules(queue)
     queue.actor.notify(messages.SweepJobs(after=0, chain=7))

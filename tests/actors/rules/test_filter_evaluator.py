@@ -83,6 +83,19 @@ def test_before_it_has_heard_of_rules_it_gives_no_verdicts(stage: Stage) -> None
     assert len(judged(stage)) == 1
 
 
+def test_the_next_page_of_a_report_is_asked_for(stage: Stage) -> None:
+    evaluator, _ = obey(stage)
+    evaluator.notify(arrived(1, 2, is_all=True, report=5, next_after=2))
+    sent = stage.take_one(messages.JobsJudged)
+    assert (sent.is_all, sent.is_rest, sent.has_more, sent.report) == (True, False, True, 5)
+    asked = stage.take_one(messages.ReportRest, to="job_queue")
+    assert asked == messages.ReportRest(report=5, after=2)
+    evaluator.notify(arrived(3, is_rest=True, report=5))
+    sent = stage.take_one(messages.JobsJudged)
+    assert (sent.is_all, sent.is_rest, sent.has_more, sent.report) == (False, True, False, 5)
+    assert stage.take(messages.ReportRest) == []
+
+
 def test_running_jobs_are_judged_too_and_the_rest_of_the_word_goes_on_as_it_is(
     stage: Stage,
 ) -> None:

@@ -34,6 +34,16 @@ def test_a_job_that_comes_back_is_as_old_as_its_number() -> None:
     assert known.of(6) == 100.0
 
 
+def test_jobs_of_known_times_do_not_come_now() -> None:
+    known = arrivals()
+    known.restart([(1, 0.0), (5, 100.0)])
+    for job_id in range(1, 9):
+        known.know(job_id)
+    for job_id in range(1, 10):
+        known.note(job_id, 300.0)
+    assert known.steps() == [(1, 0.0), (5, 100.0), (9, 300.0)]
+
+
 def test_a_job_that_was_there_before_all_others_is_as_old_as_the_oldest() -> None:
     known = arrivals((5, 100.0), (9, 200.0))
     known.note(3, 300.0)

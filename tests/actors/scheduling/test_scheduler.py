@@ -159,6 +159,35 @@ def test_a_report_of_the_whole_queue_replaces_what_was_known(stage: Stage) -> No
     assert newly_chosen(stage, scheduler) == [5]
 
 
+def test_nothing_starts_before_the_last_page_of_a_report(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=1))
+    scheduler.turn(JobsJudged(jobs=[verdict(9)]))
+    stage.sent.clear()
+    page = JobsJudged(jobs=[verdict(1), verdict(2)], is_all=True, report=5, has_more=True)
+    scheduler.turn(page)
+    scheduler.turn(JobsJudged(jobs=[verdict(3)], is_rest=True, report=5, has_more=True))
+    assert stage.take(JobsChosen) == []
+    urgent = msgspec.structs.replace(verdict(4), job=PendingJob(id=4, priority=-10))
+    last = JobsJudged(jobs=[urgent], is_rest=True, report=5)
+    scheduler.turn(last)
+    assert stage.take_one(JobsChosen).start == [4]
+    # A page that comes once more would take the choice back.
+    scheduler.turn(last, JobsFinished(jobs=[(4, SUCCESS)]))
+    assert stage.take_one(JobsChosen).start == [1]
+
+
+def test_a_page_of_an_older_report_counts_no_longer(stage: Stage) -> None:
+    scheduler = start(stage)
+    scheduler.notify(messages.LimitsChanged(running_jobs_max=9))
+    scheduler.turn(JobsJudged(jobs=[verdict(1)], is_all=True, report=5, has_more=True))
+    scheduler.turn(JobsJudged(jobs=[verdict(1)], is_all=True, report=6, has_more=True))
+    scheduler.turn(JobsJudged(jobs=[verdict(2)], is_rest=True, report=5))
+    assert stage.take(JobsChosen) == []
+    scheduler.turn(JobsJudged(jobs=[verdict(3)], is_rest=True, report=6))
+    assert stage.take_one(JobsChosen).start == [1, 3]
+
+
 # Rules.
 
 

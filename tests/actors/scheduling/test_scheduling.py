@@ -40,6 +40,15 @@ def test_everything_can_be_replaced() -> None:
     assert started(known) == [3]
 
 
+def test_jobs_of_a_report_are_as_old_as_it_says() -> None:
+    known = schedule()
+    known.replace_all([verdict(1), verdict(2), verdict(3)], [], 500.0, [(1, 100.0), (3, 200.0)])
+    known.add(verdict(4), 600.0, is_age_known=True)
+    known.add(verdict(5), 700.0)
+    ages = [known._prediction.arrivals.of(job_id) for job_id in range(1, 6)]
+    assert ages == [100.0, 100.0, 200.0, 200.0, 700.0]
+
+
 def test_a_job_with_a_final_status_is_not_pending_any_more() -> None:
     known = schedule(verdict(1), verdict(2))
     known.learn(1, CANCELED)

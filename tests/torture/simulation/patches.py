@@ -138,6 +138,8 @@ def simulated() -> Iterator[None]:
         (journal.Journal, "commit", guarded(journal.Journal.commit)),
         (job_files.QueueDirectory, "archive", guarded(job_files.QueueDirectory.archive)),
         (settings, "JOURNAL_RESERVE_BYTES", 4_096),
+        # Reports of the whole queue have several pages.
+        (settings, "REPORT_JOBS", 3),
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
         (channels, "pair", sockets.pair),

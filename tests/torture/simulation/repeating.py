@@ -166,6 +166,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.RunSimulation,
     messages.JobsRejected,
     messages.SweepJobs,
+    messages.ReportRest,
     messages.RuleChainAcknowledged,
     messages.LimitAcknowledged,
     messages.HandOverRequested,
