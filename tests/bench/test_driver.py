@@ -58,5 +58,5 @@ def test_daemons_of_a_side_that_was_killed_are_ended() -> None:
         timeout=60,
     )
     (ended,) = done.stdout.splitlines()
-    # While it is being given its program, only its name is known.
-    assert ended.startswith("sleep")
+    # It may still be the shell or `setsid`, on their way to the program.
+    assert "sleep" in ended
