@@ -356,7 +356,7 @@ class NoDocuments:
 
     has_connections = False
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass
 
     def open(self, _mode: int) -> None:
