@@ -57,6 +57,8 @@ class Runtime:
         self._actor = actor
         self._reply_to = ReplyTo(actor)
         self._asked: dict[int, Asked] = {}
+        self._numbers: dict[int, int] = {}
+        """Under which number each of them was sent last, by its handle."""
         # Numbers start at the clock, so that late replies to a predecessor match none.
         self._asked_last = time.monotonic_ns()
         self._handles_last = 0
@@ -108,11 +110,8 @@ class Runtime:
 
     def stop_asking(self, handle: int) -> None:
         """Do not wait for the reply any more."""
-        for number, asked in self._asked.items():
-            if asked.handle == handle:
-                asked.alarm.cancel()
-                del self._asked[number]
-                return
+        if (number := self._numbers.get(handle)) is not None:
+            self._forget(self._asked[number], number)
 
     def take_answer(self, number: int, message: Message) -> None:
         """The reply to request ``number`` has come."""
@@ -120,8 +119,7 @@ class Runtime:
         if asked is None or _is_restart(message):
             return
         if not isinstance(message, InterimReply):
-            del self._asked[number]
-            asked.alarm.cancel()
+            self._forget(asked, number)
         if isinstance(message, Failure):
             asked.otherwise(errors.from_wire(message.error, message.text))
             return
@@ -132,7 +130,8 @@ class Runtime:
 
     def expire(self, number: int) -> None:
         """The reply to request ``number`` has not come in time."""
-        if (asked := self._asked.pop(number, None)) is not None:
+        if (asked := self._asked.get(number)) is not None:
+            self._forget(asked, number)
             asked.otherwise(errors.DeadlineError("no reply in time"))
 
     def ask_again(self) -> None:
@@ -144,8 +143,13 @@ class Runtime:
     def _send(self, asked: Asked) -> None:
         self._asked_last += 1
         self._asked[self._asked_last] = asked
+        self._numbers[asked.handle] = self._asked_last
         asked.alarm.item = Expired(self._asked_last)
         self.forward(asked.to, msgspec.structs.replace(asked.envelope, number=self._asked_last))
+
+    def _forget(self, asked: Asked, number: int) -> None:
+        asked.alarm.cancel()
+        del self._asked[number], self._numbers[asked.handle]
 
     @property
     def asks(self) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
@@ -134,6 +137,52 @@ def test_a_repeated_request_keeps_its_deadline(stage: Stage, curious: Staged[Cur
     assert waiting.alarm.item == Expired(second.number)
     curious.handle(waiting.alarm.item)
     assert curious.component.heard == ["DeadlineError"]
+
+
+def test_a_request_that_is_given_up_hears_nothing_more(
+    stage: Stage, curious: Staged[Curious]
+) -> None:
+    runtime, heard = curious.component.runtime, curious.component.heard
+    handles = [
+        runtime.ask(
+            JOB_QUEUE,
+            messages.ReadLastId(),
+            lambda _: heard.append(1),
+            lambda error: heard.append(error.name),
+        )
+        for _ in range(2)
+    ]
+    curious.hear_of_restart("lock_manager")
+    requests = stage.take_requests(messages.ReadLastId)
+    for _ in range(2):
+        runtime.stop_asking(handles[0])
+    for request in requests:
+        reply(curious, request, 7)
+    assert heard == [1]
+    assert not runtime.asks
+    runtime.stop_asking(handles[1])
+
+
+class Unscanned(dict[int, Any]):
+    """It may be looked into, and not gone through."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("all requests are gone through")
+
+    keys = values = items = __iter__  # type: ignore[assignment]
+
+
+def test_giving_up_one_of_many_requests_looks_at_no_other(curious: Staged[Curious]) -> None:
+    runtime = curious.component.runtime
+    handles = []
+    for _ in range(3_000):
+        curious.component.wonder()
+        handles.append(runtime._handles_last)
+    runtime._asked, runtime._numbers = Unscanned(runtime._asked), Unscanned(runtime._numbers)
+    for handle in handles:
+        runtime.stop_asking(handle)
+    assert not runtime.asks
+    assert len(runtime._numbers) == 0
 
 
 def test_replies_to_a_predecessor_match_no_request(stage: Stage, curious: Staged[Curious]) -> None:
