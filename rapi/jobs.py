@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.responses import Response
 
 from ..storage import errors, rapi_settings
-from ..storage.job_views import LogLine
 from . import bodies, rows, submitting
 from .declarations import Call, Method, Parameter, Resource, Right
 from .job_listing import BULK_FIELDS
 from .problems import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from ..transport.client.async_client import AsyncClient
 
 FIELDS: Final = (*BULK_FIELDS, "oplog", "opresult")
@@ -87,57 +83,21 @@ async def wait_for_change(call: Call) -> dict[str, Any]:
     for name in fields:
         bodies.check_type(name, str, "'fields' parameter")
     before = bodies.parameter(body, "previous_job_info", list, None)
-    serial = bodies.parameter(body, "previous_log_serial", int, None) or 0
+    serial = bodies.parameter(body, "previous_log_serial", int, None)
     job_id = _id(call)
     if job_id is None:
-        raise _lost()
-    found = await _state(call, job_id, fields, serial)
-    if found.is_final or found.differs(before):
-        return found.plain()
-    parts = call.client.watch(job_id, timeout=rapi_settings.WAIT_SECONDS, pause=_LOOK_SECONDS)
-    with contextlib.suppress(errors.DeadlineError):
-        async with contextlib.aclosing(cast("AsyncGenerator[Any, None]", parts)) as news:
-            async for part in news:
-                if isinstance(part, LogLine) and part.serial <= serial:
-                    continue
-                found = await _state(call, job_id, fields, serial)
-                if found.is_final or found.differs(before):
-                    break
-    return found.plain()
+        raise HttpError(404, _LOST)
+    seconds = rapi_settings.WAIT_SECONDS
+    try:
+        found = await call.client.await_change(
+            job_id, fields, before, log_serial=serial, seconds=seconds
+        )
+    except errors.UnknownJobError as error:
+        raise HttpError(404, _LOST) from error
+    return {"job_info": found.values, "log_entries": found.log}
 
 
-_LOOK_SECONDS = 1.0
-"""How often waiting looks at values that change without a change of the job's status."""
-
-
-class _State(msgspec.Struct):
-    """What waiting tells of a job."""
-
-    values: list[Any]
-    log: list[Any]
-    is_final: bool
-
-    def differs(self, before: list[Any] | None) -> bool:
-        """Whether this is more than the client knows."""
-        return bool(self.log) or self.values != before
-
-    def plain(self) -> dict[str, Any]:
-        return {"job_info": self.values, "log_entries": self.log}
-
-
-async def _state(call: Call, job_id: int, fields: list[str], serial: int) -> _State:
-    """The values of the fields now, and the log entries behind this serial."""
-    asked = [*fields, "end_ts", "archived", "oplog"]
-    [found] = (await call.client.query("job", asked, ["==", "id", job_id])).data
-    *values, end, archived, logs = (value for _status, value in found)
-    if archived is not False:
-        raise _lost()
-    log = [entry for entries in logs or () for entry in entries if entry[0] > serial]
-    return _State(values, log, is_final=end is not None)
-
-
-def _lost() -> HttpError:
-    return HttpError(404, "Can't load job file")
+_LOST: Final = "Can't load job file"
 
 
 def _id(call: Call) -> int | None:

@@ -56,6 +56,18 @@ class OpInfo(msgspec.Struct, frozen=True, kw_only=True):
     ended: float | None
 
 
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A live job as its waiter gets it, in Ganeti's form.
+
+    ``values`` are those of the fields, None for what is not there. ``log``: the newer entries, each
+    [serial, [seconds, microseconds], kind, message]. ``is_final``: the job has ended.
+    """
+
+    values: list[Any]
+    log: list[list[Any]]
+    is_final: bool
+
+
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One job. ``ops`` and ``depends`` are None in a summary.
 

@@ -63,28 +63,41 @@ class AsyncCaller:
             await asyncio.wait([pumping])
         self._connection.close(RuntimeError("the client was closed"), time.monotonic())
 
-    async def call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
-        """Make a request and wait for its reply."""
+    async def call(
+        self, message: Request[ReplyT], timeout: float | None, *, is_lasting: bool = False
+    ) -> ReplyT:
+        """Make a request and wait for its reply.
+
+        ``is_lasting``: the reply may take its time, so the call takes no place of other ones.
+        """
         self._check_open()
         deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
+        if is_lasting:
+            return await self._call(message, deadline)
         if self._places.locked():
             await self._wait_for_place(deadline)
         else:
             await self._places.acquire()
-        session = self._connection.session
         try:
-            now = time.monotonic()
-            call = session.request(message, now=now, deadline=deadline)
-            done = asyncio.get_running_loop().create_future()
-            call.changed = functools.partial(_set, done)
-            try:
-                self._pump()
-                await done
-            finally:
-                session.forget(call)
-            return call.result()
+            return await self._call(message, deadline)
         finally:
             self._places.release()
+
+    async def _call(self, message: Request[ReplyT], deadline: float) -> ReplyT:
+        session = self._connection.session
+        call = session.request(message, now=time.monotonic(), deadline=deadline)
+        done = asyncio.get_running_loop().create_future()
+        call.changed = functools.partial(_set, done)
+        try:
+            self._pump()
+            await done
+        finally:
+            if not call.is_done:
+                session.forget(call)
+                if not self._is_closed:
+                    # The daemon may have to hear of that.
+                    self._pump()
+        return call.result()
 
     async def _wait_for_place(self, deadline: float) -> None:
         try:

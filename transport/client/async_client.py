@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ...storage import settings
-from ...storage.job_views import JobInfo, LogLine, OutputChunk, StatusChange
+from ...storage.job_views import JobChange, JobInfo, LogLine, OutputChunk, StatusChange
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of
 from ..messages import (
     ArchiveJob,
@@ -318,6 +318,29 @@ class AsyncClient:
         if not follow:
             return self._streams.output(reading, timeout)
         return self._streams.output_as_it_comes(reading, timeout)
+
+    async def await_change(
+        self,
+        job_id: int,
+        fields: Sequence[str],
+        values: Sequence[Any] | None = None,
+        *,
+        log_serial: int | None = None,
+        seconds: float = 30.0,
+        timeout: float | None = None,
+    ) -> JobChange:
+        """Fields of a live job when they are others than ``values``, or its log has grown.
+
+        The reply comes at once if that is so already or the job has ended, and after ``seconds``
+        at the latest. ``log_serial`` is the serial of the last log entry that the caller has. Go on
+        with the values and the serial of the reply. ``fields`` are those of `query`; if one is
+        unknown, all values are None. Without a ``timeout``, the client's own one begins after
+        ``seconds``. `UnknownJobError`: there is no such job, or it is archived.
+        """
+        (job_id,) = checked_ids([job_id])
+        asked = query_requests.awaited_change(job_id, fields, values, log_serial, seconds)
+        limit = self._timeout + seconds if timeout is None else timeout
+        return query_requests.job_change(await self._caller.call(asked, limit, is_lasting=True))
 
     async def cancel(
         self, job_id: int, *, kill: bool = False, timeout: float | None = None

@@ -80,7 +80,13 @@ class Caller:
     def _end(self) -> None:
         self._connection.close(RuntimeError(_CLOSED), time.monotonic())
 
-    def call(self, message: Request[ReplyT], timeout: float | None) -> ReplyT:
+    def call(
+        self,
+        message: Request[ReplyT],
+        timeout: float | None,
+        *,
+        is_lasting: bool = False,  # noqa: ARG002 - of the twin: here calls take turns anyway
+    ) -> ReplyT:
         """Make a request and wait for its reply."""
         return self.call_all([message], timeout)[0]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from ...storage import errors, plain_values, wording
 from ...storage.filter_text import parse_text
+from ...storage.job_views import JobChange
 from ..messages import (
+    AwaitJobChange,
+    JobAwaited,
     ObjectsRead,
     QueryAnswered,
     QueryConfiguration,
@@ -47,6 +51,24 @@ def query_fields(what: str, fields: Iterable[str] | None) -> QueryFields:
     if not isinstance(what, str):
         raise errors.BadRequestError(f"what: expected a text, got {type(what).__name__}")
     return QueryFields(what, None if fields is None else _names(fields))
+
+
+def awaited_change(
+    job_id: int,
+    fields: Iterable[str],
+    values: Sequence[Any] | None,
+    log_serial: int | None,
+    seconds: float,
+) -> AwaitJobChange:
+    """The request to wait for a change of a job. Raises `BadRequestError`."""
+    known = None if values is None else list(values)
+    return AwaitJobChange(job_id, _names(fields), known, log_serial, seconds)
+
+
+def job_change(reply: JobAwaited) -> JobChange:
+    """The reply to it, for users of the library."""
+    values, log = msgspec.json.decode(reply.values), msgspec.json.decode(reply.log)
+    return JobChange(values=values, log=log, is_final=reply.is_final)
 
 
 def next_query(request: Query, reply: QueryAnswered) -> Query | None:

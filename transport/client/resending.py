@@ -19,6 +19,9 @@ SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashCompo
 KEYED: tuple[type[Message], ...] = (messages.SubmitJobs, messages.RetryJob)
 """Requests with a key: carried out twice, they give the same reply twice."""
 
+LASTING: tuple[type[Message], ...] = (messages.AwaitJobChange,)
+"""Requests whose reply the daemon keeps back until something happens."""
+
 _GONE: dict[type[Message], type[errors.GangerError]] = {
     messages.ArchiveJob: errors.ArchivedJobError,
     messages.DeleteFilter: errors.UnknownFilterError,

@@ -121,6 +121,7 @@ class Session:
     def forget(self, request: PendingRequest) -> None:
         """Drop a request that no caller waits for. Harmless when it is done."""
         if not request.is_done:
+            self._stop_lasting(request)
             self._finish(request)
 
     def fail_all(self, error: Exception) -> None:
@@ -343,9 +344,14 @@ class Session:
             watch.earlier_numbers.append(watch.number)
             self._resume(watch, now)
 
-    def _stop(self, watch: PendingWatch) -> None:
-        if watch.is_sent and self.is_connected:
-            self._notices.append(frames.encode(messages.StopWatch(request_id=watch.number)))
+    def _stop(self, request: PendingRequest) -> None:
+        if request.is_sent and self.is_connected:
+            self._notices.append(frames.encode(messages.StopWatch(request_id=request.number)))
+
+    def _stop_lasting(self, request: PendingRequest) -> None:
+        """Let the daemon know that no caller waits for this reply, which may take long."""
+        if isinstance(request, PendingCall) and isinstance(request.message, resending.LASTING):
+            self._stop(request)
 
     def _drop_earlier_numbers(self, watch: PendingWatch) -> None:
         for number in watch.earlier_numbers:
@@ -408,6 +414,7 @@ class Session:
             error = errors.DeadlineError(f"{what}: no answer came before the deadline")
         else:
             error = errors.DaemonUnreachableError(self._reach.unreachable)
+        self._stop_lasting(request)
         self._finish(request, error)
         if isinstance(request, PendingCall) and request.probes is not None:
             self._take_probe(request.probes, request, now)

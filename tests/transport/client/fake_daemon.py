@@ -187,6 +187,14 @@ class FakeDaemon:
                 reply = self._list(message)
             case messages.ReadJob():
                 reply = messages.JobDocument(id=message.id, body=self.store.document(message.id))
+            case messages.AwaitJobChange():
+                status, log = self.store.summary(message.id).status, self.store.logs[message.id]
+                news = [entry for entry in log if entry[0] > (message.log_serial or 0)]
+                reply = messages.JobAwaited(
+                    values=msgspec.json.encode([status] * len(message.fields)),
+                    log=msgspec.json.encode(news),
+                    is_final=status.is_final,
+                )
             case messages.CancelJob():
                 self._change(message.id, JobStatus.CANCELED)
                 reply = messages.CancelOutcome(accepted=True, text=f"Job {message.id} canceled")

@@ -74,6 +74,26 @@ def test_an_asynchronous_turn_that_does_not_come_is_a_missed_deadline(
     run(data, scene)
 
 
+def test_who_waits_for_changes_keeps_nobody_from_calling(
+    start: Start, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_caller, "CALLS_MAX", 1)
+    daemon = start(silent_to=(messages.AwaitJobChange,))
+
+    async def scene(client: AsyncClient) -> None:
+        waits = [asyncio.create_task(client.await_change(1, ["status"])) for _ in range(3)]
+        for _ in waits:
+            await aside(lambda: daemon.wait_for(messages.AwaitJobChange))
+        assert await client.submit(OP) == 2
+        for wait in waits:
+            wait.cancel()
+        for _ in waits:
+            await aside(lambda: daemon.wait_for(messages.StopWatch))
+
+    daemon.store.add(messages.JobSpec(ops=[OP]))
+    run(data, scene)
+
+
 def test_calls_end_at_their_deadlines_each_at_its_own(start: Start, data: Path) -> None:
     daemon = start(silent_to=(messages.SubmitJobs,))
 

@@ -60,6 +60,36 @@ def test_replies_without_a_waiting_call_are_ignored() -> None:
     assert talk.session.is_idle
 
 
+def test_the_daemon_hears_that_nobody_waits_for_a_change_any_more() -> None:
+    asked = messages.AwaitJobChange(1, ["status"], seconds=60.0)
+    talk, call = calling(asked)
+    talk.session.forget(call)
+    talk.session.forget(call)
+    assert [frame.message for frame in talk.turn()] == [messages.StopWatch(request_id=call.number)]
+    late = talk.call(asked, 5.0)
+    assert [frame.message for frame in talk.turn(5.0)] == [
+        messages.StopWatch(request_id=late.number)
+    ]
+    assert failed(late) == "DeadlineError"
+    answered = talk.call(asked)
+    talk.reply(messages.JobAwaited(values=b"[]", log=b"[]", is_final=True))
+    talk.session.forget(answered)
+    assert talk.turn() == []
+    unsent = Talk(connected=False)
+    unsent.session.forget(unsent.call(asked))
+    assert unsent.session.is_idle
+
+
+def test_waiting_for_a_change_goes_on_with_a_successor() -> None:
+    asked = messages.AwaitJobChange(1, ["status"], seconds=60.0)
+    talk, call = calling(asked)
+    (again,) = talk.reconnect()
+    assert (again.message, again.number) == (asked, call.number)
+    talk.refuse(errors.RequestInterruptedError("component job_queue was restarted"))
+    (third,) = talk.turn(1.0)
+    assert third.message == asked
+
+
 def test_what_cannot_be_sent_is_the_callers_error() -> None:
     talk = Talk()
     for value, text in ((object(), "object"), (2**70, "holds a value that cannot be sent")):
