@@ -542,7 +542,7 @@ def test_a_crowded_daemon_is_busy_until_a_client_leaves(
 
 def test_waiting_for_a_change_gives_values_and_log(daemon: FakeDaemon, client: Client) -> None:
     job_id = client.submit(OP)
-    daemon.log(job_id, "hello")
+    daemon.store.logs[job_id].append((1, (5, 6), "message", "hello"))
     change = client.await_change(job_id, ["status", "opstatus"], ["queued", ["queued"]])
     assert (change.values, change.is_final) == (["queued", "queued"], False)
     [[serial, _, kind, text]] = change.log
