@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 
 from ..storage import errors
-
-_TEXT_CHARACTERS_MAX = 2_000
+from ..storage.wording import one_line
 
 EXPLANATIONS = {
     400: ("Bad Request", "Bad request syntax or unsupported method"),
@@ -45,19 +44,9 @@ def body(code: int, text: str = "") -> dict[str, object]:
     {'code': 404, 'message': 'Not Found', 'explain': 'Nothing matches the given URI'}
     """
     phrase, explanation = EXPLANATIONS[code]
-    message = html.escape(_line(text) or phrase)
+    # It may repeat what the client has sent.
+    message = html.escape(one_line(text) or phrase)
     return {"code": code, "message": message, "explain": explanation}
-
-
-def _line(text: str) -> str:
-    """The text as one line of a bounded length: it may repeat what the client has sent."""
-    if len(text) > _TEXT_CHARACTERS_MAX:
-        text = f"{text[:_TEXT_CHARACTERS_MAX]}..."
-    return text if text.isprintable() else "".join(map(_printable, text))
-
-
-def _printable(sign: str) -> str:
-    return sign if sign.isprintable() else " "
 
 
 def of(error: errors.GangerError) -> HttpError:

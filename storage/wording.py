@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable
 
 _SHOWN_CHARACTERS_MAX = 60
+_LINE_CHARACTERS_MAX = 4_000
 
 
 def counted(count: int, noun: str) -> str:
@@ -62,6 +63,21 @@ def shortened(text: str) -> str:
     if len(text) <= _SHOWN_CHARACTERS_MAX:
         return text
     return text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """The text as one printable line of a bounded length, for errors that repeat what was sent.
+
+    >>> one_line("no field 'a" + chr(10) + "b'")
+    "no field 'a b'"
+    """
+    if len(text) > _LINE_CHARACTERS_MAX:
+        text = f"{text[:_LINE_CHARACTERS_MAX]}..."
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(sign: str) -> str:
+    return sign if sign.isprintable() else " "
 
 
 def type_name(value: object) -> str:

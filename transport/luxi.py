@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..storage import errors
-from ..storage.wording import shortened
+from ..storage.wording import one_line, shortened
 
 END = b"\x03"
 
@@ -21,6 +21,9 @@ DOCUMENT_BYTES_MAX = 64 * 1024 * 1024
 
 CONTAINERS_MAX = 1_000_000
 """Most arrays and objects of one document: an empty one takes thirty times its text in memory."""
+
+VALUES_MAX = 3_000_000
+"""Most values of one document: a number takes ten times its text. A comma stands for one."""
 
 
 class Call(NamedTuple):
@@ -72,6 +75,8 @@ def decode_call(document: bytes) -> Call:
     """
     if document.count(b"[") + document.count(b"{") > CONTAINERS_MAX:
         raise UnreadableCallError(f"the document has more than {CONTAINERS_MAX} arrays and objects")
+    if document.count(b",") > VALUES_MAX:
+        raise UnreadableCallError(f"the document has more than {VALUES_MAX} values")
     try:
         found = msgspec.json.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -92,11 +97,12 @@ def encode_result(value: object) -> bytes:
 
 
 def encode_error(name: str, *args: object) -> bytes:
-    """The document that refuses with Ganeti's exception ``name``."""
-    return msgspec.json.encode({"success": False, "result": [name, args]}) + END
+    """The document that refuses with Ganeti's exception ``name``; its texts are one line each."""
+    plain = [one_line(arg) if isinstance(arg, str) else arg for arg in args]
+    return msgspec.json.encode({"success": False, "result": [name, plain]}) + END
 
 
 def encode_unreadable(text: str) -> bytes:
     """The last document on a connection whose request could not be read."""
-    result = f"Failed to parse request: {text}"
+    result = f"Failed to parse request: {one_line(text)}"
     return msgspec.json.encode({"success": False, "result": result}) + END

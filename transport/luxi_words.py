@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from ..storage.wording import shortened
 from .luxi import UnreadableCallError
 
@@ -41,8 +39,15 @@ def cannot_convert(args: Sequence[object], why: str) -> UnreadableCallError:
     >>> print(cannot_convert(["frob"], "no such resource").text)
     Cannot convert value '["frob"]', error: no such resource
     """
-    encoded = msgspec.json.encode(args).decode()
-    # With blanks, as LuxiD writes it; huge arguments are not worth that.
-    is_short = len(encoded) <= _SHOWN_CHARACTERS_MAX
-    shown = json.dumps(args) if is_short else f"{encoded[:_SHOWN_CHARACTERS_MAX]}..."
-    return UnreadableCallError(f"Cannot convert value '{shown}', error: {why}")
+    return UnreadableCallError(f"Cannot convert value '{_beginning(args)}', error: {why}")
+
+
+def _beginning(args: Sequence[object]) -> str:
+    """The arguments in JSON, with blanks as LuxiD writes it, up to some length."""
+    shown = ""
+    # Piece by piece: there may be millions.
+    for piece in json.JSONEncoder().iterencode(args):
+        shown += piece[: _SHOWN_CHARACTERS_MAX + 1]
+        if len(shown) > _SHOWN_CHARACTERS_MAX:
+            return f"{shown[:_SHOWN_CHARACTERS_MAX]}..."
+    return shown

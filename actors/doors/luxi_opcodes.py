@@ -21,7 +21,7 @@ from ...transport.luxi import UnreadableCallError
 PRIORITIES: Final = (-10, 0, 10)
 """The priorities that a submission may have: high, normal, low."""
 
-_KEYS_CHARACTERS_MAX = 2_000
+_KEYS_CHARACTERS_MAX = 1_900
 
 
 def checked(method: str, ops: object) -> list[dict[str, Any]]:

@@ -60,6 +60,7 @@ CAMPAIGNS = [
     Campaign("D10", "clock jumps", "simulation.playing", 500, 10),
     Campaign("D11", "fuzzed frames", "fuzz.fuzzed_frames", 1_000_000, 3_000),
     Campaign("D11", "fuzzed requests", "fuzz.fuzzed_requests", 50_000, 150),
+    Campaign("D11", "fuzzed documents", "fuzz.fuzzed_documents", 200_000, 1_500),
     Campaign("D12", "soak", "soak", 20_000, 300),
     Campaign("D13", "lost wake ups", "simulation.playing", 1_000, 20),
     Campaign("D14", "locking model", "locks.model_steps", 1_000_000, 20_000),

@@ -60,6 +60,10 @@ def test_a_document_may_have_the_largest_size_and_no_more() -> None:
             b'{"method": "a", "args": [' + b"[]," * luxi.CONTAINERS_MAX + b"[]]}",
             "the document has more than 1000000 arrays and objects",
         ),
+        (
+            b'{"method": "a", "args": [' + b"0," * luxi.VALUES_MAX + b"0]}",
+            "the document has more than 3000000 values",
+        ),
         (b"[]", "parsing top-level JSON message: it is no object"),
         (b'{"args": []}', "key 'method': expected string, got None"),
         (b'{"method": 7, "args": []}', "key 'method': expected string, got 7"),
@@ -77,6 +81,15 @@ def test_what_is_no_request_is_told_why(document: bytes, problem: str) -> None:
 def test_unknown_keys_and_the_version_are_ignored() -> None:
     document = json.dumps({"method": "a", "args": [1], "version": 3000000, "more": 1}).encode()
     assert luxi.decode_call(document) == Call("a", [1])
+
+
+def test_what_was_sent_is_repeated_on_one_printable_line() -> None:
+    text = "a\n\x7f\u2028\ud800é" + "x" * 10_000
+    for encoded in (luxi.encode_unreadable(text), luxi.encode_error("GenericError", text)):
+        result = str(json.loads(encoded.removesuffix(luxi.END))["result"])
+        assert "a    éxxx" in result
+        assert result.isprintable()
+        assert len(result) < 5_000
 
 
 def test_answers_have_the_recorded_shapes() -> None:
