@@ -27,7 +27,7 @@ def _of_pool(show: Callable[[AddressPool], object]) -> Callable[[ClusterView, Ob
 def _groups(view: ClusterView, network: Object) -> Answer:
     return normal(
         [
-            [group.get("name", ""), *(how.get(key) or "-" for key in ("mode", "link", "vlan"))]
+            [group.get("name", ""), *(how.get(key, "-") for key in ("mode", "link", "vlan"))]
             for group, how in view.connected_groups(network)
         ]
     )

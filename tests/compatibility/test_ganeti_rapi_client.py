@@ -346,7 +346,7 @@ def test_networks_are_added_connected_and_removed(library: Any, client: Any) -> 
     )
     assert client.GetNetworkTags("n2") == ["t"]
     done(client, client.ConnectNetwork("n2", GROUP, "bridged", "br0"))
-    assert client.GetNetwork("n2")["group_list"] == [[GROUP, "bridged", "br0", "-"]]
+    assert client.GetNetwork("n2")["group_list"] == [[GROUP, "bridged", "br0", ""]]
     done(client, client.ModifyNetwork("n2", mac_prefix="aa:bb:cc"))
     done(client, client.DisconnectNetwork("n2", GROUP))
     assert [one["name"] for one in client.GetNetworks(bulk=True)] == ["n2", NETWORK]

@@ -138,7 +138,7 @@ def test_a_network_shows_who_is_connected() -> None:
     assert found["group_cnt"] == [0, 2]
     assert found["group_list"] == [
         0,
-        [["default", "routed", "gnt0", "-"], ["rack10", "openvswitch", "switch1", "-"]],
+        [["default", "routed", "gnt0", ""], ["rack10", "openvswitch", "switch1", "-"]],
     ]
     assert found["inst_cnt"] == [0, 5]
     assert found["inst_list"] == [
