@@ -136,9 +136,17 @@ def _moment(text: str, spans: re.Pattern[str], direction: int) -> float:
     return dt.datetime.fromisoformat(text).timestamp()
 
 
+def seconds(text: str) -> float:
+    """The seconds of a span such as ``30m``, or ``90``; `ValueError` says how it may be written."""
+    if span := _SPAN.fullmatch(text):
+        return float(span[1]) * _SPANS[span[2] or "s"]
+    raise ValueError(f"{text[:60]!r}: expected a span such as 90, 30m, 2h, 7d or 2w")
+
+
 _SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _AHEAD = re.compile(r"\+(\d+(?:\.\d+)?)([smhd])")
 _AGO = re.compile(r"-?(\d+(?:\.\d+)?)([smhdw])")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 _SECONDS = re.compile(r"\d+(?:\.\d+)?")
 
 

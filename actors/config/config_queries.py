@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
 
-    Query = messages.QueryConfiguration | messages.QueryFields | messages.RunQuery
+    Query = (
+        messages.QueryConfiguration
+        | messages.QueryFields
+        | messages.DescribeCluster
+        | messages.RunQuery
+    )
 
 
 class ConfigQueries:
@@ -46,6 +51,8 @@ class ConfigQueries:
                 envelope.reply(_defined(message.what, message.fields))
             case messages.QueryConfiguration():
                 envelope.reply(self._page(message))
+            case messages.DescribeCluster():
+                envelope.reply(self._described())
             case messages.RunQuery(is_of_fields=True):
                 envelope.reply(_defined(message.what, message.fields))
             case messages.RunQuery(what="job" | "lock"):
@@ -58,10 +65,13 @@ class ConfigQueries:
                 _resource(RESOURCES, message.what)
                 envelope.reply(self._page(asked))
 
-    def described(self) -> messages.ClusterDescribed:
+    def _described(self) -> messages.ClusterDescribed:
         """The cluster as a whole."""
-        view = ClusterView(self._snapshot(), known_cluster(self._runtime.host.places))
+        view = ClusterView(self._snapshot(), self._known())
         return messages.ClusterDescribed(info=cluster_info(view))
+
+    def _known(self) -> dict[str, Any]:
+        return known_cluster(self._runtime.host.places, self._runtime.wall_clock())
 
     def _pass_on(self, envelope: Envelope, message: messages.RunQuery) -> None:
         def failed(error: errors.GangerError) -> None:
@@ -86,7 +96,7 @@ class ConfigQueries:
         if self._view is None or self._view.configuration is not snapshot:
             self._view = ClusterView(snapshot)
         is_of_cluster = message.what == "cluster"
-        self._view.known = known_cluster(self._runtime.host.places) if is_of_cluster else {}
+        self._view.known = self._known() if is_of_cluster else {}
         try:
             return query_pages.answered(self._runtime, resource, self._view, message)
         except (AttributeError, LookupError, TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
-from ...storage import config_files, errors, settings
+from ...storage import config_files, errors, settings, watcher_pause
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import Kind
 from ...storage.prediction.policy import judged
@@ -61,6 +61,7 @@ _ObjectMessage = (
     | messages.ChangeObjects
     | messages.SetValues
     | messages.ReadHistory
+    | messages.SetWatcherPause
     | messages.QueryConfiguration
     | messages.QueryFields
     | messages.DescribeCluster
@@ -157,10 +158,15 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 )
             case messages.ReadHistory():
                 self._read_history(envelope, message)
-            case messages.QueryConfiguration() | messages.QueryFields() | messages.RunQuery():
+            case messages.SetWatcherPause():
+                self._pause_watcher(envelope, message)
+            case (
+                messages.QueryConfiguration()
+                | messages.QueryFields()
+                | messages.DescribeCluster()
+                | messages.RunQuery()
+            ):
                 self._queries.answer(envelope, message)
-            case messages.DescribeCluster():
-                envelope.reply(self._queries.described())
             case messages.PrepareOpcode() | messages.RunOpcode() | messages.ReadOpcodeWait():
                 self._opcodes.take(envelope, message)
             case messages.ResolveForecasts():
@@ -333,6 +339,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
             msgspec.convert(entry, messages.HistoryLine, from_attributes=True) for entry in entries
         ]
         envelope.reply(messages.HistoryRead(entries=lines))
+
+    def _pause_watcher(self, envelope: Envelope, message: messages.SetWatcherPause) -> None:
+        watcher_pause.write(self.places.watcher_pause, message.until)
+        self.log.info("the watcher's pause is set", until=message.until, sender=message.sender)
+        envelope.reply(messages.Done())
 
     # ------------------------------------------------------------ disk
 

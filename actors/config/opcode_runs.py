@@ -260,8 +260,9 @@ class OpcodeRuns:
         return Made(edit, done, fail)
 
     def _decided(self, snapshot: Configuration, message: RunOpcode) -> Outcome:
-        known = functools.partial(known_cluster, self._runtime.host.places)
-        outcome = decided(snapshot, message, self._runtime.wall_clock(), known)
+        now = self._runtime.wall_clock()
+        known = functools.partial(known_cluster, self._runtime.host.places, now)
+        outcome = decided(snapshot, message, now, known)
         if outcome.changes:
             self._store.check_slots(new_run_slots(snapshot, outcome))
         return outcome

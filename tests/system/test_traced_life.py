@@ -84,6 +84,7 @@ PLACES = (
     Place(r"data/ssconf", 0o750, "aside"),
     Place(r"data/ssconf/ssconf_[a-z_-]+", 0o444, "aside config_store"),
     Place(r"data/tempres\.data", 0o600, "config_store"),
+    Place(r"data/watcher\.pause", 0o640, "config_store"),
     Place(r"data/daemon\.json", 0o640, "supervision daemon"),
     Place(r"data/daemon\.log", 0o640, "daemon"),
     Place(r"data/daemon\.out", 0o640, "client"),
@@ -285,10 +286,12 @@ def play_files(scene: Scenario, client: Client) -> None:
     waiting = client.submit(delays)
     assert set(end(client, first, second).values()) == {JobStatus.SUCCESS}
     client.drain()
+    client.pause_watcher(2e9)
     with Owners(scene) as owners, connected(scene) as wconfd:
         wconfd.call("reserveMAC", owners.own(), "aa:00:00:00:00:01")
     scene.look()
     client.drain(drained=False)
+    client.pause_watcher(None)
     assert client.archive(first).archived == [first]
     place = first_logged(client, waiting)
     scene.look()

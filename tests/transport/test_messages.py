@@ -282,6 +282,11 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         messages.QueryConfiguration("node", ["name"], is_classic=True),
         {"type": "query_configuration", "what": "node", "fields": ["name"], "is_classic": True},
     ),
+    (
+        messages.SetWatcherPause(1_795_226_369.0),
+        {"type": "set_watcher_pause", "until": 1_795_226_369.0},
+    ),
+    (messages.SetWatcherPause(None), {"type": "set_watcher_pause", "until": None}),
     (messages.QueryFields("job"), {"type": "query_fields", "what": "job"}),
     (messages.DescribeCluster(), {"type": "describe_cluster"}),
     (

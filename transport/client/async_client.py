@@ -60,6 +60,7 @@ from ..messages import (
     RetryJob,
     RuleTest,
     SetDrain,
+    SetWatcherPause,
     Simulated,
     StopDaemon,
     TestFilters,
@@ -602,6 +603,13 @@ class AsyncClient:
         """
         asked = requests.set_values(kind, name, values, why)
         return await self._caller.call(asked, timeout)
+
+    async def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
+        """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.
+
+        A query for ``watcher_pause`` of the ``cluster`` shows it.
+        """
+        await self._caller.call(SetWatcherPause(until), timeout)
 
     async def config_history(
         self, count: int = 100, *, before: int | None = None, timeout: float | None = None

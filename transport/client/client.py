@@ -60,6 +60,7 @@ from ..messages import (
     RetryJob,
     RuleTest,
     SetDrain,
+    SetWatcherPause,
     Simulated,
     StopDaemon,
     TestFilters,
@@ -603,6 +604,13 @@ class Client:
         """
         asked = requests.set_values(kind, name, values, why)
         return self._caller.call(asked, timeout)
+
+    def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
+        """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.
+
+        A query for ``watcher_pause`` of the ``cluster`` shows it.
+        """
+        self._caller.call(SetWatcherPause(until), timeout)
 
     def config_history(
         self, count: int = 100, *, before: int | None = None, timeout: float | None = None

@@ -51,7 +51,7 @@ QueueRequest = (
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
     | ReadObjects | CountObjects | ChangeObjects | SetValues | ReadHistory
-    | QueryConfiguration | QueryFields | DescribeCluster
+    | QueryConfiguration | QueryFields | DescribeCluster | SetWatcherPause
     | ReadConfig | VerifyConfig | FlushConfig | FlushConfigGroup
     | RemoveInstance | AddInstanceDisk | AttachInstanceDisk | DetachInstanceDisk
     | RemoveInstanceDisk | SetInstancePrimaryNode | SetInstanceStatus

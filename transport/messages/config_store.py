@@ -191,6 +191,17 @@ class SetLimits(Request[LimitsRead], frozen=True):
     """Who asks; the daemon fills it in."""
 
 
+class SetWatcherPause(Request[Done], frozen=True):
+    """Let Ganeti's watcher do nothing before ``until``, durably; None: let it work again.
+
+    ``until`` is in seconds since the epoch. Source: Ganeti 3.0, LUXI, ``SetWatcherPause``.
+    """
+
+    until: float | None
+    sender: str = ""
+    """Who asks; the daemon fills it in."""
+
+
 class ObjectChange(msgspec.Struct, frozen=True, kw_only=True):
     """The next version of one object, or None: it goes.
 

@@ -100,6 +100,29 @@ def test_the_cluster_has_values_that_no_object_has(
     assert answer["data"] == [[[0, name], [0, is_drained], [3, None], [0, "3.0.2"]]]
 
 
+def test_the_watcher_is_paused_until_the_time_is_over(
+    stage: Stage, store: Staged[ConfigStore]
+) -> None:
+    def paused() -> Any:
+        query = messages.QueryConfiguration("cluster", ["watcher_pause"], is_classic=True)
+        return answered(store.ask(query))["data"][0][0]
+
+    assert paused() is None
+    until = stage.today + 60
+    set_pause = messages.SetWatcherPause(until, sender="root, pid 7")
+    assert store.ask(set_pause).answer == messages.Done()
+    assert (stage.places.data / "watcher.pause").read_text() == f"{until:.0f}\n"
+    assert "root, pid 7" in stage.log_stream.getvalue()
+    assert paused() == until
+    stage.today = until + 1
+    assert paused() is None
+    stage.today = until - 1
+    assert store.ask(messages.SetWatcherPause(None)).answer == messages.Done()
+    assert paused() is None
+    name, text = store.ask(messages.SetWatcherPause(1e30)).refusal
+    assert (name, text[:6]) == ("BadRequestError", "until:")
+
+
 def test_fields_are_defined_for_everything_that_can_be_asked_for(
     store: Staged[ConfigStore],
 ) -> None:

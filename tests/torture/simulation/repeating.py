@@ -120,6 +120,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.ListFilters,
     messages.ReadLimits,
     messages.SetLimits,
+    messages.SetWatcherPause,
     messages.ChangeObjects,
     messages.SetValues,
     messages.RunOpcode,
