@@ -28,6 +28,13 @@ _BAR_JOBS_MIN = 1_000
 """Fewer job files are read faster than a bar appears."""
 
 _SHOWN_MAX = 20
+_WORDS = {
+    Outcome.FINAL: ("has ended", "have ended"),
+    Outcome.PENDING: ("will run", "will run"),
+    Outcome.ENDED: ("ends in an error", "end in an error"),
+    Outcome.CANCELED: ("is canceled", "are canceled"),
+}
+"""What becomes of one job, and of several."""
 
 
 @click.command("import-ganeti")
@@ -116,14 +123,10 @@ def _report(found: Source) -> Iterator[str]:
 
 
 def _jobs(queue: FoundQueue) -> str:
-    words = {
-        Outcome.FINAL: "have ended",
-        Outcome.PENDING: "will run",
-        Outcome.ENDED: "end in an error",
-        Outcome.CANCELED: "are canceled",
-    }
     counts = {outcome: queue.count(outcome) for outcome in Outcome}
-    listed = [f"{count} {words[outcome]}" for outcome, count in counts.items() if count]
+    listed = [
+        f"{count} {_WORDS[outcome][count != 1]}" for outcome, count in counts.items() if count
+    ]
     return ": ".join([str(sum(counts.values())), *([", ".join(listed)] if listed else [])])
 
 

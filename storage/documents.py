@@ -330,13 +330,18 @@ def _make_directory(path: str, mode: int) -> None:
 
 def make_data_directory(path: Path) -> None:
     """Make the data directory if it is missing; `DataDirectoryError` if it cannot be one."""
-    if any("\ud800" <= sign <= "\udfff" for sign in str(path)):
-        # Messages carry paths, and hold only UTF-8.
-        raise errors.DataDirectoryError(f"{path}: the name of a data directory must be UTF-8")
+    require_utf8(path)
     try:
         make_directory(path)
     except errors.StorageError as error:
         raise errors.DataDirectoryError(error.text) from error
+
+
+def require_utf8(path: Path) -> None:
+    """Raise `DataDirectoryError` unless a data directory may be called so."""
+    if any("\ud800" <= sign <= "\udfff" for sign in str(path)):
+        # Messages carry paths, and hold only UTF-8.
+        raise errors.DataDirectoryError(f"{path}: the name of a data directory must be UTF-8")
 
 
 def make_private_directory(path: Path) -> None:

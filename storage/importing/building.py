@@ -30,20 +30,34 @@ _SPARE_BYTES = 16 * 1024 * 1024
 def require_free(places: settings.Places, source: str) -> None:
     """Raise `DataDirectoryError` unless the data directory is missing, or is empty and ours.
 
-    ``source`` is the directory of Ganeti: nothing may be written there.
+    ``source`` is the directory of Ganeti: nothing may be written there. `StorageError` if this
+    user may not make the new directory.
     """
     data = places.data
+    documents.require_utf8(data)
     if data == Path(source) or Path(source) in data.parents:
         raise errors.DataDirectoryError(f"{data}: lies in {source}, where nothing is changed")
+    _require_writable(data.parent)
     if not os.path.lexists(data):
         return
     ownership.require_own(places, "import-ganeti")
     if not data.is_dir():
         raise errors.DataDirectoryError(f"{data}: not a directory")
+    if os.path.ismount(data):
+        raise errors.DataDirectoryError(_mounted(data))
     with documents.storage_errors(data):
         if os.listdir(data):
             text = f"{data}: is not empty; the new data directory must be a new one (--data DIR)"
             raise errors.DataDirectoryError(text)
+
+
+def _require_writable(place: Path) -> None:
+    while not os.path.lexists(place):
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+        error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        text = ownership.explained(place, error)
+        raise errors.StorageError(f"{text}; the new directory grows there, beside its place")
 
 
 def require_room(places: settings.Places, source: Source) -> None:
@@ -175,10 +189,13 @@ def _put_in_place(work: Path, data: Path) -> None:
             os.rename(work, data)
         except OSError as error:
             if error.errno in {errno.EBUSY, errno.EXDEV}:
-                text = f"{data}: a file system is mounted there; name a directory inside it"
-                raise errors.DataDirectoryError(text) from error
+                raise errors.DataDirectoryError(_mounted(data)) from error
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
                 text = f"{data}: another program has used it meanwhile"
                 raise errors.DataDirectoryError(text) from error
             raise
         documents.flush_directory(data.parent)
+
+
+def _mounted(data: Path) -> str:
+    return f"{data}: a file system is mounted there; name a directory inside it"

@@ -61,12 +61,15 @@ def configuration(data: bytes, path: str) -> FoundConfig:
         raise errors.DataDirectoryError(f"{path}: not a configuration: it has no cluster")
     if (problem := shapes.unservable(document)) is not None:
         raise errors.DataDirectoryError(f"{path}: {problem}")
+    serial = document.get("serial_no")
+    if not isinstance(serial, int) or isinstance(serial, bool) or serial < 0:
+        raise errors.DataDirectoryError(f"{path}: serial_no: expected a number from 0 on")
     stored = document.get("filters", {})
     parsed = rules.parse_rules(stored)
     found = FoundConfig(
         data=data,
         cluster=str(document["cluster"].get("cluster_name", "")),
-        serial=config_files.serial_of(document),
+        serial=serial,
         objects={name: len(document.get(name, {})) for name in _CONTAINERS},
         rules=len(stored),
         damage=[

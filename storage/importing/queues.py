@@ -84,6 +84,12 @@ def read_queue(path: str, progress: Progress) -> FoundQueue:
     return _Reader(path, progress).found
 
 
+def luxid(path: str) -> Living | None:
+    """The LuxiD that works in this queue directory, if one does. `StorageError`."""
+    pid = untouched.holder(f"{path}/lock")
+    return None if pid is None else Living(_LUXID, pid)
+
+
 class _Reader:
     """Collects what there is."""
 
@@ -103,6 +109,8 @@ class _Reader:
             self.found.is_drained = "drain" in names
             self._look_for_luxid(names)
             archive = self._list_archive() if queue.is_directory("archive") else {}
+            if "archive" in names and not queue.is_directory("archive"):
+                self.found.damage.append(Damage(f"{path}/archive", "not a directory"))
             self._total = sum(map(len, [names, *archive.values()]))
             for folder, inside in archive.items():
                 with untouched.Folder(folder) as opened:
@@ -122,12 +130,9 @@ class _Reader:
             raise errors.DataDirectoryError(message)
 
     def _look_for_luxid(self, names: list[str]) -> None:
-        if "lock" not in names:
-            return
-        self.found.is_lock_left = True
-        pid = untouched.holder(f"{self._path}/lock")
-        if pid is not None:
-            self.found.living.append(Living(_LUXID, pid))
+        self.found.is_lock_left = "lock" in names
+        if (living := luxid(self._path)) is not None:
+            self.found.living.append(living)
 
     def _list_archive(self) -> dict[str, list[str]]:
         """The names in each folder of the archive, in the order of the folders' numbers."""
@@ -208,7 +213,7 @@ class _Reader:
             self._depends[job.id] = targets
 
     def _note_ended(self, job: jobs.Job, fate: Fate) -> None:
-        summary = ",".join(opcodes.summary(op.input) for op in job.ops)
+        summary = ", ".join(opcodes.summary(op.input) for op in job.ops)
         self.found.ended.append(
             Ended(job.id, wording.shortened(summary), job.status, fate.outcome, fate.why)
         )
@@ -237,8 +242,8 @@ class _Reader:
         self.found.notes += self._missing_targets()
         if self._clamped:
             self.found.notes.append(
-                f"{wording.counted(self._clamped, 'pending job')} had a priority outside "
-                f"{jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, and get the nearest one"
+                f"the priority of {wording.counted(self._clamped, 'pending job')} is outside "
+                f"{jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, and becomes the nearest one"
             )
         if self._foreign:
             others = wording.counted(len(self._foreign), "other file")

@@ -47,11 +47,13 @@ class Source(msgspec.Struct):
     stamps: dict[str, untouched.Stamp | None] = {}
 
     def require_unchanged(self) -> None:
-        """Raise `OperatorError` if anything has changed since it was read."""
+        """Raise `OperatorError` if anything has changed since it was read, or LuxiD has begun."""
         for path, stamp in self.stamps.items():
             if untouched.stamp_of(path) != stamp:
                 text = f"{path}: changed while it was read; stop what works in {self.path} first"
                 raise errors.OperatorError(text)
+        if (living := queues.luxid(f"{self.path}/queue")) is not None:
+            _require_ended([living])
 
 
 def find(directory: str) -> str:
@@ -127,11 +129,11 @@ def require_stopped(found: Source) -> None:
     """
     pending = found.queue.count(Outcome.PENDING)
     if found.queue.is_lock_left and pending:
-        what = wording.counted(pending, "job")
+        what = wording.counted(pending, "pending job")
         raise errors.OperatorError(
-            f"{found.path}/queue/lock: is left over: LuxiD was killed, or this is a copy that was "
-            f"made while it ran; {what} would run here, and perhaps there too. Make sure that it "
-            "does not run anywhere, then add --stopped"
+            f"{found.path}/queue/lock is left over: LuxiD was killed, or this is a copy made while "
+            f"it ran, and {what} would run here and perhaps there; make sure that LuxiD runs "
+            "nowhere, then add --stopped"
         )
 
 

@@ -127,7 +127,12 @@ def holder(path: str) -> int | None:
 
 def _read(name: str, path: str, flags: int, folder: int | None) -> bytes:
     with documents.storage_errors(path):
-        descriptor = _open(name, flags, folder)
+        try:
+            descriptor = _open(name, flags, folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+                raise errors.StorageError(f"{path}: not a plain file") from error
+            raise
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):

@@ -40,7 +40,7 @@ def run(directory: Path, *words: str) -> int:
 def report(directory: Path) -> list[str]:
     return [
         f"{directory}: cluster cluster.example.com",
-        "  jobs           17: 15 have ended, 1 will run, 1 end in an error",
+        "  jobs           17: 15 have ended, 1 will run, 1 ends in an error",
         "  archive        1 job",
         "  last id        10001",
         "  configuration  3 groups, 1 node, 4 instances, 1 network",

@@ -1,8 +1,9 @@
 """Runs the transcripts beside this file: command lines, and what must come of them.
 
 ``$ command  [code]`` is a command with its exit code; what follows is its standard output and,
-behind ``!``, its standard error. ``<DATA>`` is the data directory, ``<N>`` a number, ``<ANY>``
-anything.
+behind ``!``, its standard error. ``<DATA>`` is the data directory, ``<HERE>`` the one where the
+commands run, ``<N>`` a number, ``<ANY>`` anything. The directory ``ganeti`` is what a Ganeti has
+left.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.faults.harness import Daemon
+from tests.storage.importing import ganeti
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(path.name for path in HERE.glob("*.txt"))
@@ -67,7 +69,25 @@ def steps(text: str) -> list[Step]:
 
 def pattern(text: str, data: Path) -> str:
     expected = re.escape(text).replace(re.escape("<DATA>"), re.escape(str(data)))
+    expected = expected.replace(re.escape("<HERE>"), re.escape(str(data.parent)))
     return expected.replace("<N>", r"\d+").replace("<ANY>", ".*")
+
+
+def leave_ganeti(folder: Path) -> None:
+    """Jobs in every state, the queue drained."""
+    states = ("153.running-holding-lock", "154.waiting-for-lock", "156.paused-two-ops")
+    path = ganeti.state_directory(folder, *(f"job-{state}" for state in states))
+    ganeti.add_job(path, 157)
+    after = {"depends": [[157, ["success"]]]}
+    ganeti.add_job(path, 158, ganeti.opcode(input=after), ganeti.opcode(priority=-100))
+    ganeti.add_job(path, 159, ganeti.opcode(status="canceling"))
+    ganeti.add_job(path, 160, ganeti.opcode(input={"OP_ID": "OP_NODE_ADD", "node_name": "n"}))
+    ganeti.archive(path, 12)
+    (path / "queue" / "drain").touch()
+    (path / "rapi").mkdir()
+    (path / "rapi" / "users").write_text("jack abc123 write\n")
+    for name in ("hmac.key", "ssconf_node_list"):
+        (path / name).touch()
 
 
 @pytest.mark.parametrize("name", TRANSCRIPTS)
@@ -77,6 +97,8 @@ def test_the_transcript_is_what_happens(
     monkeypatch.chdir(tmp_path)
     for file, content in FILES.items():
         (tmp_path / file).write_text(content)
+    if "ganeti" in name:
+        leave_ganeti(tmp_path)
     daemon = Daemon(tmp_path)
     try:
         for step in steps((HERE / name).read_text()):

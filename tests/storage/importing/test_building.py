@@ -144,6 +144,12 @@ def test_a_directory_that_is_used_or_lies_in_the_source_is_refused(
             build(directory, settings.Places(inside, tmp_path / "run"))
 
 
+def test_a_name_that_no_daemon_could_tell_is_refused(directory: Path, tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"\xff")
+    with pytest.raises(errors.DataDirectoryError, match="must be UTF-8"):
+        build(directory, settings.Places(data, tmp_path / "run"))
+
+
 def test_a_directory_that_all_may_write_is_refused(
     directory: Path, places: settings.Places
 ) -> None:
@@ -163,6 +169,37 @@ def test_a_place_that_another_takes_meanwhile_stays_its_own(
         building.build(found, places, quiet, NOW)
     assert os.listdir(places.data) == ["x"]
     assert os.listdir(places.data.parent) == ["data"]
+
+
+def test_a_mount_point_is_refused_before_anything_is_written(
+    directory: Path, places: settings.Places
+) -> None:
+    places.data.mkdir(parents=True)
+    with (
+        mock.patch.object(os.path, "ismount", return_value=True),
+        pytest.raises(errors.DataDirectoryError, match="name a directory inside it"),
+    ):
+        build(directory, places)
+    with (
+        mock.patch.object(os, "rename", side_effect=OSError(errno.EBUSY, "busy")),
+        pytest.raises(errors.DataDirectoryError, match="name a directory inside it"),
+    ):
+        build(directory, places)
+    assert os.listdir(places.data.parent) == ["data"]
+
+
+def test_a_place_where_this_user_may_not_write_is_refused_with_its_owner(
+    directory: Path, places: settings.Places
+) -> None:
+    with (
+        mock.patch.object(os, "access", return_value=False) as asked,
+        pytest.raises(errors.StorageError) as refused,
+    ):
+        build(directory, places)
+    place = places.data.parent.parent
+    assert asked.call_args.args[0] == place
+    assert refused.value.text.startswith(f"{place}: Permission denied")
+    assert refused.value.text.endswith("; the new directory grows there, beside its place")
 
 
 # What fails in the middle.

@@ -54,6 +54,12 @@ def test_what_is_no_configuration_is_refused(data: bytes) -> None:
         parts.configuration(data, "/c")
 
 
+@pytest.mark.parametrize("serial", [None, "7", -1, True, 1.0])
+def test_a_configuration_without_a_serial_number_is_refused(serial: object) -> None:
+    with pytest.raises(errors.DataDirectoryError, match="serial_no: expected a number from 0 on"):
+        read(serial_no=serial)
+
+
 def test_a_configuration_that_no_daemon_could_send_is_refused() -> None:
     with pytest.raises(errors.DataDirectoryError, match="nodes/u: expected an object, got int"):
         read(nodes={"u": 5})

@@ -137,7 +137,9 @@ def test_a_copy_of_a_running_ganeti_is_refused_if_jobs_would_run_twice(directory
     (directory / "queue" / "lock").touch()
     source.require_stopped(survey(directory))
     ganeti.add_job(directory, 160)
-    with pytest.raises(errors.OperatorError, match="1 job would run here, and perhaps there"):
+    with pytest.raises(
+        errors.OperatorError, match="1 pending job would run here and perhaps there"
+    ):
         source.require_stopped(survey(directory))
     (directory / "queue" / "lock").unlink()
     source.require_stopped(survey(directory))
@@ -157,6 +159,17 @@ def test_a_change_after_the_survey_is_noticed(directory: Path, changed: str) -> 
         place.parent.mkdir(exist_ok=True)
         place.write_text("{}")
     with pytest.raises(errors.OperatorError, match=f"{place}: changed while it was read"):
+        found.require_unchanged()
+
+
+def test_a_luxid_that_begins_after_the_survey_is_noticed(directory: Path) -> None:
+    # It finds its lock file there: no name in the directory changes.
+    (directory / "queue" / "lock").touch()
+    found = survey(directory)
+    with (
+        ganeti.held(directory / "queue" / "lock"),
+        pytest.raises(errors.OperatorError, match="Ganeti still works: LuxiD"),
+    ):
         found.require_unchanged()
 
 
