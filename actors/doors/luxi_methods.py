@@ -34,6 +34,12 @@ ANSWER_SECONDS: Final = 170.0
 WAIT_SECONDS_MAX: Final = 89
 """Longest time that a client may wait for a change of a job."""
 
+CANCEL_SECONDS: Final = 44.0
+"""How long a request that cancels a job waits for the job's end, as in LuxiD."""
+
+_EVERY_ENTRY: Final = 2**62
+"""The serial of a log entry that no job reaches: new entries do not matter."""
+
 REPLY_BYTES_MAX: Final = 512 * 1024 * 1024
 """Largest answer to a query."""
 
@@ -331,9 +337,32 @@ def _wait_for_job_change(
     return [msgspec.Raw(reply.values), msgspec.Raw(reply.log)]
 
 
-def _cancel(_given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002
+def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002
+    """Cancel, and tell what has become of it: a script may archive the job next."""
     reply = yield Ask(JOB_QUEUE, messages.CancelJob(id=job_id, kill=kill))
-    return [reply.accepted, reply.text]
+    if kill or not reply.accepted:
+        return [reply.accepted, reply.text]
+    until = given.clock() + CANCEL_SECONDS
+    text, before = reply.text, None
+    while True:
+        seconds = max(0.0, until - given.clock())
+        request = messages.AwaitJobChange(
+            job_id, ["status"], before, _EVERY_ENTRY, seconds, ticket=given.connection
+        )
+        try:
+            now = yield Ask(JOB_QUEUE, request, seconds + ANSWER_SECONDS)
+        except errors.UnknownJobError:
+            # Somebody has archived it already: it has ended.
+            return [True, text]
+        before = msgspec.json.decode(now.values)
+        name = f"JOB_STATUS_{str(before[0]).upper()}"
+        if before == ["canceled"]:
+            return [True, text]
+        if now.is_final:
+            return [False, f"Job exited before it could have been canceled, status {name}"]
+        if given.clock() >= until:
+            return [False, f"Job could not be canceled, status {name}"]
+        text = "Job successfully cancelled"
 
 
 def _change_priority(_given: Surroundings, job_id: int, priority: int) -> Talk:

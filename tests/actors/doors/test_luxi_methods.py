@@ -251,11 +251,62 @@ def test_a_job_that_is_not_live_is_lost(error: errors.GangerError) -> None:
     assert (found.luxi_name, found.text) == ("JobLost", "Can't load job file")
 
 
+def status(name: str) -> messages.JobAwaited:
+    is_final = name in ("success", "error", "canceled")
+    return messages.JobAwaited(b'["%b"]' % name.encode(), b"[]", is_final=is_final)
+
+
 @pytest.mark.parametrize(("args", "kills"), [((5,), False), ((5, False), False), ((5, True), True)])
 def test_cancel_kills_only_if_asked(args: tuple[Any, ...], *, kills: bool) -> None:
-    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5")
+    outcome = messages.CancelOutcome(accepted=False, text="Job 5 not found in queue")
     asked, found = talk("CancelJob", *args, replies=[outcome])
-    assert (asked[0].kill, found) == (kills, [True, "Dequeued job 5"])
+    assert (asked[0].kill, found) == (kills, [False, "Job 5 not found in queue"])
+
+
+def test_who_kills_does_not_wait() -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Job 5 will be killed")
+    assert talk("CancelJob", *(5, True), replies=[outcome])[1] == [True, "Job 5 will be killed"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "found"),
+    [
+        (["canceled"], [True, "Dequeued job 5"]),
+        (["waiting", "canceling", "canceled"], [True, "Job successfully cancelled"]),
+        (
+            ["waiting", "running", "success"],
+            [
+                False,
+                "Job exited before it could have been canceled, status JOB_STATUS_SUCCESS",
+            ],
+        ),
+    ],
+)
+def test_cancel_tells_what_has_become_of_the_job(statuses: list[str], found: list[Any]) -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5")
+    replies = [outcome, *(status(name) for name in statuses)]
+    asked, answer = talk("CancelJob", 5, replies=replies)
+    assert answer == found
+    # Each wait begins where the last one ended.
+    assert [one.values for one in asked[1:]] == [None, *([name] for name in statuses[:-1])]
+
+
+def test_cancel_waits_no_longer_than_luxid() -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Job 5 will be canceled")
+    asked, answer = talk(
+        "CancelJob",
+        5,
+        replies=[outcome, status("waiting"), status("running")],
+        times=[100.0, 100.0, 101.0, 101.0, 144.0],
+    )
+    assert answer == [False, "Job could not be canceled, status JOB_STATUS_RUNNING"]
+    assert [one.seconds for one in asked[1:]] == [44.0, 43.0]
+
+
+def test_a_canceled_job_that_is_archived_meanwhile_was_canceled() -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5")
+    replies = [outcome, errors.ArchivedJobError()]
+    assert talk("CancelJob", 5, replies=replies)[1] == [True, "Dequeued job 5"]
 
 
 @pytest.mark.parametrize("error", [errors.UnknownJobError(), errors.JobStateError()])
