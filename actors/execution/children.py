@@ -60,6 +60,8 @@ class Child:
         """The identity of the process, for a lock file whose name has none."""
         self.was_watched = self.is_adopted = False
         self.has_left = False
+        self.is_free = False
+        """Whether it has left its job in order, and could take another one."""
         self.has_locks = self.has_group = True
         self.is_being_cleared = self.is_cleared = False
         """Whether its left-over processes are being ended, or have ended."""

@@ -244,6 +244,8 @@ class Executor(Component[messages.ExecutorMessage]):
             child.seen_identity = process_identity.of(child.pid)
         self._by_descriptor[pidfd] = child
         self.runtime.watch(pidfd)
+        if child.is_free:
+            self._keep_or_end(child)
 
     def _greet(self, message: messages.JobHello) -> None:
         child = self._children.get(message.job_id)
@@ -408,6 +410,13 @@ class Executor(Component[messages.ExecutorMessage]):
             self.log.warning(text, job=child.job_id, job_pid=child.pid, changed=message.unclean)
         if not message.is_free:
             return
+        child.is_free = True
+        if child.pidfd >= 0 or child.template not in self._servers:
+            self._keep_or_end(child)
+        # Else its fork server has not reported it yet: a job may be shorter than the report's way.
+
+    def _keep_or_end(self, child: Child) -> None:
+        """Keep a process that has left its job for another one, or let it end."""
         address = child.channel
         has_room = self._idle.has_room_beside(len(self._children))
         if (

@@ -123,7 +123,7 @@ def test_the_process_that_came_last_is_taken_first(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    "why", ["last", "killed", "not confirmed", "not reusing", "no pidfd", "no server", "locked"]
+    "why", ["last", "killed", "not confirmed", "not reusing", "no server", "locked"]
 )
 def test_a_process_that_may_not_go_on_ends_with_its_channel(
     subject: WatchedExecutor,  # noqa: F811
@@ -141,10 +141,6 @@ def test_a_process_that_may_not_go_on_ends_with_its_channel(
             child.phase = ChildPhase.GREETED
         case "not reusing":
             child.reuses = False
-        case "no pidfd":
-            del subject._by_descriptor[child.pidfd]
-            os.close(child.pidfd)
-            child.pidfd = -1
         case "no server":
             subject._servers.end("lean")
     if why == "locked":
@@ -155,6 +151,63 @@ def test_a_process_that_may_not_go_on_ends_with_its_channel(
     # Its end is reported when it has ended.
     assert exits(subject) == []
     assert len(subject._idle) == 0
+
+
+def unreport(subject: WatchedExecutor) -> None:  # noqa: F811
+    """As if the fork server's report of the process were still on its way."""
+    child = subject._children[JOB]
+    del subject._by_descriptor[child.pidfd]
+    os.close(child.pidfd)
+    child.pidfd = -1
+
+
+def test_a_process_that_was_faster_than_its_report_is_kept_when_that_comes(
+    subject: WatchedExecutor,  # noqa: F811
+    process: LockOwner,  # noqa: F811
+    line: channels.Channel,
+) -> None:
+    """A short job ends before the fork server has told of its process."""
+    unreport(subject)
+    leave(subject, process)
+    assert len(subject._idle) == 0
+    assert exits(subject) == []
+    assert heard(line) == []
+    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    assert len(subject._idle) == 1
+    assert [exited.has_left for exited in exits(subject)] == [True]
+    start_next(subject)
+    assert heard(line) == [messages.NextJob(job_id=JOB + 1)]
+
+
+@pytest.mark.parametrize("why", ["no descriptor", "the server dies", "it dies"])
+def test_a_process_that_is_never_reported_ends_with_its_channel(
+    subject: WatchedExecutor,  # noqa: F811
+    process: LockOwner,  # noqa: F811
+    line: channels.Channel,
+    why: str,
+) -> None:
+    unreport(subject)
+    leave(subject, process)
+    match why:
+        case "no descriptor":
+            subject._note_process(JOB, process.pid, -1)
+        case "the server dies":
+            kill_server(subject)
+        case "it dies":
+            line.give_up()
+            subject.readable([_channel_of(subject)])
+    subject.carry_out()
+    assert JOB not in subject._children
+    assert len(subject._idle) == 0
+    assert len(exits(subject)) == 1
+    if why != "it dies":
+        assert is_closed(line)
+
+
+def _channel_of(subject: WatchedExecutor) -> int:  # noqa: F811
+    address = subject._children[JOB].channel
+    assert address is not None
+    return address.channel.fileno()
 
 
 @pytest.mark.parametrize("how", ["it dies", "its channel closes", "it speaks"])
