@@ -425,6 +425,11 @@ def _set_drain_flag(_given: Surroundings, is_drained: bool) -> Talk:  # noqa: FB
     return True
 
 
+def _set_watcher_pause(_given: Surroundings, until: float | None) -> Talk:
+    yield Ask(CONFIG_STORE, messages.SetWatcherPause(until))
+    return until
+
+
 METHODS: Final[dict[str, Method]] = {
     "SubmitJob": _submitting("SubmitJob", ignores_drain=False),
     "SubmitJobToDrainedQueue": _submitting("SubmitJobToDrainedQueue", ignores_drain=True),
@@ -436,6 +441,7 @@ METHODS: Final[dict[str, Method]] = {
     "AutoArchiveJobs": Method((float, float), _auto_archive, is_writing=True),
     "ChangeJobPriority": Method((JobId, int), _change_priority, is_writing=True),
     "SetDrainFlag": Method((bool,), _set_drain_flag, is_writing=True),
+    "SetWatcherPause": Method((int | float | None,), _set_watcher_pause, is_writing=True),
     "Query": Method((str, _Fields, Any), _query),
     "QueryFields": Method((str, _Fields | None), _query_fields),
     "QueryJobs": Method((_JobIds, _Fields), _query_jobs),

@@ -87,6 +87,8 @@ def test_an_unknown_method_is_unreadable() -> None:
         ("ChangeJobPriority", [1, "high"]),
         ("ChangeJobPriority", [1, 2**70]),
         ("SetDrainFlag", [1]),
+        ("SetWatcherPause", ["noon"]),
+        ("SetWatcherPause", [True]),
         ("AutoArchiveJobs", ["all", 5]),
         ("ReplaceFilter", [None, 2**70, [], "PAUSE", []]),
         ("QueryTags", ["dog", "rex"]),
@@ -361,3 +363,10 @@ def test_an_unknown_rule_is_an_error_with_ganetis_text() -> None:
 
 def test_pickup_is_for_nobody() -> None:
     assert refusal("PickupJob", 5).text == "Luxi call 'PickupJob' is for internal use only"
+
+
+@pytest.mark.parametrize("until", [None, 1_795_226_369, 1_795_226_369.5])
+def test_the_watcher_is_paused_until_a_time_that_is_answered(until: float | None) -> None:
+    [asked], result = talk("SetWatcherPause", until, replies=[messages.Done()])
+    assert asked == messages.SetWatcherPause(until)
+    assert (type(result), result) == (type(until), until)
