@@ -55,7 +55,7 @@ def document(dice: random.Random) -> bytes:
     """One document, or several: what is put into it may be the byte that ends one."""
     kind = dice.randrange(10)
     if kind == 0:
-        return dice.randbytes(dice.randrange(60))
+        return dice.choice((dice.randbytes(dice.randrange(60)), _deep(dice)))
     request = copy.deepcopy(dice.choice(REQUESTS))
     if kind > 3:
         for _ in range(dice.randint(1, 3)):
@@ -96,6 +96,14 @@ def is_harmless(data: bytes) -> bool:
             if not isinstance(seconds, int | float) or seconds > _SECONDS_MAX:
                 return False
     return True
+
+
+def _deep(dice: random.Random) -> bytes:
+    """A request whose arguments are deeper than any reader follows, with an end or without."""
+    depth = dice.choice((900, 1_100, 5_000))
+    word = dice.choice((b"[", b'{"a":'))
+    end = dice.choice((b"", {b"[": b"]"}.get(word, b"}") * depth + b"}"))
+    return b'{"method": "QueryTags", "args": ' + word * depth + b"0" + end
 
 
 def _changed(dice: random.Random, request: Any) -> Any:

@@ -39,6 +39,7 @@ DAEMON_STREAMS_MAX = 10_000
 FLOODED_STREAMS = 1_000
 """With so many streams to a daemon, attacks on its memory follow."""
 BATCH_STREAMS = 25
+FAULTS_MAX = 5
 OTHERS_MAX = 30
 """Most connections that stay and do nothing good."""
 UNREADABLE = "Failed to parse request: "
@@ -131,6 +132,9 @@ def _fuzz_daemon(count: int, seed: int, folder: Path, tally: Tally) -> None:
             if not problem and number % BATCH_STREAMS == 0:
                 problem = _tidied(client) or look.compare(client)
             _count(tally, problem, f"seed {seed} daemon stream {number}")
+            if len(tally.faults) >= FAULTS_MAX:
+                # Each may have taken the whole patience.
+                return
         problem = _tidied(client) or look.compare(client)
         if problem:
             tally.failed(f"seed {seed} in the end: {problem}")
