@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.02
 SUBMIT_CLIENTS = 8
+ARCHIVED_PENDING = 5_000
+"""Pending jobs beside twenty times as many archived ones."""
 
 PARTS = (
     "floors",
@@ -36,6 +38,7 @@ PARTS = (
     "configuration",
     "long-queue",
     "scale",
+    "starts",
     "rapi",
     "luxi",
 )
@@ -101,6 +104,7 @@ def _measure(options: argparse.Namespace) -> None:
             "configuration": lambda: _configuration(folder, options.steps),
             "long-queue": lambda: _long_queue(ganger, options.pending),
             "scale": lambda: _scale(folder, options.pending, options.steps),
+            "starts": lambda: _starts(folder, options.pending),
             "rapi": lambda: rapi_side.measure(folder, options.steps),
             "luxi": lambda: luxi_side.measure(folder, options.steps),
         }
@@ -262,14 +266,30 @@ def _scale(folder: Path, pending: int, steps: int) -> None:
         heard, strangers = scale_side.watch_together(ganger, data)
         row("cancel until its follower knows", heard)
         row("  others that were woken", strangers)
-        seconds = scale_side.restart(data, ganger.command)
-        row("ready again after a kill, each job has a file", f"{seconds:8.2f} s")
+
+
+def _starts(folder: Path, pending: int) -> None:
     data = folder / "just-stored"
+    heading("Ready again after a kill: seconds until a listing is answered")
     with Ganger(data) as ganger:
         scale_side.hold_all(ganger)
         scale_side.store(ganger, pending)
-        seconds = scale_side.restart(data, ganger.command)
-        row(f"  the same right after {pending:,} were stored", f"{seconds:8.2f} s")
+        found = scale_side.restart(data, ganger.command)
+        row(f"right after {pending:,} jobs were stored", found)
+        scale_side.await_files(ganger, data)
+        scale_side.await_memory(data)
+        found = scale_side.restart(data, ganger.command)
+        row("  the same, each job has a file, and it is remembered", found)
+        settings.places(data).remembered.unlink()
+        row("  the same, nothing is remembered", scale_side.restart(data, ganger.command))
+    data = folder / "archived"
+    with Ganger(data) as ganger:
+        scale_side.archive(ganger, data, 20 * ARCHIVED_PENDING)
+    with Ganger(data) as ganger:
+        scale_side.hold_all(ganger)
+        scale_side.store(ganger, ARCHIVED_PENDING)
+        found = scale_side.restart(data, ganger.command)
+        row(f"{ARCHIVED_PENDING:,} pending and {20 * ARCHIVED_PENDING:,} archived", found)
 
 
 def _at_size(ganger: Ganger, data: Path, missing: int, steps: int) -> int:

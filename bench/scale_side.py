@@ -11,13 +11,15 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 import zmq
 
 from ganger import Client
-from ganger.storage import settings
+from ganger.storage import documents, jobs, settings
+from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
 
 from .figures import Timings
@@ -26,7 +28,6 @@ from .wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from .ganger_side import Ganger
 
@@ -103,6 +104,14 @@ def bytes_at_rest(ganger: Ganger, data: Path) -> int:
 
     Raises `TimeoutError` if it does not come to that.
     """
+    await_files(ganger, data)
+    # After the last file, free memory goes back to the system.
+    time.sleep(0.5)
+    return psutil.Process(ganger.client.info().pid).memory_info().rss
+
+
+def await_files(ganger: Ganger, data: Path) -> None:
+    """Wait until all jobs have files. Raises `TimeoutError` if it does not come to that."""
     info = ganger.client.info()
     wanted = sum(count for name, count in info.counts.items() if name != "last_id")
     folder, end = settings.places(data).queue, time.monotonic() + 120
@@ -110,9 +119,6 @@ def bytes_at_rest(ganger: Ganger, data: Path) -> int:
         if time.monotonic() > end:
             raise TimeoutError("not all jobs have files after two minutes")
         time.sleep(0.5)
-    # After the last file, free memory goes back to the system.
-    time.sleep(0.5)
-    return psutil.Process(info.pid).memory_info().rss
 
 
 def operations(ganger: Ganger, data: Path, steps: int) -> Iterator[tuple[str, Timings]]:
@@ -240,15 +246,54 @@ def store(ganger: Ganger, count: int) -> None:
         ganger.client.submit_many([[NO_OP]] * min(BATCH, count - start))
 
 
-def restart(data: Path, command: list[str]) -> float:
-    """Kill the daemon; the seconds from the start of another one until a listing is answered."""
+def archive(ganger: Ganger, data: Path, count: int) -> None:
+    """Put so many jobs into the archive, as copies of one that has ended and was archived."""
+    job_id = ganger.client.submit(NO_OP)
+    ganger.client.wait(job_id)
+    ganger.client.archive(job_id)
+    places = settings.places(data)
+    body = documents.read(job_files.path(job_files.archive_folder(places.archive, job_id), job_id))
+    assert body is not None, "the job lies in the archive"
+    job = jobs.decode_job(body)
+    for number in range(job_id + 1, job_id + count):
+        job.id = number
+        path = Path(job_files.path(job_files.archive_folder(places.archive, number), number))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(jobs.encode_job(job))
+
+
+def await_memory(data: Path) -> None:
+    """Wait until the queue has noted for the next start what the files of jobs say."""
+    path, size, since = settings.places(data).remembered, -1, time.monotonic()
+    while time.monotonic() - since < 1.0:
+        found = path.stat().st_size if path.exists() else 0
+        if found != size:
+            size, since = found, time.monotonic()
+        time.sleep(0.05)
+
+
+class Restart(NamedTuple):
+    """Seconds until a listing is answered, and the daemon's processor time until then."""
+
+    seconds: float
+    processor_seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:8.2f} s, {self.processor_seconds:.2f} s of processor time"
+
+
+def restart(data: Path, command: list[str]) -> Restart:
+    """Kill the daemon, and start another one."""
     with Client(data) as client:
-        pid = client.info().pid
+        info = client.info()
+        pid, last = info.pid, info.counts["last_id"]
     os.kill(pid, signal.SIGKILL)
     while psutil.pid_exists(pid):
         time.sleep(0.01)
     begin = time.perf_counter()
     subprocess.run([*command, "up"], check=True, stdout=subprocess.DEVNULL)
     with Client(data) as client:
-        next(client.jobs([1]))
-    return time.perf_counter() - begin
+        next(client.jobs([last]))
+        seconds = time.perf_counter() - begin
+        times = psutil.Process(client.info().pid).cpu_times()
+    return Restart(seconds, times.user + times.system)

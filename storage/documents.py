@@ -103,10 +103,17 @@ def replace_all(
         flush_directory(folder)
 
 
-def remove_temporaries(folder: str | os.PathLike[str], kept: Callable[[str], bool]) -> None:
-    """Delete the temporary files of unfinished writes, except those that ``kept`` names."""
+def remove_temporaries(
+    folder: str | os.PathLike[str],
+    kept: Callable[[str], bool],
+    names: Iterable[str] | None = None,
+) -> None:
+    """Delete the temporary files of unfinished writes, except those that ``kept`` names.
+
+    ``names``: what the directory held, if that is known.
+    """
     with storage_errors(folder):
-        for name in os.listdir(folder):
+        for name in os.listdir(folder) if names is None else names:
             if name.startswith(TEMPORARY_PREFIX) and not kept(name):
                 # A directory of such a name is not ours.
                 with contextlib.suppress(IsADirectoryError, FileNotFoundError):

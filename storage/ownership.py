@@ -53,7 +53,10 @@ def require_own(places: Places, words: str) -> None:
     ``words`` is the subcommand that the owner should run instead, such as ``up``. Missing files
     count as owned.
     """
+    own = os.geteuid()
     for path, status in _entries(places):
+        if status.st_uid == own and not status.st_mode & stat.S_IWOTH:
+            continue
         if not _is_ours(path, status, places):
             text = f"{path}: belongs to {user(status.st_uid)}, and this is {user(os.geteuid())}"
             how = _run_as(status.st_uid, command(places, words))
@@ -159,12 +162,23 @@ def _statuses(path: str) -> Iterator[tuple[str, os.stat_result]]:
 
 def _files(directory: str) -> Iterator[tuple[str, os.stat_result]]:
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if not entry.is_dir():
-                    yield from _statuses(entry.path)
+        names = os.listdir(directory)
     except OSError:
         return
+    # One system call for each: the queue may have a hundred thousand.
+    lstat, kind_of = os.lstat, stat.S_IFMT
+    for name in names:
+        path = f"{directory}/{name}"
+        try:
+            status = lstat(path)
+        except OSError:
+            continue
+        kind = kind_of(status.st_mode)
+        if kind == stat.S_IFLNK:
+            if not os.path.isdir(path):
+                yield from _statuses(path)
+        elif kind != stat.S_IFDIR:
+            yield path, status
 
 
 def _is_ours(path: str, status: os.stat_result, places: Places) -> bool:

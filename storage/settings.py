@@ -334,10 +334,20 @@ ADMISSION_STEPS_PER_JOB = 2**16
 JOB_READ_STEPS = 2**16
 """Cost of reading a job's file to judge the job."""
 
+REMEMBERED_JOBS_MIN = 2_000
+"""Live jobs from which on the queue remembers what their files say, for the next start."""
+
+REMEMBER_PATIENCE_SECONDS = 0.1
+"""How long nothing has come before the queue notes what files say."""
+
+MARK_REST_SECONDS = 0.05
+"""A file that changed within this time may change once more at the same time, as the file system's
+clock ticks: its mark counts later."""
+
 SWEEP_JOBS = 200
 """Pending jobs that the queue sends at a time to be judged under new rules."""
 
-REPORT_JOBS = 1_000
+REPORT_JOBS = 500
 """Pending jobs that the queue sends at a time to a scheduler or filter evaluator that starts."""
 
 TRIED_JOBS = 1_000
@@ -475,6 +485,11 @@ class Places(msgspec.Struct, frozen=True):
     def ages(self) -> Path:
         """When jobs came, on the clock of this boot."""
         return self.data / "ages.json"
+
+    @property
+    def remembered(self) -> Path:
+        """What the files of pending jobs said, for the next start in this boot."""
+        return self.data / "remembered.data"
 
     @property
     def estimates(self) -> Path:

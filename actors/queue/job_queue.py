@@ -15,7 +15,7 @@ from ...storage.queue_files.journal import Journal
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from ..runtime.component import Component
-from . import recovery
+from . import recovery, remembering
 from .admission import Admission
 from .control import Control
 from .diagnosis import Diagnosis
@@ -41,8 +41,9 @@ class JobQueue(Component[messages.QueueMessage]):
         directory = QueueDirectory(self.places)
         directory.prepare()
         journal = Journal(self.places.journal)
-        loaded = recovery.load(directory, journal, self.runtime.host.daemon_lock.path)
-        self.store = JobStore(self.runtime, loaded.table, directory, journal)
+        files = remembering.files_of(self.places)
+        loaded = recovery.load(directory, journal, self.runtime.host.daemon_lock.path, files)
+        self.store = JobStore(self.runtime, loaded.table, directory, journal, files)
         self.gate = StartGate(self.runtime, self.store)
         self.hand_over = HandOver(self.runtime, self.store, self.gate)
         self.estimating = Estimating(self.runtime, self.store)
@@ -191,6 +192,7 @@ class JobQueue(Component[messages.QueueMessage]):
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
         self.store.write_files()
         self.store.make_spares()
+        self.store.remember()
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""

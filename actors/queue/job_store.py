@@ -18,12 +18,14 @@ from .announcements import Announcements
 from .job_table import Phase
 from .ledger import Ledger
 from .queries import QueueReader
+from .remembering import Recalled, Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Cut, Journal
+    from ...storage.queue_files.remembered import RememberedFiles
     from ...storage.queue_files.segment_ahead import SegmentAhead
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
@@ -38,8 +40,14 @@ class JobStore:
     """The table of live jobs and their ledger: every part of the queue stands on it."""
 
     def __init__(
-        self, runtime: Runtime, table: JobTable, directory: QueueDirectory, journal: Journal
+        self,
+        runtime: Runtime,
+        table: JobTable,
+        directory: QueueDirectory,
+        journal: Journal,
+        files: RememberedFiles | None = None,
     ) -> None:
+        """``files``: where the next start finds what files of pending jobs say, if anywhere."""
         self.table = table
         self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
         self.reader = QueueReader(table, self.ledger, runtime.log)
@@ -47,6 +55,7 @@ class JobStore:
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
 
+        self._remembering = Remembering(table, self.ledger, files, runtime.log)
         self._runtime = runtime
         self._log = runtime.log
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
@@ -60,6 +69,8 @@ class JobStore:
     def begin(self, loaded: Loaded) -> None:
         """Start with what the directory holds."""
         self.ledger.begin(loaded)
+        self._remembering.begin(loaded.recalled)
+        loaded.recalled = Recalled()
         self.quarantined = loaded.quarantined
         for name in self.quarantined:
             self._log.error("job file is quarantined", file=name)
@@ -365,6 +376,12 @@ class JobStore:
         self.ledger.write_newest(count, is_enough)
         self.ledger.renew_if_due()
 
+    def remember(self) -> None:
+        """Note for the next start what files say, until the time is up or a message waits."""
+        if self._remembering.is_due:
+            end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
+            self._remembering.work(lambda: self._runtime.has_news or self._runtime.clock() >= end)
+
     def make_spares(self) -> None:
         """Make spare files ahead, unless a message waits."""
         self.ledger.make_spares(lambda: self._runtime.has_news)
@@ -375,5 +392,5 @@ class JobStore:
             return None
         ledger = self.ledger
         if not (ledger.has_unwritten or ledger.is_short_of_spares or ledger.has_left_memory):
-            return None
+            return self._remembering.patience_seconds if self._remembering.is_due else None
         return 0 if self.ledger.is_behind else settings.FILES_REST_SECONDS

@@ -13,7 +13,7 @@ import msgspec
 
 from ...storage import documents, errors, jobs, lock_files, settings
 from ...storage.queue_files import job_files, replay, spool
-from . import reconciling
+from . import reconciling, remembering
 from .alike_files import AlikeFiles
 from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Journal
+    from ...storage.queue_files.remembered import RememberedFiles
     from .job_table import Row
 
 
@@ -50,11 +51,18 @@ class Loaded(msgspec.Struct):
     is_late: bool = False
     ahead: dict[int, tuple[int, bytes]] = {}
     archived: dict[int, replay.State | None] = {}
+    recalled: remembering.Recalled = msgspec.field(default_factory=remembering.Recalled)
 
 
-def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) -> Loaded:
+def load(
+    directory: QueueDirectory,
+    queue_journal: Journal,
+    daemon_lock: str,
+    files: RememberedFiles | None = None,
+) -> Loaded:
     """Everything in the directory, with the job files brought up to the journal.
 
+    ``files`` may tell what files of pending jobs say, so that they need not be read.
     ``daemon_lock`` is this daemon's own lock file. A job that names it has no process yet: the job
     queue was replaced while the process was being made.
     """
@@ -72,9 +80,16 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
     is_doubtful = queue_journal.has_older
     many = len(said.states) if is_doubtful else len(ids) - len(in_files)
     loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
+    if files is not None and len(in_files) >= settings.REMEMBERED_JOBS_MIN and not is_doubtful:
+        loaded.recalled = _recalled(directory, files, in_files)
+    remembered = loaded.recalled.rows
     alike = AlikeFiles()
     for job_id in sorted(ids):
         journaled = said.states.get(job_id)
+        row = remembered.get(job_id)
+        if row is not None and (journaled is None or journaled[0] == row.serial):
+            loaded.table.add(row)
+            continue
         try:
             body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
             row = None if body is None else alike.row(job_id, body)
@@ -107,8 +122,18 @@ def load(directory: QueueDirectory, queue_journal: Journal, daemon_lock: str) ->
         *(spool.owner_of(name) for name in loaded.refused_inputs if loaded.is_late),
     )
     loaded.last_id = job_files.last_id(recorded, named)
-    directory.remove_leftovers(set(loaded.living))
+    directory.remove_leftovers(set(loaded.living), names)
     return loaded
+
+
+def _recalled(
+    directory: QueueDirectory, files: RememberedFiles, in_files: set[int]
+) -> remembering.Recalled:
+    """What is remembered of these files; without it, they are read."""
+    try:
+        return remembering.recall(files.read(), directory, in_files)
+    except errors.StorageError:
+        return remembering.Recalled()
 
 
 def _text(

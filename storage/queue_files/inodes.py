@@ -18,8 +18,12 @@ import contextlib
 import os
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 from .. import documents, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PREFIX = ".spare-"
 _THINNED_AT_ONCE = 2
@@ -55,9 +59,12 @@ class InodePool(BorrowedInodes):
         self._fresh: deque[str] = deque()
         self._refused_until = 0.0
 
-    def clear(self) -> None:
-        """Delete the spares of an earlier owner. The user of a borrowed one makes it anew."""
-        for name in os.listdir(self._directory):
+    def clear(self, names: Iterable[str] | None = None) -> None:
+        """Delete the spares of an earlier owner. The user of a borrowed one makes it anew.
+
+        ``names``: what the directory held, if that is known.
+        """
+        for name in os.listdir(self._directory) if names is None else names:
             if name.startswith(PREFIX):
                 # A directory that lay in a file's place is not ours to delete.
                 with contextlib.suppress(FileNotFoundError, IsADirectoryError):

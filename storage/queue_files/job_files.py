@@ -10,13 +10,14 @@ import contextlib
 import itertools
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from .. import documents, errors, jobs, settings
-from . import inodes, spool
+from . import inodes, remembered, spool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Any
 
     from ..settings import Places
@@ -144,6 +145,14 @@ class QueueDirectory:
         """The text of an archived job's file."""
         return documents.read(self._archive_path(job_id))
 
+    def mark(self, job_id: int) -> remembered.Mark | None:
+        """The mark of a live job's file; None if there is no plain file, or it cannot be seen."""
+        try:
+            status = os.lstat(f"{self._queue}/job-{job_id}")
+        except OSError:
+            return None
+        return remembered.mark_of(status) if stat.S_ISREG(status.st_mode) else None
+
     def write(self, job_id: int, body: bytes, *, flush: bool) -> None:
         """Replace the job's file."""
         spare = self.spares.take()
@@ -259,9 +268,9 @@ class QueueDirectory:
         return sorted(
             name
             for name in (self.names() if names is None else names)
-            if name.startswith("job-")
+            if not _JOB_NAME.fullmatch(name)
+            and name.startswith("job-")
             and name.removeprefix("job-").isdecimal()
-            and not _JOB_NAME.fullmatch(name)
         )
 
     def highest_quarantined_id(self, limit: int = ID_MAX) -> int:
@@ -323,16 +332,20 @@ class QueueDirectory:
         matches = map(_QUARANTINED_NAME.fullmatch, documents.names_in(self._quarantine))
         return {int(match[1]) for match in matches if match}
 
-    def remove_leftovers(self, living: set[int]) -> None:
-        """Delete the temporary files of unfinished writes, except those of living jobs."""
+    def remove_leftovers(self, living: set[int], names: Sequence[str] | None = None) -> None:
+        """Delete the temporary files of unfinished writes, except those of living jobs.
+
+        ``names``: what the directory held, if that is known.
+        """
+        found = self.names() if names is None else names
         with documents.storage_errors(self._queue):
-            self.spares.clear()
+            self.spares.clear(found)
 
         def is_of_living(name: str) -> bool:
             match = _TEMPORARY_NAME.match(name)
             return match is not None and int(match[1]) in living
 
-        documents.remove_temporaries(self._queue, is_of_living)
+        documents.remove_temporaries(self._queue, is_of_living, found)
 
     def _archive_folders(self) -> Iterator[str]:
         with documents.storage_errors(self._archive):
@@ -392,6 +405,5 @@ def _ids_in(folder: str) -> Iterator[int]:
 
 
 def _ids_of(names: Iterable[str]) -> Iterator[int]:
-    for name in names:
-        if match := _JOB_NAME.fullmatch(name):
-            yield int(match[1])
+    matches = map(_JOB_NAME.fullmatch, names)
+    return (int(match[1]) for match in matches if match)

@@ -1,0 +1,146 @@
+"""What the files of pending jobs said when they were looked at, for the next start of a daemon.
+
+How it works. Most jobs of a long queue come from few templates. The file has the whole text of one
+job of each template, and of the others what differs, beside the marks of their files: inode and
+time of the last change. A start that finds a job's file with the same mark need not read it.
+
+Nothing depends on this file. It is not flushed, and counts only in the boot of the machine in which
+it was written: what a kill of the daemon leaves in the caches is all there then. It is a row of
+records with checksums; what follows the first that is not whole counts as missing. A job whose file
+has another mark is read, and so is one that is missing here.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from .. import documents
+from ..checked_records import HEAD, packed, payload_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FORMAT_VERSION = 1
+
+
+class Begun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
+    """First record: the format's version, and the boot of the machine."""
+
+    version: int
+    boot: str
+
+
+class Template(msgspec.Struct, frozen=True, tag="template", array_like=True):
+    """The text of the file of one job, which others are like; ``number`` names it in `Page`."""
+
+    number: int
+    body: bytes
+
+
+_Ids = list[Annotated[int, msgspec.Meta(ge=0)]]
+
+
+class Page(msgspec.Struct, frozen=True, tag="page", array_like=True):
+    """Pending jobs of one template: their ids, the marks of their files, and what differs.
+
+    ``received``: seconds since the epoch; ``keys`` and ``digests`` are those of submissions.
+    """
+
+    template: int
+    ids: _Ids
+    inodes: list[int]
+    changed: list[int]
+    received: list[float | None]
+    keys: list[str | None]
+    digests: list[str | None]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all lists are as long as they have to be."""
+        count = len(self.ids)
+        lists: tuple[Sequence[object], ...] = (
+            self.inodes, self.changed, self.received, self.keys, self.digests
+        )  # fmt: skip
+        return all(len(one) == count for one in lists)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Begun | Template | Page).decode
+
+Mark = tuple[int, int]
+"""Inode of a file, and the time of its last change in nanoseconds since the epoch."""
+
+
+def mark_of(status: os.stat_result) -> Mark:
+    """Another one whenever the file was replaced, written, or got another owner or mode."""
+    return status.st_ino, status.st_ctime_ns
+
+
+class Remembered(msgspec.Struct):
+    """What the file holds."""
+
+    templates: dict[int, bytes] = {}
+    pages: list[Page] = []
+
+
+class RememberedFiles:
+    """The file that remembers. One thread uses it."""
+
+    def __init__(self, path: str | os.PathLike[str], boot: str) -> None:
+        """``boot``: names the present boot of the machine."""
+        self._path = os.fspath(path)
+        self._boot = boot
+        self._end = 0
+
+    def read(self) -> Remembered:
+        """All that counts; `StorageError` if the file cannot be read. Appending goes on there."""
+        data = documents.read(self._path) or b""
+        found, offset = Remembered(), 0
+        while payload := payload_at(data, offset):
+            try:
+                record = _decode(payload)
+            except msgspec.DecodeError:
+                break
+            if offset == 0 and record != Begun(FORMAT_VERSION, self._boot):
+                break
+            match record:
+                case Template():
+                    found.templates[record.number] = record.body
+                case Page() if record.is_whole:
+                    found.pages.append(record)
+            offset += HEAD.size + len(payload)
+        self._end = offset
+        return found
+
+    def begin(self) -> None:
+        """Forget everything; `StorageError` if that fails."""
+        first = packed(_encode(Begun(FORMAT_VERSION, self._boot)))
+        documents.replace(self._path, first, flush=False)
+        self._end = len(first)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether records can be appended."""
+        return self._end > 0
+
+    def now(self) -> int:
+        """The time by the clock that marks files, in nanoseconds; `StorageError` if that fails."""
+        with documents.storage_errors(self._path):
+            os.utime(self._path)
+            return os.stat(self._path).st_ctime_ns
+
+    def append(self, records: Iterable[Template | Page]) -> None:
+        """Add these; `StorageError` if that fails, and then some may be there."""
+        data = b"".join(packed(_encode(record)) for record in records)
+        with documents.storage_errors(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                # What lies behind may be the rest of a record that was not finished.
+                os.ftruncate(descriptor, self._end)
+                documents.write_all_at(descriptor, data, self._end)
+            finally:
+                os.close(descriptor)
+        self._end += len(data)

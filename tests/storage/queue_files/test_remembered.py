@@ -1,0 +1,99 @@
+"""The file that remembers what other files said: what counts of it, and what does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import errors
+from ganger.storage.checked_records import packed
+from ganger.storage.queue_files import remembered
+from ganger.storage.queue_files.remembered import Page, RememberedFiles, Template
+
+TEMPLATE = Template(3, b'{"id":1}')
+PAGE = Page(3, [1, 2], [11, 12], [21, 22], [None, 1.5], [None, "k"], ["d", None])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "remembered.data"
+
+
+def filled(path: Path, boot: str = "b1") -> RememberedFiles:
+    files = RememberedFiles(path, boot)
+    files.begin()
+    files.append([TEMPLATE, PAGE])
+    return files
+
+
+def test_what_was_noted_is_read(path: Path) -> None:
+    filled(path)
+    files = RememberedFiles(path, "b1")
+    assert not files.has_begun
+    found = files.read()
+    assert (found.templates, found.pages) == ({3: b'{"id":1}'}, [PAGE])
+    assert files.has_begun
+
+
+def test_nothing_is_remembered_of_another_boot_or_version_or_of_no_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert RememberedFiles(path, "b1").read().pages == []
+    filled(path)
+    other = RememberedFiles(path, "b2")
+    assert other.read().pages == []
+    assert not other.has_begun
+    monkeypatch.setattr(remembered, "FORMAT_VERSION", 2)
+    assert RememberedFiles(path, "b1").read().pages == []
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_torn_end_counts_as_missing_and_is_written_over(path: Path, cut: int) -> None:
+    filled(path)
+    path.write_bytes(path.read_bytes()[:-cut])
+    files = RememberedFiles(path, "b1")
+    found = files.read()
+    assert found.pages == []
+    more = Page(3, [7], [1], [2], [None], [None], [None])
+    files.append([more])
+    found = RememberedFiles(path, "b1").read()
+    assert found.pages == [more]
+
+
+def test_what_is_damaged_ends_what_counts(path: Path) -> None:
+    files = filled(path)
+    data = bytearray(path.read_bytes())
+    files.append([PAGE])
+    whole = path.read_bytes()
+    data[-3] ^= 1
+    path.write_bytes(data + whole[len(data) :])
+    assert RememberedFiles(path, "b1").read().pages == []
+
+
+def test_records_of_another_kind_or_with_lists_of_other_lengths_do_not_count(path: Path) -> None:
+    filled(path)
+    short = Page(3, [7], [1], [], [None], [None], [None])
+    files = RememberedFiles(path, "b1")
+    files.read()
+    files.append([short, PAGE])
+    assert RememberedFiles(path, "b1").read().pages == [PAGE, PAGE]
+    path.write_bytes(path.read_bytes() + packed(b"\x92\xa5other\x01"))
+    assert RememberedFiles(path, "b1").read().pages == [PAGE, PAGE]
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(path: Path) -> None:
+    files = filled(path)
+    path.unlink()
+    path.mkdir()
+    for work in (files.read, files.begin, lambda: files.append([PAGE])):
+        with pytest.raises(errors.StorageError, match=r"remembered\.data"):
+            work()
+
+
+def test_the_clock_of_files_goes_on(path: Path) -> None:
+    files = filled(path)
+    assert files.now() <= files.now()
+    path.unlink()
+    with pytest.raises(errors.StorageError, match=r"remembered\.data"):
+        files.now()
