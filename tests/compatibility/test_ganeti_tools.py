@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -347,6 +348,19 @@ def test_the_queue_is_drained_and_undrained(tools: Tools) -> None:
     assert good(tools.run("gnt-cluster", "queue", "info")) == unset
 
 
+def test_the_watcher_is_paused(tools: Tools, daemon: Daemon) -> None:
+    paused = good(tools.run("gnt-cluster", "watcher", "pause", "1h"))
+    until_text = re.fullmatch(r"The watcher is paused until (\w+ \w+ .*)\.\n", paused)
+    assert until_text
+    pause_file = daemon.data / "watcher.pause"
+    assert time.time() + 3_500 < float(pause_file.read_text()) < time.time() + 3_700
+    assert good(tools.run("gnt-cluster", "watcher", "info")) == paused
+    done = tools.run("gnt-cluster", "watcher", "continue")
+    assert good(done) == "The watcher is no longer paused.\n"
+    assert good(tools.run("gnt-cluster", "watcher", "info")) == "The watcher is not paused.\n"
+    assert not pause_file.exists()
+
+
 # ---------------------------------------------------------------- who may, and who answers
 
 
@@ -354,7 +368,7 @@ def test_who_may_only_read_is_refused_to_write(tools: Tools) -> None:
     reader, writer = (61_234, 61_234), (61_234, ganeti_tools.WRITERS)
     shown = good(tools.run("gnt-job", "list", "--archived", "1"))
     assert good(tools.run("gnt-job", "list", "--archived", "1", user=reader)) == shown
-    for words in (["queue", "drain"], ["add-tags", "no"]):
+    for words in (["queue", "drain"], ["watcher", "continue"], ["add-tags", "no"]):
         done = tools.run("gnt-cluster", *words, user=reader)
         assert done.code == 1
         assert done.stderr.startswith("Failure: prerequisites not met for this operation:\n")
