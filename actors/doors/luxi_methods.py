@@ -37,6 +37,8 @@ WAIT_SECONDS_MAX: Final = 89
 CANCEL_SECONDS: Final = 44.0
 """How long a request that cancels a job waits for the job's end, as in LuxiD."""
 
+_CANCELED: Final = "Job successfully cancelled"
+
 _EVERY_ENTRY: Final = 2**62
 """The serial of a log entry that no job reaches: new entries do not matter."""
 
@@ -343,7 +345,9 @@ def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # no
     if kill or not reply.accepted:
         return [reply.accepted, reply.text]
     until = given.clock() + CANCEL_SECONDS
-    text, before = reply.text, None
+    # The queue says what will be; the answer tells what was.
+    text = reply.text if reply.text == f"Dequeued job {job_id}" else _CANCELED
+    before = None
     while True:
         seconds = max(0.0, until - given.clock())
         request = messages.AwaitJobChange(
@@ -362,7 +366,7 @@ def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # no
             return [False, f"Job exited before it could have been canceled, status {name}"]
         if given.clock() >= until:
             return [False, f"Job could not be canceled, status {name}"]
-        text = "Job successfully cancelled"
+        text = _CANCELED
 
 
 def _change_priority(_given: Surroundings, job_id: int, priority: int) -> Talk:

@@ -293,6 +293,12 @@ def test_cancel_tells_what_has_become_of_the_job(statuses: list[str], found: lis
     assert [one.values for one in asked[1:]] == [None, *([name] for name in statuses[:-1])]
 
 
+def test_a_job_with_a_process_that_has_ended_at_once_was_canceled() -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Job 5 will be canceled")
+    found = talk("CancelJob", 5, replies=[outcome, status("canceled")])[1]
+    assert found == [True, "Job successfully cancelled"]
+
+
 def test_cancel_waits_no_longer_than_luxid() -> None:
     outcome = messages.CancelOutcome(accepted=True, text="Job 5 will be canceled")
     asked, answer = talk(
