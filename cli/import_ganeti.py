@@ -118,7 +118,7 @@ def _report(found: Source) -> Iterator[str]:
     yield f"  configuration  {parts.described(found.config.objects)}"
     yield f"  filter rules   {found.config.rules}"
     yield f"  remote users   {found.users.count if found.users else 'no users file'}"
-    if (until := _pause(found)) is not None:
+    if (until := _pause(found)) is not None and until > time.time():
         yield f"  watcher        paused until {output.absolute(until)}"
 
 

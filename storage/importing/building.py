@@ -147,7 +147,7 @@ def _fill(places: settings.Places, source: Source, progress: Progress, now: jobs
         documents.make_directory(places.rapi_users.parent, 0o700)
         _write(os.fspath(places.rapi_users), source.users.data, documents.SECRET_MODE)
     if source.pause is not None:
-        _write(f"{places.data}/watcher.pause", source.pause)
+        _write(os.fspath(places.watcher_pause), source.pause)
     journal.flush_file_system(places.data)
     progress(total, total)
 

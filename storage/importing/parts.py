@@ -5,13 +5,12 @@ No files: ``source`` reads them.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from .. import config_files, errors, filters, rapi_settings, rapi_users, rules
+from .. import config_files, errors, filters, rapi_settings, rapi_users, rules, watcher_pause
 from ..cluster import integrity, shapes
 from ..cluster.configuration import Configuration
 from ..wording import counted
@@ -171,12 +170,12 @@ def _enter_user(line: str, number: int, known: dict[str, int]) -> None:
 
 
 def pause(data: bytes) -> float | None:
-    """When the watcher's pause ends, in seconds since the epoch; None if that is no number."""
+    """When the watcher's pause ends, in seconds since the epoch; None if that is no time."""
     try:
         until = float(data)
     except ValueError:
         return None
-    return until if math.isfinite(until) else None
+    return until if 0 <= until <= watcher_pause.UNTIL_MAX else None
 
 
 def described(objects: dict[str, int]) -> str:

@@ -110,7 +110,7 @@ def survey(path: str, progress: Progress) -> Source:
         found.damage += found.users.damage
     pause = content("watcher.pause")
     if pause is not None and parts.pause(pause.data) is None:
-        found.damage.append(Damage(f"{path}/watcher.pause", "not a number; it is left out"))
+        found.damage.append(Damage(f"{path}/watcher.pause", "not a time; it is left out"))
     elif pause is not None:
         found.pause = pause.data
     with untouched.Folder(path) as folder:

@@ -85,6 +85,20 @@ def test_everything_for_programs(directory: Path, capsys: pytest.CaptureFixture[
     assert found["stays"] == ["locks.data"]
 
 
+@pytest.mark.parametrize(
+    ("until", "words"),
+    [(253_000_000_000, "  watcher        paused until 9987-04-02T17:46:40Z"), (5, None)],
+)
+def test_a_pause_of_the_watcher_is_told_while_it_lasts(
+    directory: Path, until: int, words: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (directory / "watcher.pause").write_text(f"{until}\n")
+    assert run(directory) == 0
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  watcher")]
+    assert shown == ([] if words is None else [words])
+    assert (directory.parent / "new" / "watcher.pause").read_text() == f"{until}\n"
+
+
 def test_damage_is_named_and_refused_and_can_be_left_out(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,8 @@ def leave_ganeti(folder: Path) -> None:
     ganeti.add_job(path, 158, ganeti.opcode(input=after), ganeti.opcode(priority=-100))
     ganeti.add_job(path, 159, ganeti.opcode(status="canceling"))
     ganeti.add_job(path, 160, ganeti.opcode(input={"OP_ID": "OP_NODE_ADD", "node_name": "n"}))
+    rack = {"OP_ID": "OP_GROUP_ADD", "group_name": "rack9"}
+    ganeti.add_job(path, 161, {**ganeti.opcode(), "input": rack})
     ganeti.archive(path, 12)
     (path / "queue" / "drain").touch()
     (path / "rapi").mkdir()

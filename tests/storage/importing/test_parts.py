@@ -137,7 +137,8 @@ def test_a_users_file_that_cannot_be_trusted_gives_no_users(
 
 
 @pytest.mark.parametrize(
-    ("data", "until"), [(b"1800000000\n", 1_800_000_000), (b"", None), (b"nan", None), (b"x", None)]
+    ("data", "until"),
+    [(b"1800000000\n", 1_800_000_000), (b"", None), (b"nan", None), (b"1e300", None)],
 )
 def test_a_pause(data: bytes, until: float | None) -> None:
     assert parts.pause(data) == until

@@ -88,11 +88,11 @@ def test_a_data_directory_of_ganger_is_refused(directory: Path, name: str) -> No
     assert refusal(directory) == f"{directory}: a data directory of Ganger, not of Ganeti"
 
 
-def test_a_pause_that_is_no_number_is_damage(directory: Path) -> None:
+def test_a_pause_that_is_no_time_is_damage(directory: Path) -> None:
     (directory / "watcher.pause").write_text("soon")
     found = survey(directory)
     assert found.pause is None
-    assert [one.text for one in found.damage] == ["not a number; it is left out"]
+    assert [one.text for one in found.damage] == ["not a time; it is left out"]
 
 
 def test_a_users_file_that_all_may_write_gives_no_users(directory: Path) -> None:
