@@ -211,6 +211,7 @@ class JobStore:
         def stored() -> None:
             self.ledger.write_file(row.id)
             row.ended = jobs.seconds(job.end_timestamp)
+            row.priority = job.priority
             if envelope is not None:
                 text = f"Dequeued job {row.id}"
                 envelope.reply(messages.CancelOutcome(accepted=True, text=text))

@@ -73,6 +73,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a process that has ended a job well takes another one."""
     holds_back: bool = False
     """Whether jobs that are certain to wait for locks get no run slot."""
+    has_waiters: bool = False
+    """Whether clients wait for each change of each job."""
 
 
 CALM = Character(

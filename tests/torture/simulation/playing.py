@@ -158,6 +158,7 @@ def _any_faults(dice: random.Random) -> Character:
         has_large_jobs=dice.random() < 0.15,
         reuses_processes=dice.random() < 0.75,
         holds_back=dice.random() < 0.75,
+        has_waiters=dice.random() < 0.5,
     )
 
 

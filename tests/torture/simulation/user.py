@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from tests.torture.simulation.core import Core, Program, Task
 from tests.torture.simulation.network import Dealer
 from tests.torture.simulation.simulated_processes import JobTask
@@ -61,6 +62,28 @@ class Follower:
             self.statuses.append(part.status)
 
 
+class Waiter:
+    """A client that waits for one change of a job after the other, and what it got."""
+
+    FIELDS = ("status", "opstatus", "opresult", "priority", "opstart", "opexec", "opend")
+
+    def __init__(self, job_id: int) -> None:
+        self.job_id = job_id
+        self.values: Any = None
+        self.log_serials: list[int] = []
+        self.is_final = False
+
+    def request(self, seconds: float) -> messages.AwaitJobChange:
+        """The next request."""
+        serial = self.log_serials[-1] if self.log_serials else None
+        return messages.AwaitJobChange(self.job_id, list(self.FIELDS), self.values, serial, seconds)
+
+    def hear(self, reply: messages.JobAwaited) -> None:
+        self.values = msgspec.json.decode(reply.values)
+        self.log_serials += [entry[0] for entry in msgspec.json.decode(reply.log)]
+        self.is_final = reply.is_final
+
+
 class User(Task):
     """A client."""
 
@@ -71,6 +94,7 @@ class User(Task):
         self.acknowledged: set[int] = set()
         self.archived: set[int] = set()
         self.followers: list[Follower] = []
+        self.waiters: list[Waiter] = []
         self._calls: list[tuple[PendingCall[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
         self._retries = 0
@@ -140,6 +164,16 @@ class User(Task):
         watch = self.session.watch([job_id], log=True, now=now, deadline=None)
         self.followers.append(Follower(job_id, watch))
         self.core.run_as(self.program, self._flush)
+
+    def wait(self, waiter: Waiter) -> None:
+        """Wait for a change of a job, then for the next one, until the job has ended."""
+
+        def heard(reply: messages.JobAwaited) -> None:
+            waiter.hear(reply)
+            if not waiter.is_final:
+                self.wait(waiter)
+
+        self.ask(waiter.request(self.core.dice.choice((3.0, 1_000.0))), heard)
 
     def _have_line(self) -> float:
         if self.session.wants_new_socket:
@@ -306,6 +340,10 @@ class User(Task):
             self.core.problem(f"ids {ids} came after {asked.highest_before} was acknowledged")
         if self.acknowledged.intersection(ids):
             self.core.problem(f"ids {ids} were used before")
+        if self.core.character.has_waiters:
+            for job_id in set(ids) - self.acknowledged:
+                self.waiters.append(Waiter(job_id))
+                self.wait(self.waiters[-1])
         self.acknowledged.update(ids)
 
     def _note_archived(self, reply: messages.ArchiveOutcome) -> None:
