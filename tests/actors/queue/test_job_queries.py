@@ -210,11 +210,10 @@ def test_a_job_that_waits_for_others_is_waiting_as_in_every_listing(queue: Queue
     assert asked(queue, ["opstatus"]) == [[["queued"]], [["waiting"]]]
 
 
-def test_a_job_that_died_has_no_priority_any_more(queue: Queue) -> None:
-    """As its file says, which a listing of archived jobs reads."""
+def test_a_job_that_ended_without_a_process_has_no_priority_any_more(queue: Queue) -> None:
+    """As its file says, which a later start reads."""
     queue.submitted(spec(priority=-5))
-    queue.start_running(1)
-    queue.lose_process(1)
-    assert asked(queue, ["status", "priority"]) == [["error", 0]]
+    queue.actor.ask(messages.CancelJob(id=1))
+    assert asked(queue, ["status", "priority"]) == [["canceled", 0]]
     queue.restart(2)
-    assert asked(queue, ["status", "priority"]) == [["error", 0]]
+    assert asked(queue, ["status", "priority"]) == [["canceled", 0]]
