@@ -13,6 +13,7 @@ import errno
 import os
 import select
 import socket
+import stat
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -133,25 +134,33 @@ class DocumentSocket:
         self._number = 0
         self._is_accepting = False
         self._listener: socket.socket | None = None
+        self._file: _FileId | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients find it: it listens, and its file is there."""
+        return self._listener is not None and _file_id(self._path) == self._file
 
     def open(self, mode: int, group: int | None = None) -> None:
-        """Listen, again if the file was deleted; connections stay. Raises `StorageError`.
+        """Listen, again if the file was deleted or replaced; connections stay.
 
-        The file gets this mode and, if one is given, the group of this id.
+        The file gets this mode and, if one is given, the group of this id. Raises `StorageError`.
         """
-        if self._listener is not None and self._path.exists():
+        if self.is_open:
             return
         self._stop_listening()
         self._listener = _listen(self._path, mode, group)
+        self._file = _file_id(self._path)
         self._accept(is_open=True)
 
     def close(self) -> None:
-        """Close everything, and remove the socket."""
+        """Close everything, and remove the socket; a file that is not ours stays."""
         for connection in list(self._connections.values()):
             self._end(connection)
+        if self.is_open:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
         self._stop_listening()
-        with contextlib.suppress(OSError):
-            self._path.unlink()
 
     def _stop_listening(self) -> None:
         if self._listener is not None:
@@ -398,6 +407,38 @@ def _peer(end: socket.socket) -> Peer:
     return Peer(pid, uid, frozenset((gid, *others)))
 
 
+_FileId = tuple[int, int]
+"""A file's device and inode."""
+
+
+def _file_id(path: Path) -> _FileId | None:
+    """The file at ``path``; None: there is none that could be ours."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _give_rights(path: Path, mode: int, group: int | None) -> None:
+    """Let in whom the mode and the group name; never follow a link that somebody put there.
+
+    In a folder into which others write, the file may not be the one that we have just made.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
+            raise errors.StorageError(f"{path}: another program has replaced this socket")
+        # The system changes a descriptor of this kind by this name only.
+        same = f"/proc/self/fd/{descriptor}"
+        if group is not None:
+            os.chown(same, -1, group)
+        os.chmod(same, mode)
+    finally:
+        os.close(descriptor)
+
+
 def _listen(path: Path, mode: int, group: int | None) -> socket.socket:
     """A listening socket at ``path``, in place of one that an ended daemon has left."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -406,9 +447,7 @@ def _listen(path: Path, mode: int, group: int | None) -> socket.socket:
         with documents.storage_errors(path):
             path.unlink(missing_ok=True)
             listener.bind(os.fspath(path))
-            if group is not None:
-                os.chown(path, -1, group)
-            path.chmod(mode)
+            _give_rights(path, mode, group)
             # As long a line as the system permits: a client that finds it full fails at once.
             listener.listen(_BACKLOG)
     except errors.StorageError:

@@ -84,7 +84,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
         assert self._options is not None
         problem = ""
         try:
-            if self._path != self.places.luxi_socket:
+            if self._path != self.places.luxi_socket and not self._socket.is_open:
                 prepare_place(self._path)
             self._socket.open(self._options.mode, self._options.group)
         except errors.StorageError as error:

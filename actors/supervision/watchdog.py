@@ -9,6 +9,7 @@ file of the queue or the endpoint file was deleted (`DirectoryKeeper`).
 from __future__ import annotations
 
 import math
+import stat
 import sys
 import traceback
 from pathlib import Path
@@ -63,7 +64,7 @@ class Watchdog:
             self.look_at_directory()
 
     def look_at_local_sockets(self) -> None:
-        """Notify each listener whose socket's file was deleted."""
+        """Notify each listener whose socket's file was deleted, or replaced by something else."""
         for name, path in LISTENERS.items():
             if name in self._host.actors and _is_missing(path(self._host)):
                 self._host.directory.tell(name, Envelope(LocalSocketMissing()))
@@ -121,9 +122,8 @@ def _is_missing(path: Path | None) -> bool:
     if path is None:
         return False
     try:
-        path.stat()
+        return not stat.S_ISSOCK(path.lstat().st_mode)
     except FileNotFoundError:
         return True
     except OSError:
         return False  # Unknown: the next look decides.
-    return False

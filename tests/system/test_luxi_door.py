@@ -150,12 +150,14 @@ def test_a_file_in_the_way_stays_and_the_daemon_says_so(tmp_path: Path) -> None:
     with Daemon(tmp_path / "it", "--luxi-socket", str(precious)) as daemon:
         assert "this file is no socket" in state(daemon).problem
         assert f"LUXI:       {precious} NOT OPEN: " in daemon.run("status").stdout
+        daemon.run("down")
     assert precious.read_text() == "a letter"
 
 
 def test_the_socket_of_another_program_stays(path: Path, tmp_path: Path) -> None:
     with Daemon(tmp_path, "--luxi-socket", str(path)) as other:
         assert "another program listens at this socket" in state(other).problem
+        other.run("down")
     with Wconfd(path) as luxi:
         assert luxi.call("QueryTags", "cluster", "") == []
 

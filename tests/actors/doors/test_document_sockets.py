@@ -353,6 +353,49 @@ def test_a_deleted_socket_is_made_again_and_connections_stay(door: Door) -> None
         assert door.served[-1] == (number, b"x")
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_file_that_is_not_ours_outlives_the_socket(tmp_path: Path, is_open: bool) -> None:  # noqa: FBT001
+    path = tmp_path / "precious"
+    made = Door(path) if is_open else None
+    path.unlink(missing_ok=True)
+    path.write_text("a letter")
+    (DocumentSocket(_Nothing(), path, lambda *_: None) if made is None else made.socket).close()  # type: ignore[arg-type]
+    assert path.read_text() == "a letter"
+    if made is not None:
+        made.poll.close()
+
+
+def test_a_replaced_socket_is_made_again(door: Door) -> None:
+    assert door.socket.is_open
+    door.path.unlink()
+    door.path.touch()
+    assert not door.socket.is_open
+    door.socket.open(0o600)
+    assert door.socket.is_open
+    door.peer().sendall(b"x\x03")
+    door.settle()
+    assert door.served == [(1, b"x")]
+
+
+def test_the_rights_of_a_socket_are_not_given_to_what_has_replaced_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, victim = tmp_path / "socket", tmp_path / "victim"
+    victim.touch(0o600)
+
+    class Raced(socket.socket):
+        def bind(self, address: Any) -> None:
+            super().bind(address)
+            path.unlink()
+            path.symlink_to(victim)
+
+    monkeypatch.setattr(socket, "socket", Raced)
+    made = DocumentSocket(_Nothing(), path, lambda *_: None)  # type: ignore[arg-type]
+    with pytest.raises(errors.StorageError, match="another program has replaced this socket"):
+        made.open(0o666)
+    assert victim.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_path_that_no_socket_can_have_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 110)
     made = DocumentSocket(_Nothing(), path, lambda *_: None)  # type: ignore[arg-type]

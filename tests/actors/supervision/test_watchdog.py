@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from unittest import mock
 
 import pytest
@@ -32,7 +33,7 @@ def watchdog(stage: Stage, shutdown: Shutdown, keeper: mock.Mock) -> Watchdog:
     return Watchdog(stage.host, shutdown, keeper, LOOKS * settings.WATCHDOG_SECONDS)
 
 
-def test_the_listener_hears_of_a_deleted_socket(stage: Stage, watchdog: Watchdog) -> None:
+def test_the_listener_hears_of_a_deleted_or_replaced_socket(stage: Stage, watchdog: Watchdog) -> None:
     watchdog.look_at_local_sockets()
     assert stage.sent == []
     stage.host.actors["wire_listener"] = mock.Mock()
@@ -41,7 +42,12 @@ def test_the_listener_hears_of_a_deleted_socket(stage: Stage, watchdog: Watchdog
     stage.places.socket.parent.mkdir(exist_ok=True)
     stage.places.socket.touch()
     watchdog.look_at_local_sockets()
-    assert len(stage.sent) == 1
+    assert len(stage.sent) == 2
+    stage.places.socket.unlink()
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(stage.places.socket))
+        watchdog.look_at_local_sockets()
+    assert len(stage.sent) == 2
 
 
 def test_without_its_directory_the_daemon_is_abandoned(
