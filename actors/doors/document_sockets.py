@@ -43,7 +43,12 @@ connection that has read nothing for the longest time."""
 STALLED_SECONDS = 60.0
 """How long a document may take on its way, and a reply without any progress."""
 
+DOCUMENTS_PER_LOOK = 32
+"""Most documents of one connection that are served before other connections have their turn."""
+
 _READ_BYTES = 65_536
+
+_READS_PER_LOOK = 16
 
 _BACKLOG = 65_535
 
@@ -259,7 +264,10 @@ class DocumentSocket:
             self._is_accepting = is_open
 
     def _read(self, connection: Connection) -> None:
-        while self._may_read(connection):
+        """Read what is there, unless others should have their turn."""
+        for _ in range(_READS_PER_LOOK):
+            if self._may_serve(connection) or not self._may_read(connection):
+                return
             try:
                 data = connection.end.recv(_READ_BYTES)
             except BlockingIOError:
@@ -301,13 +309,18 @@ class DocumentSocket:
         return is_open and has_room and not connection.has_ended
 
     def _serve_next(self, connection: Connection) -> None:
-        """Send what there is, and serve what waits as long as the peer reads the replies."""
+        """Send what there is, and serve some of what waits as long as the peer reads the replies.
+
+        Documents that are answered at once, one after the other, must not keep others waiting.
+        """
         if connection.is_in_turn:
             return
         connection.is_in_turn = True
         self._send(connection)
-        while self._may_serve(connection):
-            while self._may_serve(connection):
+        left = DOCUMENTS_PER_LOOK
+        while left > 0 and self._may_serve(connection):
+            while left > 0 and self._may_serve(connection):
+                left -= 1
                 document = connection.waiting.popleft()
                 connection.waiting_bytes -= len(document)
                 self._held -= len(document)
@@ -343,7 +356,9 @@ class DocumentSocket:
         """Watch the connection for what it waits for."""
         if connection.number not in self._connections:
             return
-        wanted = (self._may_read(connection), bool(connection.unsent))
+        # What is left to be served goes on when the peer can be written to, which is at once.
+        is_writing = bool(connection.unsent) or self._may_serve(connection)
+        wanted = (self._may_read(connection), is_writing)
         if wanted != connection.watched:
             reading, writing = wanted
             if reading and not connection.watched[0]:

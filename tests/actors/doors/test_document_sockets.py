@@ -97,6 +97,18 @@ def test_documents_are_served_one_at_a_time_in_order(door: Door) -> None:
     assert peer.recv(100) == b"A\x03B\x03C\x03"
 
 
+def test_a_flood_that_is_answered_at_once_lets_others_have_their_turn(door: Door) -> None:
+    door.echoes = True
+    flooding, other = door.peer(), door.peer()
+    flooding.sendall(b"x\x03" * 1_000)
+    other.sendall(b"hello\x03")
+    door.turn()
+    assert (2, b"hello") in door.served
+    assert len(door.served) <= 2 * document_sockets.DOCUMENTS_PER_LOOK + 1
+    door.settle()
+    assert len(door.served) == 1_001
+
+
 def test_others_are_served_while_one_waits(door: Door) -> None:
     first, second = door.peer(), door.peer()
     first.sendall(b"slow\x03")

@@ -33,7 +33,9 @@ def watchdog(stage: Stage, shutdown: Shutdown, keeper: mock.Mock) -> Watchdog:
     return Watchdog(stage.host, shutdown, keeper, LOOKS * settings.WATCHDOG_SECONDS)
 
 
-def test_the_listener_hears_of_a_deleted_or_replaced_socket(stage: Stage, watchdog: Watchdog) -> None:
+def test_the_listener_hears_of_a_deleted_or_replaced_socket(
+    stage: Stage, watchdog: Watchdog
+) -> None:
     watchdog.look_at_local_sockets()
     assert stage.sent == []
     stage.host.actors["wire_listener"] = mock.Mock()
