@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..storage import errors
-from ..storage.wording import one_line, shortened
+from ..storage.wording import one_line, type_name
 
 END = b"\x03"
 
@@ -86,7 +86,8 @@ def decode_call(document: bytes) -> Call:
         raise UnreadableCallError("parsing top-level JSON message: it is no object")
     for key, kind, name in (("method", str, "string"), ("args", list, "array")):
         if not isinstance(found.get(key), kind):
-            shown = shortened(repr(found.get(key)))
+            # Without the value, which may be a secret: errors go into logs.
+            shown = type_name(found.get(key))
             raise UnreadableCallError(f"key '{key}': expected {name}, got {shown}")
     return Call(found["method"], found["args"])
 

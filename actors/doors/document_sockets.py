@@ -7,25 +7,25 @@ of a document, is ended after a time; a silent one may stay.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import errno
 import os
 import select
 import socket
 import stat
-import struct
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...storage import documents, errors, ownership, settings
+from ...storage import documents, errors, settings
 from ...transport import luxi
+from .peers import peer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from ..runtime.runtime import Runtime
+    from .peers import Peer
 
 PIPELINED_MAX = 64
 """Most documents of one connection that wait; it is not read meanwhile."""
@@ -51,27 +51,6 @@ _READ_BYTES = 65_536
 _READS_PER_LOOK = 16
 
 _BACKLOG = 65_535
-
-_CREDENTIALS = struct.Struct("iII")
-"""The kernel's ``struct ucred``: pid, uid, gid."""
-
-_SO_PEERGROUPS = 59
-"""The option of a Unix socket that tells the peer's other groups; Python has no name for it."""
-
-_GROUPS_BYTES = 1_024
-"""As much as Python asks the kernel for; a peer with more groups counts with its first one only."""
-
-
-class Peer(NamedTuple):
-    """The process at the other end when it connected, as the kernel vouches for it."""
-
-    pid: int
-    uid: int
-    groups: frozenset[int]
-
-    def __str__(self) -> str:
-        """The peer as logs and the history of the configuration name it."""
-        return f"{ownership.user(self.uid)}, pid {self.pid}"
 
 
 class Connection:
@@ -214,7 +193,7 @@ class DocumentSocket:
     def peer(self, number: int) -> Peer | None:
         """Who is at the other end; None: the connection has ended."""
         connection = self._connections.get(number)
-        return None if connection is None else _peer(connection.end)
+        return None if connection is None else peer_of(connection.end)
 
     def end_stalled(self) -> list[int]:
         """End the connections that make no progress; their numbers."""
@@ -413,15 +392,6 @@ def prepare_place(path: Path) -> None:
         raise errors.StorageError(f"{path}: another program listens at this socket")
 
 
-def _peer(end: socket.socket) -> Peer:
-    packed = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, gid = _CREDENTIALS.unpack(packed)
-    others = array.array("I")
-    with contextlib.suppress(OSError):
-        others.frombytes(end.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES))
-    return Peer(pid, uid, frozenset((gid, *others)))
-
-
 _FileId = tuple[int, int]
 """A file's device and inode."""
 
@@ -449,7 +419,7 @@ def _give_rights(path: Path, mode: int, group: int | None) -> None:
         same = f"/proc/self/fd/{descriptor}"
         if group is not None:
             os.chown(same, -1, group)
-        os.chmod(same, mode)
+        Path(same).chmod(mode)
     finally:
         os.close(descriptor)
 

@@ -7,6 +7,7 @@ daemon's user, root and the members of the named group may change something, oth
 from __future__ import annotations
 
 import functools
+import math
 import os
 import uuid
 from pathlib import Path
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
-    from .document_sockets import Peer
     from .luxi_methods import Ask, Talk
+    from .peers import Peer
+
+
+_LOG_SECONDS = 1.0
+"""The time in which refusals share one line of the log."""
 
 
 class LuxiListener(Component[messages.LuxiMessage]):
@@ -40,6 +45,8 @@ class LuxiListener(Component[messages.LuxiMessage]):
         host = self.runtime.host
         self._under_way: dict[int, _Served] = {}
         self._is_look_due = False
+        self._refused = 0
+        self._quiet_until = -math.inf
         self._options = host.luxi
         if self._options is None:
             return
@@ -112,7 +119,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
         except errors.GangerError as error:
             self._refuse(number, error)
             return
-        self._under_way[number] = _Served(talk, str(peer))
+        self._under_way[number] = _Served(talk, peer)
         self._go_on(number, functools.partial(next, talk))
 
     def _surroundings(self, number: int) -> luxi_methods.Surroundings:
@@ -140,7 +147,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
             return
         request = ask.request
         if isinstance(request, messages.SIGNED):
-            request = msgspec.structs.replace(request, sender=served.sender)
+            request = msgspec.structs.replace(request, sender=str(served.peer))
         handle = self.runtime.ask(
             ask.to,
             request,
@@ -161,10 +168,24 @@ class LuxiListener(Component[messages.LuxiMessage]):
 
     def _refuse(self, number: int, error: errors.GangerError) -> None:
         if isinstance(error, luxi.UnreadableCallError):
-            self.log.warning("request refused", error=error.text)
+            self._note_refusal(number)
             self._socket.reply(number, luxi.encode_unreadable(error.text), is_last=True)
             return
         self._socket.reply(number, luxi.encode_error(error.luxi_name, *_arguments(error)))
+
+    def _note_refusal(self, number: int) -> None:
+        """Log who sends what nobody can read; the client has heard why.
+
+        The reason quotes the request, which may hold secrets. A flood must not fill the disk.
+        """
+        self._refused += 1
+        now = self.runtime.clock()
+        if now < self._quiet_until:
+            return
+        peer = str(self._socket.peer(number))
+        self.log.warning("unreadable requests refused", count=self._refused, last=peer)
+        self._refused = 0
+        self._quiet_until = now + _LOG_SECONDS
 
     def _gone(self, number: int) -> None:
         """The client does not wait for the answer any more."""
@@ -179,7 +200,7 @@ class _Served(NamedTuple):
     """A request under way: its method, who sent it, and what the method waits for."""
 
     talk: Talk
-    sender: str
+    peer: Peer | None
     handle: int = 0
 
 

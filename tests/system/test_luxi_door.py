@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,27 @@ def test_others_read_and_members_of_the_group_write(path: Path) -> None:
         assert text.startswith(f"{method}: nobody (uid {NOBODY.pw_uid}), pid ")
         assert text.endswith(" may only read here")
     assert as_other(path, "SubmitJob", [DELAY], groups=(GROUP.gr_gid,))["success"] is True
+    # One of very many groups: Python's buffer is too small for them.
+    many = (GROUP.gr_gid, *range(20_000, 20_300))
+    assert as_other(path, "SubmitJob", [DELAY], groups=many)["success"] is True
+
+
+def test_what_is_refused_does_not_get_into_the_log(daemon: Daemon, path: Path) -> None:
+    secret = {"OP_ID": "OP_EXEC", "env": {"PASSWORD": "open-sesame"}}
+    for method, args in (
+        ("SubmitJob", [secret]),
+        ("SubmitJob", [[{**secret, "reason": [], "priority": "open-sesame"}]]),
+        ("open-sesame", []),
+    ):
+        with Wconfd(path) as luxi:
+            text = "".join(luxi.refused(method, *args))
+            assert text.startswith("Failed to parse request: ")
+            assert "open-sesame" in text
+    deadline = time.monotonic() + 30
+    while "unreadable requests refused" not in (log := daemon.places.log.read_text()):
+        assert time.monotonic() < deadline
+        os.sched_yield()
+    assert "open-sesame" not in log
 
 
 def test_without_a_group_nobody_else_gets_in(tmp_path: Path) -> None:

@@ -65,10 +65,10 @@ def test_a_document_may_have_the_largest_size_and_no_more() -> None:
             "the document has more than 3000000 values",
         ),
         (b"[]", "parsing top-level JSON message: it is no object"),
-        (b'{"args": []}', "key 'method': expected string, got None"),
-        (b'{"method": 7, "args": []}', "key 'method': expected string, got 7"),
-        (b'{"method": "echo"}', "key 'args': expected array, got None"),
-        (b'{"method": "echo", "args": {"a": 1}}', "key 'args': expected array, got {'a': 1}"),
+        (b'{"args": []}', "key 'method': expected string, got null"),
+        (b'{"method": 7, "args": []}', "key 'method': expected string, got int"),
+        (b'{"method": "echo"}', "key 'args': expected array, got null"),
+        (b'{"method": "echo", "args": {"a": 1}}', "key 'args': expected array, got dict"),
     ],
 )
 def test_what_is_no_request_is_told_why(document: bytes, problem: str) -> None:
