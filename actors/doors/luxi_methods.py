@@ -342,11 +342,9 @@ def _wait_for_job_change(
 def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002
     """Cancel, and tell what has become of it: a script may archive the job next."""
     reply = yield Ask(JOB_QUEUE, messages.CancelJob(id=job_id, kill=kill))
-    if kill or not reply.accepted:
+    if kill or reply.has_ended or not reply.accepted:
         return [reply.accepted, reply.text]
     until = given.clock() + CANCEL_SECONDS
-    # The queue says what will be; the answer tells what was.
-    text = reply.text if reply.text == f"Dequeued job {job_id}" else _CANCELED
     before = None
     while True:
         seconds = max(0.0, until - given.clock())
@@ -356,17 +354,16 @@ def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # no
         try:
             now = yield Ask(JOB_QUEUE, request, seconds + ANSWER_SECONDS)
         except errors.UnknownJobError:
-            # Somebody has archived it already: it has ended.
-            return [True, text]
+            # Somebody has archived it already.
+            return [True, _CANCELED]
         before = msgspec.json.decode(now.values)
-        name = f"JOB_STATUS_{str(before[0]).upper()}"
         if before == ["canceled"]:
-            return [True, text]
+            return [True, _CANCELED]
+        name = f"JOB_STATUS_{str(before[0]).upper()}"
         if now.is_final:
             return [False, f"Job exited before it could have been canceled, status {name}"]
         if given.clock() >= until:
             return [False, f"Job could not be canceled, status {name}"]
-        text = _CANCELED
 
 
 def _change_priority(_given: Surroundings, job_id: int, priority: int) -> Talk:

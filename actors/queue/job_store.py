@@ -214,7 +214,7 @@ class JobStore:
             row.priority = job.priority
             if envelope is not None:
                 text = f"Dequeued job {row.id}"
-                envelope.reply(messages.CancelOutcome(accepted=True, text=text))
+                envelope.reply(messages.CancelOutcome(accepted=True, text=text, has_ended=True))
             self.reader.log_reaches(row, job.last_log_serial)
             self.move(row, job.status)
             self.end(row)

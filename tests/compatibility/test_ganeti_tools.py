@@ -254,7 +254,8 @@ def test_locks_are_listed_with_owners_and_those_who_wait(tools: Tools, daemon: D
     assert rows[0] == RECORDED["gnt-debug locks"].stdout.split()
     assert [f"node/{MASTER}", "exclusive", owner, f"exclusive:{waiting}"] in rows
     assert ["node/[lockset]", "-", "-", "-"] in rows
-    good(tools.run("gnt-job", "cancel", waiting))
+    done = tools.run("gnt-job", "cancel", waiting)
+    assert good(done) == "Job successfully cancelled\n"
     shown = good(tools.run("gnt-job", "list", "--no-headers", "-o", "status", waiting))
     assert shown == "canceled\n", "the job has ended when the command has"
     good(tools.run("gnt-job", "cancel", "--kill", "--yes-do-it", owner))

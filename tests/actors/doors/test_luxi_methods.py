@@ -273,7 +273,7 @@ def test_who_kills_does_not_wait() -> None:
 @pytest.mark.parametrize(
     ("statuses", "found"),
     [
-        (["canceled"], [True, "Dequeued job 5"]),
+        (["canceled"], [True, "Job successfully cancelled"]),
         (["waiting", "canceling", "canceled"], [True, "Job successfully cancelled"]),
         (
             ["waiting", "running", "success"],
@@ -285,7 +285,7 @@ def test_who_kills_does_not_wait() -> None:
     ],
 )
 def test_cancel_tells_what_has_become_of_the_job(statuses: list[str], found: list[Any]) -> None:
-    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5")
+    outcome = messages.CancelOutcome(accepted=True, text="Job 5 will be canceled")
     replies = [outcome, *(status(name) for name in statuses)]
     asked, answer = talk("CancelJob", 5, replies=replies)
     assert answer == found
@@ -312,9 +312,15 @@ def test_cancel_waits_no_longer_than_luxid() -> None:
 
 
 def test_a_canceled_job_that_is_archived_meanwhile_was_canceled() -> None:
-    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5")
+    outcome = messages.CancelOutcome(accepted=True, text="Job 5 will be canceled")
     replies = [outcome, errors.ArchivedJobError()]
-    assert talk("CancelJob", 5, replies=replies)[1] == [True, "Dequeued job 5"]
+    assert talk("CancelJob", 5, replies=replies)[1] == [True, "Job successfully cancelled"]
+
+
+def test_nobody_waits_for_a_job_without_a_process() -> None:
+    outcome = messages.CancelOutcome(accepted=True, text="Dequeued job 5", has_ended=True)
+    asked, answer = talk("CancelJob", 5, replies=[outcome])
+    assert (len(asked), answer) == (1, [True, "Dequeued job 5"])
 
 
 @pytest.mark.parametrize("error", [errors.UnknownJobError(), errors.JobStateError()])

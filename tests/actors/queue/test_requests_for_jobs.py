@@ -22,7 +22,9 @@ def test_a_pending_job_is_canceled_durably(queue: Queue) -> None:
     asker = queue.actor.say(messages.CancelJob(id=1))
     assert asker.answers == []
     queue.actor.end_turn()
-    assert asker.answer == messages.CancelOutcome(accepted=True, text="Dequeued job 1")
+    assert asker.answer == messages.CancelOutcome(
+        accepted=True, text="Dequeued job 1", has_ended=True
+    )
     assert queue.stage.take_one(messages.JobsFinished).jobs == [(1, CANCELED)]
     queue.crash_machine()
     job = queue.job(1)
