@@ -137,7 +137,6 @@ class HandOver:
         return False
 
     def _start_marked(self, row: Row) -> None:
-        self._store.reader.waits.changed(row.id)
         if row.phase is Phase.STARTING:
             self._ask_for_processes([(row.id, row.needs_user_opcodes)])
 

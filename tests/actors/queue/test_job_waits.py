@@ -273,6 +273,14 @@ def test_a_new_priority_of_a_running_job_wakes(queue: Queue) -> None:
     assert values[2] == -10
 
 
+def test_an_answer_of_the_process_about_the_priority_wakes(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.start_running(1)
+    answered = messages.PriorityAnswered(job_id=1, token=5, priority=-10, accepted=True, text="")
+    values, _ = woken(queue, lambda: queue.actor.notify(answered))
+    assert values[2] == -10
+
+
 def test_log_entries_wake_and_known_ones_do_not(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.start_running(1)
