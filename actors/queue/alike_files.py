@@ -14,7 +14,7 @@ import msgspec
 
 from ...storage import jobs
 from ...storage.jobs import JobStatus
-from .job_table import Phase, Row, received_of, shared_text
+from .job_table import NO_RUN, Phase, Row, received_of, shared_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,9 @@ class AlikeFiles:
             return
         is_plain = row.phase is Phase.PENDING and row.shared_inputs is not None and not row.reason
         if not is_plain or row.limits or row.status is not JobStatus.QUEUED:
+            return
+        if row.run is not NO_RUN:
+            # Each job has its own.
             return
         if len(body) > _BYTES_MAX or _MARK.search(body):
             return

@@ -8,7 +8,8 @@ import enum
 import functools
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -41,25 +42,29 @@ class Phase(enum.Enum):
     ENDED = "ended"
 
 
-class Row(msgspec.Struct, kw_only=True, gc=False):
-    """A live job in memory. Times are seconds since the epoch."""
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
 
-    id: int
-    status: JobStatus
-    priority: int
-    summary: str
-    received: float | None = None
+    summary: str = ""
+    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
+    needs_user_opcodes: bool = False
+    work: tuple[str, ...] = ()
+    """What the run time of each opcode is estimated by; jobs of the same kinds share one object."""
+
+    foreseen: Foreseen | None = None
+    """The locks that its next opcodes will take; None: none, or it is not pending."""
+
+    shared_inputs: SharedInputs | None = None
+    """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
+
+
+class Run(msgspec.Struct, kw_only=True, gc=False):
+    """What a row has once the job was chosen to start, or has ended."""
+
     started: float | None = None
     ended: float | None = None
     process_id: int | None = None
-    reason: str = ""
-    key: str | None = None
-    digest: str | None = None
-    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    limits: tuple[tuple[str, int], ...] = ()
-    phase: Phase = Phase.PENDING
-    needs_user_opcodes: bool = False
-    serial: int = 0
     lock_file: str | None = None
     chosen: ChosenUnder = ChosenUnder()
     """The rules under which the scheduler chose it."""
@@ -69,17 +74,81 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     handed_serial: int = -1
     """Serial of the state with which the job was handed over by this queue."""
+
     failed_starts: int = 0
     """How many of its processes ended, one after the other, before it began."""
 
-    work: tuple[str, ...] = ()
-    """What the run time of each opcode is estimated by; jobs of the same kinds share one object."""
 
-    foreseen: Foreseen | None = None
-    """The locks that its next opcodes will take; None: none, or it is not pending."""
+NO_RUN = Run()
+"""Of all jobs that were not chosen yet. It never changes."""
 
-    shared_inputs: SharedInputs | None = None
-    """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
+_Value = TypeVar("_Value")
+
+
+class _OfRun(property, Generic[_Value]):
+    """A field of a row's `Run`; setting it gives the row one of its own."""
+
+    def __init__(self, name: str) -> None:
+        def put(row: Row, value: _Value) -> None:
+            if row.run is NO_RUN:
+                row.run = Run()
+            setattr(row.run, name, value)
+
+        super().__init__(attrgetter(f"run.{name}"), put)
+
+    if TYPE_CHECKING:
+
+        def __get__(self, row: Row, owner: type | None = None, /) -> _Value: ...  # type: ignore[override]
+        def __set__(self, row: Row, value: _Value, /) -> None: ...
+
+
+class _OfTraits(property, Generic[_Value]):
+    """A field of a row's `Traits`; setting it gives the row traits of its own."""
+
+    def __init__(self, name: str) -> None:
+        def put(row: Row, value: _Value) -> None:
+            if getattr(row.traits, name) is not value:
+                row.traits = msgspec.structs.replace(row.traits, **{name: value})
+
+        super().__init__(attrgetter(f"traits.{name}"), put)
+
+    if TYPE_CHECKING:
+
+        def __get__(self, row: Row, owner: type | None = None, /) -> _Value: ...  # type: ignore[override]
+        def __set__(self, row: Row, value: _Value, /) -> None: ...
+
+
+class Row(msgspec.Struct, kw_only=True, gc=False):
+    """A live job in memory. Times are seconds since the epoch."""
+
+    id: int
+    status: JobStatus
+    priority: int
+    received: float | None = None
+    reason: str = ""
+    key: str | None = None
+    digest: str | None = None
+    phase: Phase = Phase.PENDING
+    serial: int = 0
+    traits: Traits = Traits()
+    run: Run = msgspec.field(default_factory=lambda: NO_RUN)
+
+    summary = _OfTraits[str]("summary")
+    depends = _OfTraits[tuple[tuple[int, tuple[str, ...]], ...]]("depends")
+    limits = _OfTraits[tuple[tuple[str, int], ...]]("limits")
+    needs_user_opcodes = _OfTraits[bool]("needs_user_opcodes")
+    work = _OfTraits[tuple[str, ...]]("work")
+    foreseen = _OfTraits["Foreseen | None"]("foreseen")
+    shared_inputs = _OfTraits["SharedInputs | None"]("shared_inputs")
+
+    started = _OfRun["float | None"]("started")
+    ended = _OfRun["float | None"]("ended")
+    process_id = _OfRun["int | None"]("process_id")
+    lock_file = _OfRun["str | None"]("lock_file")
+    chosen = _OfRun[ChosenUnder]("chosen")
+    is_reprioritised = _OfRun[bool]("is_reprioritised")
+    handed_serial = _OfRun[int]("handed_serial")
+    failed_starts = _OfRun[int]("failed_starts")
 
     def take_priority(self, priority: int) -> None:
         """Its opcodes have this priority from now on."""
@@ -104,17 +173,18 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_pending(self) -> PendingJob:
         """The row as the scheduler sees it."""
-        known = self.foreseen
+        traits = self.traits
+        known = traits.foreseen
         if known is None:
             return PendingJob(
-                id=self.id, priority=self.priority, depends=self.depends, limits=self.limits
+                id=self.id, priority=self.priority, depends=traits.depends, limits=traits.limits
             )
         first, of_all = known.forecast
         return PendingJob(
             id=self.id,
             priority=self.priority,
-            depends=self.depends,
-            limits=self.limits,
+            depends=traits.depends,
+            limits=traits.limits,
             forecast=first,
             forecast_of_all=None if of_all is first else of_all,
             question=known.question,
@@ -124,60 +194,68 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 def row_of(job: jobs.Job, phase: Phase) -> Row:
     """The row of a job as its file has it."""
     is_pending = phase is Phase.PENDING
-    traits = _traits_of(job)
+    template = _template_of(job)
+    traits = template.ended
+    if is_pending:
+        traits = template.pending if _has_one_priority(job) else template.alone
     status = job.status
     if is_pending and traits.depends:
         # Until the scheduler says that they are satisfied, it waits for its dependencies.
         status = JobStatus.WAITING
     reason = ""
-    limits: tuple[tuple[str, int], ...] = ()
     if not _has_only_our_reasons(job):
         reason = shared_text(job_views.job_reason(job))
         limits = job_views.rate_limits(op.input for op in job.ops)
+        if limits:
+            traits = msgspec.structs.replace(traits, limits=limits)
     extra = job.extra
     return Row(
         id=job.id,
         status=status,
         priority=job.priority,
-        summary=traits.summary,
         received=received_of(job.received_timestamp),
-        started=jobs.seconds(job.start_timestamp),
-        ended=jobs.seconds(job.end_timestamp),
-        process_id=job.process_id,
         reason=reason,
         key=_text(extra.get(jobs.SUBMISSION_KEY)),
         digest=_text(extra.get(jobs.DIGEST_KEY)),
-        depends=traits.depends,
-        limits=limits,
         phase=phase,
-        needs_user_opcodes=traits.needs_user_opcodes,
         serial=job.serial,
-        lock_file=job.livelock,
-        foreseen=traits.foreseen if is_pending else None,
-        shared_inputs=_inputs_of(job, traits) if is_pending else None,
-        work=traits.work,
+        traits=traits,
+        run=_run_of(job),
     )
 
 
-class _Traits(msgspec.Struct):
-    """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
+def _run_of(job: jobs.Job) -> Run:
+    times = (job.start_timestamp, job.end_timestamp)
+    if job.livelock is None and job.process_id is None and times == (None, None):
+        return NO_RUN
+    return Run(
+        started=jobs.seconds(job.start_timestamp),
+        ended=jobs.seconds(job.end_timestamp),
+        process_id=job.process_id,
+        lock_file=job.livelock,
+    )
 
-    summary: str
-    depends: tuple[tuple[int, tuple[str, ...]], ...]
-    needs_user_opcodes: bool
-    foreseen: Foreseen | None
-    work: tuple[str, ...]
-    inputs: SharedInputs | None = None
-    """The parameters, once a second job has had the same: they are kept for no single one."""
+
+class _Template(msgspec.Struct):
+    """The traits of jobs with the same parameters."""
+
+    pending: Traits
+    """Of a job that is pending, and has no priority of its own."""
+
+    alone: Traits
+    """Of a pending job whose parameters are in its file alone."""
+
+    ended: Traits
+    """Of a job that is not pending."""
 
 
-_traits: dict[bytes, _Traits] = {}
-_TRAITS_MAX = 4_096
-_TRAITS_BYTES_MAX = 1_024
+_templates: dict[bytes, _Template] = {}
+_TEMPLATES_MAX = 4_096
+_TEMPLATE_BYTES_MAX = 1_024
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def _traits_of(job: jobs.Job) -> _Traits:
+def _template_of(job: jobs.Job) -> _Template:
     """Found once for jobs whose opcodes differ in nothing but reasons."""
     place = job.next_index
     try:
@@ -185,48 +263,52 @@ def _traits_of(job: jobs.Job) -> _Traits:
         inputs = [_without_reasons(op) for op in job.ops]
         key = _encode((catalogue.generation(), place, inputs))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return _found_traits(job, place)
-    found = _traits.get(key)
+        return _found_template(job, place)
+    found = _templates.get(key)
     if found is None:
-        found = _found_traits(job, place)
-        if len(key) <= _TRAITS_BYTES_MAX:
-            if len(_traits) >= _TRAITS_MAX:
-                _traits.clear()
-            _traits[key] = found
-    elif found.inputs is None:
-        found.inputs = SharedInputs(inputs=inputs)
+        found = _found_template(job, place)
+        if len(key) <= _TEMPLATE_BYTES_MAX:
+            if len(_templates) >= _TEMPLATES_MAX:
+                _templates.clear()
+            _templates[key] = found
+    elif found.pending is found.alone:
+        # The parameters are kept once a second job has had the same: for no single one.
+        shared = SharedInputs(inputs=inputs)
+        found.pending = msgspec.structs.replace(found.alone, shared_inputs=shared)
     return found
 
 
-def _inputs_of(job: jobs.Job, traits: _Traits) -> SharedInputs | None:
-    """The parameters that the job shares, if filter rules see them as they are in its file.
+def _has_one_priority(job: jobs.Job) -> bool:
+    """Whether filter rules see the parameters as they are in the file.
 
     They see the present priority of each opcode. When the job gets another one, all get it.
     """
     priority = job.priority
     for op in job.ops:
         if op.priority != priority or (op.input.get("priority") or 0) != priority:
-            return None
-    return traits.inputs
+            return False
+    return True
 
 
 def _without_reasons(op: jobs.OpcodeEntry) -> dict[str, Any]:
     return {name: value for name, value in op.input.items() if name != "reason"}
 
 
-def _found_traits(job: jobs.Job, place: int) -> _Traits:
+def _found_template(job: jobs.Job, place: int) -> _Template:
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
     if place < len(job.ops):
         # If they are malformed, no daemon wrote them: the job's process will refuse the opcode.
         with contextlib.suppress(errors.DependencyError):
             depends = tuple(opcodes.dependencies(job.ops[place].input))
-    return _Traits(
+    ended = Traits(
         summary=shared_text(job_views.job_summary(job)),
         depends=depends,
         needs_user_opcodes=submitting.needs_user_opcodes(job),
-        foreseen=foreseen_of_job([op.input for op in job.ops[place:]]),
         work=_shared(tuple([estimates.key_of(op.input) for op in job.ops])),
     )
+    foreseen = foreseen_of_job([op.input for op in job.ops[place:]])
+    pending = ended if foreseen is None else msgspec.structs.replace(ended, foreseen=foreseen)
+    return _Template(pending, pending, ended)
 
 
 def _has_only_our_reasons(job: jobs.Job) -> bool:
@@ -281,7 +363,7 @@ class JobTable:
 
     def __init__(self) -> None:
         # What jobs share does not depend on another table that was in this process before.
-        _traits.clear()
+        _templates.clear()
         self._rows: dict[int, Row] = {}
         self._keys: dict[str, list[int]] = {}
         self._ids: list[int] = []

@@ -311,9 +311,7 @@ class Lifecycle:
             row.phase = Phase.PENDING
             row.lock_file = row.process_id = None
             row.failed_starts = 0
-            row.depends = fresh.depends
-            row.foreseen = fresh.foreseen
-            row.shared_inputs = fresh.shared_inputs
+            row.traits = fresh.traits
             row.priority = fresh.priority
             self._reader.log_reaches(row, job.last_log_serial)
             self._store.back_to_pending(row, job, fresh.status)

@@ -16,7 +16,7 @@ import msgspec
 from ...storage import errors, jobs, process_identity, settings
 from ...storage.jobs import JobStatus
 from ...storage.queue_files.remembered import Page, RememberedFiles, Template
-from .job_table import Phase, row_of
+from .job_table import NO_RUN, Phase, row_of
 from .reconciling import Fate, Life, fate
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def _row_of_text(body: bytes) -> Row | None:
         return None
     # The second of two alike shares its parameters (`job_table`).
     row_of(job, Phase.PENDING)
-    return row_of(job, Phase.PENDING)
+    row = row_of(job, Phase.PENDING)
+    # What a job has of a run is its own.
+    return row if row.run is NO_RUN else None
 
 
 class _Known(NamedTuple):

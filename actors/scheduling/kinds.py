@@ -58,11 +58,15 @@ class Kinds:
     def place(self, job: Pending) -> None:
         """Put a pending job where it belongs now."""
         needs = job.needs
-        action, rule = ("", None) if job.action not in _STOPPED else (job.action, job.rule)
+        action, rule = (
+            ("", None)
+            if job.judged.action not in _STOPPED
+            else (job.judged.action, job.judged.rule)
+        )
         # Jobs with the same locks share one forecast, as far as they come one after the other.
-        first = None if needs is None else job.forecast
+        first = None if needs is None else job.wants.forecast
         key = (
-            job.priority, id(needs), id(first), action, rule, job.buckets, job.entry is None
+            job.priority, id(needs), id(first), action, rule, job.judged.buckets, job.entry is None
         )  # fmt: skip
         kind = job.kind
         if kind is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ...storage.jobs import JobStatus
 from ...storage.prediction.lock_types import NO_LOCKS
@@ -28,87 +31,148 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
     return verdict.job.limits
 
 
-_NOTHING: dict[int, JobStatus | None] = {}
-"""The known dependencies of jobs that have none."""
+class Judged(msgspec.Struct, frozen=True):
+    """What the filter rules say of a job, under the chain of this number, and its buckets."""
+
+    action: str
+    rule: str | None
+    chain: int
+    limit: int | None
+    buckets: Buckets
 
 
-class Pending:
-    """A pending job in memory; ``entry``: its place among the eligible ones, None: it has none."""
+@functools.lru_cache(maxsize=1_024)
+def _judged(
+    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets
+) -> Judged:
+    """Jobs with the same verdict share it."""
+    return Judged(action, rule, chain, limit, buckets)
 
-    __slots__ = (
-        "_cancelers", "action", "aside_under", "buckets", "chain", "depends", "entry", "forecast",
-        "forecast_of_all", "id", "kind", "known", "limit", "needs", "priority", "question", "rule",
-        "targets",
-    )  # fmt: skip
 
-    def __init__(self, verdict: JobVerdict) -> None:
-        self.id = verdict.job.id
-        self.priority = verdict.job.priority
-        self.depends: Dependencies = verdict.job.depends
-        self.known: dict[int, JobStatus | None] = {} if self.depends else _NOTHING
-        self.targets = len({target for target, _ in self.depends}) if self.depends else 0
-        self._cancelers: frozenset[int] | None = None
-        self.judge(verdict)
-        self.entry: Entry | None = None
-        self.aside_under = 0
-        self.forecast = verdict.job.forecast
-        self.forecast_of_all = verdict.job.forecast_of_all
-        self.question = verdict.job.question
-        self.needs: LockForecast | None = None
-        self.kind: Kind | None = None
+class Wants(msgspec.Struct, frozen=True):
+    """What is known of a job's locks, and those for which it is weighed (``needs``)."""
+
+    forecast: LockForecast | None = None
+    of_all: LockForecast | None = None
+    question: str | None = None
+    needs: LockForecast | None = None
+
+
+_NO_WANTS = Wants()
+
+
+class Waits(msgspec.Struct):
+    """The dependencies of a job, and what is known of them."""
+
+    depends: Dependencies = ()
+    known: dict[int, JobStatus | None] = {}
+    targets: int = 0
+    cancelers: frozenset[int] | None = None
+
+    @classmethod
+    def on(cls, depends: Dependencies) -> Waits:
+        """Nothing is known of these."""
+        return cls(depends, {}, len({target for target, _ in depends})) if depends else _NO_WAITS
+
+
+_NO_WAITS = Waits()
+"""Of all jobs without dependencies. It never changes."""
+
+
+class Pending(msgspec.Struct, gc=False, eq=False):
+    """A pending job in memory; ``entry``: its place among the eligible ones, None: it has none.
+
+    There may be many: what several have in common is one object.
+    """
+
+    id: int
+    priority: int
+    judged: Judged
+    wants: Wants
+    waits: Waits
+    entry: Entry | None = None
+    aside_under: int = 0
+    kind: Kind | None = None
+
+    @classmethod
+    def of(cls, verdict: JobVerdict) -> Pending:
+        """The job of this verdict, in no place yet."""
+        job = verdict.job
+        wants = _NO_WANTS
+        if job.forecast is not None or job.forecast_of_all is not None or job.question is not None:
+            wants = Wants(job.forecast, job.forecast_of_all, job.question)
+        return cls(job.id, job.priority, _judged_by(verdict), wants, Waits.on(job.depends))
+
+    def foresee(self, forecast: LockForecast | None, of_all: LockForecast | None) -> None:
+        """This is known of its locks; `predict` comes next."""
+        self.wants = Wants(forecast, of_all, self.wants.question)
 
     def predict(self, prediction: Prediction) -> None:
         """Take the locks for which the job is weighed from its forecasts."""
-        forecast = self.forecast
-        if prediction.policy.all_opcodes and self.forecast_of_all is not None:
-            forecast = self.forecast_of_all
-        self.needs = prediction.needs(forecast)
+        wants = self.wants
+        forecast = wants.forecast
+        if prediction.policy.all_opcodes and wants.of_all is not None:
+            forecast = wants.of_all
+        needs = prediction.needs(forecast)
+        if needs is not wants.needs:
+            self.wants = msgspec.structs.replace(wants, needs=needs)
+
+    @property
+    def needs(self) -> LockForecast | None:
+        """The locks for which it is weighed."""
+        return self.wants.needs
 
     @property
     def needs_first(self) -> LockForecast | None:
         """The locks for which the job is held back; None: those for which it is weighed."""
-        if self.needs is None or self.needs is self.forecast:
+        wants = self.wants
+        if wants.needs is None or wants.needs is wants.forecast:
             return None
-        return self.forecast or NO_LOCKS
+        return wants.forecast or NO_LOCKS
 
     @property
     def open(self) -> list[int]:
         """The dependencies that are open."""
         if self.entry is not None:
             return []
-        return [target for target, _ in self.depends if target not in self.known]
+        waits = self.waits
+        return [target for target, _ in waits.depends if target not in waits.known]
 
     def know(self, target: int, status: JobStatus | None) -> bool:
         """Note how a dependency ended. Returns whether that can decide anything.
 
         The cost does not grow with their number: thousands may end one by one.
         """
-        self.known[target] = status
-        if len(self.known) == self.targets:
+        waits = self.waits
+        waits.known[target] = status
+        if len(waits.known) == waits.targets:
             return True
         if status is not JobStatus.CANCELED:
             return False
-        if self._cancelers is None:
-            self._cancelers = cancelers(self.depends)
-        return target in self._cancelers
+        if waits.cancelers is None:
+            waits.cancelers = cancelers(waits.depends)
+        return target in waits.cancelers
 
     def copy_under(self, verdict: JobVerdict, prediction: Prediction) -> Pending:
         """The job under another verdict, in no place yet, weighed by another prediction."""
-        copy = Pending(verdict)
-        copy.priority = self.priority
-        copy.depends = self.depends if self.entry is None else ()
-        copy.known, copy.targets = dict(self.known) if self.depends else _NOTHING, self.targets
-        copy.forecast, copy.forecast_of_all = self.forecast, self.forecast_of_all
+        waits = _NO_WAITS
+        if self.entry is None and self.waits.depends:
+            waits = msgspec.structs.replace(self.waits, known=dict(self.waits.known))
+        copy = Pending(self.id, self.priority, _judged_by(verdict), self.wants, waits)
         copy.predict(prediction)
         return copy
 
     def judge(self, verdict: JobVerdict) -> None:
         """Take what the filter rules say."""
-        self.action = verdict.action
-        self.rule = verdict.rule
-        self.chain = verdict.chain
-        self.limit = verdict.limit
-        self.buckets = buckets_of(verdict)
+        self.judged = _judged_by(verdict)
+
+    def outdate(self) -> None:
+        """What the filter rules say counts no longer."""
+        self.judged = msgspec.structs.replace(self.judged, chain=0)
+
+
+def _judged_by(verdict: JobVerdict) -> Judged:
+    return _judged(verdict.action, verdict.rule, verdict.chain, verdict.limit, buckets_of(verdict))
 
 
 class Running:

@@ -174,7 +174,7 @@ class Schedule:
     def question_of(self, job_id: int) -> str | None:
         """What is to be asked about the locks of a pending job; None: nothing."""
         job = self._pending.get(job_id)
-        return None if job is None else job.question
+        return None if job is None else job.wants.question
 
     def forecast_changed(
         self, job_id: int, forecast: LockForecast | None, of_all: LockForecast | None = None
@@ -182,8 +182,11 @@ class Schedule:
         """More is known of the locks of a job; one that is not pending is ignored."""
         job = self._pending.get(job_id)
         of_all = None if of_all == forecast else of_all
-        if job is not None and (job.forecast, job.forecast_of_all) != (forecast, of_all):
-            job.forecast, job.forecast_of_all = forecast, of_all
+        if job is None:
+            return
+        wants = job.wants
+        if (wants.forecast, wants.of_all) != (forecast, of_all):
+            job.foresee(forecast, of_all)
             job.predict(self._prediction)
             self._kinds.place(job)
             if job.entry is not None:
@@ -208,8 +211,8 @@ class Schedule:
 
         ``is_age_known``: it was in the times that `replace_all` took.
         """
-        job = Pending(verdict)
-        if job.forecast is not None or job.forecast_of_all is not None:
+        job = Pending.of(verdict)
+        if job.wants.forecast is not None or job.wants.of_all is not None:
             job.predict(self._prediction)
         if is_age_known:
             self._prediction.arrivals.know(job.id)
@@ -236,7 +239,7 @@ class Schedule:
     def rule_of(self, job_id: int) -> str | None:
         """The rule that applies to a job now; None: none does, or the job is not pending."""
         known = self._pending.get(job_id)
-        return None if known is None else known.rule
+        return None if known is None else known.judged.rule
 
     def remove(self, job_id: int) -> None:
         """Remove a job that is no longer pending."""
@@ -244,7 +247,7 @@ class Schedule:
         self._asked.discard(job_id)
         if job is not None:
             self._kinds.remove(job)
-            for dependency, _ in job.depends:
+            for dependency, _ in job.waits.depends:
                 self._forget_dependant(dependency, job_id)
 
     def finish(self, job_id: int, status: JobStatus) -> None:
@@ -270,7 +273,7 @@ class Schedule:
             job.priority = priority
             self._kinds.place(job)
             if self._reads_opcodes:
-                job.chain = 0
+                job.outdate()
                 self._asked.discard(job_id)
             if job.entry is not None:
                 self._push(job)
@@ -282,7 +285,7 @@ class Schedule:
     def lacks_verdict(self, job_id: int) -> bool:
         """Whether it is a pending job that is not judged under the rules in force."""
         job = self._pending.get(job_id)
-        return job is not None and job.chain != self._chain
+        return job is not None and job.judged.chain != self._chain
 
     def decide(self, now: float = 0.0, explained: Collection[int] = ()) -> Pass:
         """One scheduling pass. The jobs it starts hold their slots when it returns.
@@ -331,7 +334,7 @@ class Schedule:
         while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
             job.aside_under = 0
             self._prediction.spend()
-            if job.chain != self._chain:
+            if job.judged.chain != self._chain:
                 unjudged.append(job.id)
                 put_back.append(job)
                 if len(unjudged) >= _JUDGED_AT_ONCE_MAX:
@@ -340,11 +343,11 @@ class Schedule:
                 # A job ahead of it may start, or take its place in a bucket.
                 put_back.append(job)
                 break
-            elif job.action == REJECTED:
+            elif job.judged.action == REJECTED:
                 self.remove(job.id)
-                text = f"rejected by filter rule {job.rule}"
+                text = f"rejected by filter rule {job.judged.rule}"
                 self._unsatisfiable.append(Unsatisfiable(job.id, "rejected", text))
-            elif job.action in HELD:
+            elif job.judged.action in HELD:
                 job.aside_under = self._chain
                 self._held.add(job)
             elif (full := self._full_bucket(job)) is not None:
@@ -353,15 +356,15 @@ class Schedule:
             else:
                 self._start(job)
                 start.append(job.id)
-                if job.action == LIMITED:
-                    limits[job.id] = gating.limit_name(job.rule, job.limit)
+                if job.judged.action == LIMITED:
+                    limits[job.id] = gating.limit_name(job.judged.rule, job.judged.limit)
         for job in put_back:
             self._order.add(job)
 
     def _start(self, job: Pending) -> None:
         """The job has a run slot, and counts with its forecast as an owner of locks."""
         self.remove(job.id)
-        self._occupy(job.id, Running(job.buckets, job.chain, job.priority))
+        self._occupy(job.id, Running(job.judged.buckets, job.judged.chain, job.priority))
         if job.needs is not None:
             self._prediction.taken.expect(job.id, job.needs_first or job.needs)
 
@@ -376,7 +379,7 @@ class Schedule:
                     self._moving.discard(name)
                     self._parked.pop(name, None)
                 continue
-            if self._taken[name] >= dict(job.buckets).get(name, 0):
+            if self._taken[name] >= dict(job.judged.buckets).get(name, 0):
                 self._moving.discard(name)
                 continue
             if first is None or self._order.is_before(job, first, self._now):
@@ -459,7 +462,7 @@ class Schedule:
     # ------------------------------------------------------------ buckets
 
     def _full_bucket(self, job: Pending) -> str | None:
-        return next((name for name, size in job.buckets if self._taken[name] >= size), None)
+        return next((name for name, size in job.judged.buckets if self._taken[name] >= size), None)
 
     def _occupy(self, job_id: int, held: Running) -> None:
         self._running[job_id] = held
@@ -485,8 +488,8 @@ class Schedule:
     # ------------------------------------------------------------ dependencies
 
     def _place(self, job: Pending) -> None:
-        depends = job.depends
-        outcome = dependency_outcome(depends, job.known)
+        depends = job.waits.depends
+        outcome = dependency_outcome(depends, job.waits.known)
         match outcome.verdict:
             case "open":
                 for dependency in outcome.open:

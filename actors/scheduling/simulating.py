@@ -63,7 +63,7 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
         yield
     # Wherever they stand: the evaluator looks through the whole queue for these.
     for place, job in enumerate(other.standing_now().rejected()):
-        ended.append((job.id, _rejected_by(job.rule)))
+        ended.append((job.id, _rejected_by(job.judged.rule)))
         if (place + 1) % settings.LOOKED_AT_ONCE == 0:
             yield
     return Simulated(

@@ -73,14 +73,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         first = list(itertools.islice(self._in_order(ahead), _SHOWN_AHEAD_MAX))
         return QueuePosition(
             open=job.open,
-            failing="" if job.entry else dependency_outcome(job.depends, job.known).text,
+            failing=""
+            if job.entry
+            else dependency_outcome(job.waits.depends, job.waits.known).text,
             full=[
                 self._full_limit(name, size, ahead)
-                for name, size in job.buckets
+                for name, size in job.judged.buckets
                 if self.taken[name] >= size
             ],
-            action=job.action,
-            rule=job.rule,
+            action=job.judged.action,
+            rule=job.judged.rule,
             held_back=self._held_back(job),
             ahead=sum(one.count for one in ahead),
             first_ahead=first,
@@ -108,9 +110,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         """
         found: dict[int, tuple[int, list[int], bool]] = {}
         for job in itertools.islice(self.in_order(), limit):
-            is_full = any(self.taken[name] >= size for name, size in job.buckets)
+            is_full = any(self.taken[name] >= size for name, size in job.judged.buckets)
             # It comes twice if its priority has changed meanwhile.
-            found[job.id] = (job.id, job.open, job.action in HELD or is_full)
+            found[job.id] = (job.id, job.open, job.judged.action in HELD or is_full)
             if len(found) % at_once == 0:
                 yield
         return OrderReported(
@@ -218,13 +220,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     # ------------------------------------------------------------ candidates
 
     def _candidate(self, job: Pending) -> Candidate:
-        is_held = job.action in HELD or job.action == REJECTED
+        is_held = job.judged.action in HELD or job.judged.action == REJECTED
         return Candidate(
             priority=job.priority,
             id=job.id,
-            buckets=job.buckets,
+            buckets=job.judged.buckets,
             waits_for=frozenset(job.open),
-            held_by=job.rule if is_held else None,
+            held_by=job.judged.rule if is_held else None,
             needs=job.needs,
             needs_first=job.needs_first or job.needs,
             is_aged=self._is_aged(job.id, job.needs_first or job.needs, job.priority),

@@ -34,7 +34,7 @@ def _ahead(schedule: Schedule, job: Pending) -> list[Pending]:
         other
         for other in in_order(schedule)
         if other.entry is not None
-        and other.action not in HELD
+        and other.judged.action not in HELD
         and _key(schedule, other) < _key(schedule, job)
         and not schedule._prediction.is_held_back(other, schedule.now)
     ]
@@ -57,7 +57,7 @@ def position(schedule: Schedule, job_id: int) -> QueuePosition:
 
 
 def _with_ahead(full: FullLimit, ahead: list[Pending]) -> FullLimit:
-    waiting = [other.id for other in ahead if full.name in dict(other.buckets)]
+    waiting = [other.id for other in ahead if full.name in dict(other.judged.buckets)]
     return msgspec.structs.replace(full, ahead=len(waiting), first_ahead=waiting[:_SHOWN_AHEAD_MAX])
 
 
@@ -86,14 +86,14 @@ def contention(schedule: Schedule, job_id: int, then: JobVerdict | None) -> Cont
 
 
 def _candidate(schedule: Schedule, job: Pending) -> Candidate:
-    is_held = job.action in HELD or job.action == REJECTED
+    is_held = job.judged.action in HELD or job.judged.action == REJECTED
     prediction, now = schedule._prediction, schedule.now
     return Candidate(
         priority=job.priority,
         id=job.id,
-        buckets=job.buckets,
+        buckets=job.judged.buckets,
         waits_for=frozenset(job.open),
-        held_by=job.rule if is_held else None,
+        held_by=job.judged.rule if is_held else None,
         needs=job.needs,
         needs_first=job.needs_first or job.needs,
         weight_left=prediction.adjusted(1.0, job.id, now),
@@ -105,7 +105,7 @@ def obstacles(schedule: Schedule) -> Counter[str]:
     """How many jobs that no rule rejects wait, by the kind of the first obstacle."""
     found: Counter[str] = Counter()
     for job in schedule._pending.values():
-        if job.action != REJECTED:
+        if job.judged.action != REJECTED:
             brief = schedule.position(job.id, is_brief=True)
             assert brief is not None
             found[simulating.first_obstacle(brief)[0]] += 1

@@ -154,7 +154,11 @@ def test_a_remedy_is_the_one_that_trials_with_each_job_find(made: tuple[World, i
     world.play(steps)
     schedule = world.schedule
     for job in slow_standing.in_order(schedule):
-        rules = [job.rule] if job.action in {"PAUSE", "REJECT"} and job.rule else []
+        rules = (
+            [job.judged.rule]
+            if job.judged.action in {"PAUSE", "REJECT"} and job.judged.rule
+            else []
+        )
         then = world.verdict(PendingJob(id=job.id, priority=0)) if rules else None
         slow = slow_remedies.for_pending(slow_standing.contention(schedule, job.id, then), rules)
         found = remedies.for_pending(schedule.contention(job.id, then), rules)
@@ -201,7 +205,7 @@ def test_a_simulation_in_slices_is_one_at_once(
     if not ended:
         assert outcome.start == start
         assert [one.id for one in outcome.waiting] == [
-            job.id for job in left if job.action != "REJECT"
+            job.id for job in left if job.judged.action != "REJECT"
         ]
         assert outcome.counts == dict(slow_standing.obstacles(whole))
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.ages import Ages
-from ganger.actors.queue.job_table import JobTable, Row
+from ganger.actors.queue.job_table import JobTable, Row, Traits
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
@@ -49,7 +49,7 @@ needs = st.sampled_from(WANTED)
 def table_of(pending: list[int]) -> JobTable:
     table = JobTable()
     for job_id in pending:
-        table.add(Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary=""))
+        table.add(Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Traits(summary="")))
     return table
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.actors.queue import explaining
-from ganger.actors.queue.job_table import Row
+from ganger.actors.queue.job_table import Row, Traits
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
@@ -135,7 +135,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
     for job_id in schedule.pending_in_order():
         position = schedule.position(job_id)
         assert position is not None
-        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, summary="")
+        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Traits(summary=""))
         rules = explaining.holding(position)
         held_by = [explaining.HoldingRule(rule, f"text of {rule}", 0) for rule in rules]
         obstacles = explaining.of_pending(row, position, held_by)

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 from tests.actors.runtime.stage import Stage
@@ -41,8 +40,9 @@ def loaded(queue: Queue, *, remembers: bool) -> tuple[recovery.Loaded, Found]:
     found = recovery.load(directory, Journal(places.journal), "no lock file", files)
     died = {job.id for job in found.died}
     # The first of many has its parameters for itself, unless a template was read before it.
-    rows = [msgspec.structs.replace(row, shared_inputs=None) for row in found.table]
-    return found, (rows, sorted(found.quarantined), found.living, died)
+    for row in found.table:
+        row.shared_inputs = None
+    return found, (list(found.table), sorted(found.quarantined), found.living, died)
 
 
 def agreed(queue: Queue) -> recovery.Loaded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.queue.job_table import Row
+from ganger.actors.queue.job_table import Row, Traits
 from ganger.actors.queue.subscriptions import Watch, WatchList
 from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus, LogEntry
@@ -16,7 +16,7 @@ ENTRY: LogEntry = (1, (5, 6), "stdout", "x")
 
 
 def row(job_id: int, status: JobStatus = JobStatus.RUNNING) -> Row:
-    return Row(id=job_id, status=status, priority=0, summary="X")
+    return Row(id=job_id, status=status, priority=0, traits=Traits(summary="X"))
 
 
 def watch(
