@@ -163,6 +163,9 @@ LUXI_CONNECTIONS_MAX = 8_192
 LUXI_DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """Largest request at LUXI's socket: as many jobs as one submission may have fit in."""
 
+LUXI_QUESTION_BYTES_MAX = 1024 * 1024
+"""Largest request of those who may only read: a query for 100,000 jobs by their ids."""
+
 ACCEPTED_AT_ONCE = 32
 """Most local connections that may connect before the listener counts them."""
 

@@ -15,7 +15,7 @@ import socket
 import stat
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import documents, errors, settings
 from ...transport import luxi
@@ -53,15 +53,28 @@ _READS_PER_LOOK = 16
 _BACKLOG = 65_535
 
 
+class Rights(NamedTuple):
+    """How much a peer may ask of us.
+
+    The others together never keep trusted ones from connecting and sending. A large document
+    holds up the whole daemon while it is decoded.
+    """
+
+    document_bytes_max: int = luxi.DOCUMENT_BYTES_MAX
+    is_trusted: bool = True
+
+
 class Connection:
     """One peer."""
 
     def __init__(
-        self, number: int, end: socket.socket, now: float, document_bytes_max: int
+        self, number: int, end: socket.socket, now: float, rights: Rights, peer: Peer
     ) -> None:
         self.number = number
         self.end = end
-        self.reader = luxi.DocumentReader(document_bytes_max)
+        self.peer = peer
+        self.is_trusted = rights.is_trusted
+        self.reader = luxi.DocumentReader(rights.document_bytes_max)
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
         self.unsent = bytearray()
@@ -91,8 +104,8 @@ class DocumentSocket:
 
     ``serve`` gets each document with the number of its connection, and later calls `reply`.
     ``ended`` gets the number of a connection that ended while its document was being served.
-    ``connections_max``: how many there may be at a time; more wait in the backlog.
-    ``document_bytes_max``: the largest document.
+    ``connections_max``: how many there may be at a time; more wait in the backlog. Three quarters
+    of them may be peers that are not trusted; more of these are turned away.
     """
 
     def __init__(
@@ -102,7 +115,7 @@ class DocumentSocket:
         serve: Callable[[int, bytes], None],
         *,
         connections_max: int = settings.DOCUMENT_CONNECTIONS_MAX,
-        document_bytes_max: int = luxi.DOCUMENT_BYTES_MAX,
+        rights: Callable[[Peer], Rights] = lambda _peer: Rights(),
         ended: Callable[[int], None] = lambda _number: None,
     ) -> None:
         self._runtime = runtime
@@ -110,7 +123,8 @@ class DocumentSocket:
         self._serve = serve
         self._ended = ended
         self._connections_max = connections_max
-        self._document_bytes_max = document_bytes_max
+        self._rights = rights
+        self._untrusted = 0
         self._held = 0
         self._unsent = 0
         self._connections: dict[int, Connection] = {}
@@ -193,10 +207,11 @@ class DocumentSocket:
     def peer(self, number: int) -> Peer | None:
         """Who is at the other end; None: the connection has ended."""
         connection = self._connections.get(number)
-        return None if connection is None else peer_of(connection.end)
+        return None if connection is None else connection.peer
 
     def end_stalled(self) -> list[int]:
-        """End the connections that make no progress; their numbers."""
+        """End the connections that make no progress; their numbers. Accept again, if we stopped."""
+        self._accept(is_open=True)
         limit = self._runtime.clock() - STALLED_SECONDS
         found = [one for one in self._connections.values() if self._is_stalled(one, limit)]
         for connection in found:
@@ -214,11 +229,22 @@ class DocumentSocket:
         """Whether somebody is connected."""
         return bool(self._connections)
 
+    @property
+    def needs_looks(self) -> bool:
+        """Whether `end_stalled` may have something to do later."""
+        is_full = self._listener is not None and not self._is_accepting
+        return is_full or self.has_connections
+
     def _accept_all(self) -> None:
         for end in self._accepted():
+            peer = peer_of(end)
+            rights = self._rights(peer)
+            if not rights.is_trusted and self._untrusted >= self._connections_max * 3 // 4:
+                end.close()
+                continue
+            self._untrusted += not rights.is_trusted
             self._number += 1
-            now = self._runtime.clock()
-            connection = Connection(self._number, end, now, self._document_bytes_max)
+            connection = Connection(self._number, end, self._runtime.clock(), rights, peer)
             self._connections[self._number] = connection
             self._by_descriptor[end.fileno()] = connection
             self._runtime.watch(end.fileno())
@@ -280,7 +306,7 @@ class DocumentSocket:
         if documents or not was_within:
             connection.begun_at = self._runtime.clock()
         if self._held > HELD_BYTES_MAX:
-            self._end(max(self._connections.values(), key=lambda one: one.held))
+            self._end(max(self._connections.values(), key=_burden))
 
     def _may_read(self, connection: Connection) -> bool:
         is_open = connection.number in self._connections and not connection.is_closing
@@ -351,6 +377,7 @@ class DocumentSocket:
             return
         self._held -= connection.held
         self._unsent -= len(connection.unsent)
+        self._untrusted -= not connection.is_trusted
         descriptor = connection.end.fileno()
         del self._by_descriptor[descriptor]
         self._runtime.forget(descriptor)
@@ -358,6 +385,10 @@ class DocumentSocket:
         self._accept(is_open=True)
         if connection.is_busy:
             self._ended(connection.number)
+
+
+def _burden(connection: Connection) -> tuple[bool, int]:
+    return connection.held > 0 and not connection.is_trusted, connection.held
 
 
 def _reads_replies(connection: Connection) -> bool:

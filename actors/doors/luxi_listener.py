@@ -20,7 +20,7 @@ from ...transport import luxi, messages
 from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
 from . import luxi_methods
-from .document_sockets import STALLED_SECONDS, DocumentSocket, prepare_place
+from .document_sockets import STALLED_SECONDS, DocumentSocket, Rights, prepare_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,7 +58,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
             self._path,
             self._serve,
             connections_max=most,
-            document_bytes_max=settings.LUXI_DOCUMENT_BYTES_MAX,
+            rights=self._rights,
             ended=self._gone,
         )
         self._open()
@@ -103,7 +103,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
         states[:] = [messages.LuxiState(path=str(self._path), problem=problem)]
 
     def _look_later(self) -> None:
-        if self._socket.has_connections and not self._is_look_due:
+        if self._socket.needs_looks and not self._is_look_due:
             self._is_look_due = True
             self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
 
@@ -124,6 +124,11 @@ class LuxiListener(Component[messages.LuxiMessage]):
 
     def _surroundings(self, number: int) -> luxi_methods.Surroundings:
         return luxi_methods.Surroundings(number, str(uuid.uuid4()), self.runtime.clock)
+
+    def _rights(self, peer: Peer) -> Rights:
+        if self._may_write(peer):
+            return Rights(settings.LUXI_DOCUMENT_BYTES_MAX)
+        return Rights(settings.LUXI_QUESTION_BYTES_MAX, is_trusted=False)
 
     def _may_write(self, peer: Peer | None) -> bool:
         assert self._options is not None

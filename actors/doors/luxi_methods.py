@@ -45,6 +45,9 @@ _EVERY_ENTRY: Final = 2**62
 REPLY_BYTES_MAX: Final = 512 * 1024 * 1024
 """Largest answer to a query."""
 
+IDS_PER_QUERY: Final = 5_000
+"""Most ids of jobs in one question to the queue: more make several questions."""
+
 ARCHIVE_SECONDS_MAX: Final = 170.0
 """Longest time that one request may archive jobs."""
 
@@ -185,12 +188,16 @@ def _pages(
         if len(reply.rows) > len(b"[]"):
             parts.append(reply.rows[1:-1])
             size += len(reply.rows)
-        if size > REPLY_BYTES_MAX:
-            raise errors.BadRequestError(
-                f"the answer has more than {REPLY_BYTES_MAX} bytes; ask for fewer fields"
-            )
+        _check_reply(size)
         asked = next_query(asked, reply)
     return fields, msgspec.Raw(b"[%b]" % b",".join(parts))
+
+
+def _check_reply(size: int) -> None:
+    if size > REPLY_BYTES_MAX:
+        raise errors.BadRequestError(
+            f"the answer has more than {REPLY_BYTES_MAX} bytes; ask for fewer fields"
+        )
 
 
 def _query(_given: Surroundings, what: str, fields: _Fields, raw_filter: Any) -> Talk:  # noqa: ANN401
@@ -240,7 +247,18 @@ def _classic(
 
 
 def _query_jobs(_given: Surroundings, ids: _JobIds, fields: _Fields) -> Talk:
-    return (yield from _classic("job", fields, ids, "id"))
+    wanted = list(dict.fromkeys(ids or ()))
+    if len(wanted) <= IDS_PER_QUERY:
+        return (yield from _classic("job", fields, wanted, "id"))
+    parts: list[bytes] = []
+    size = 0
+    for start in range(0, len(wanted), IDS_PER_QUERY):
+        some = wanted[start : start + IDS_PER_QUERY]
+        rows: msgspec.Raw = yield from _classic("job", fields, some, "id")
+        parts.append(bytes(rows)[1:-1])
+        size += len(parts[-1])
+        _check_reply(size)
+    return msgspec.Raw(b"[%b]" % b",".join(parts))
 
 
 def _query_filters(_given: Surroundings, uuids: list[str] | None, fields: _Fields) -> Talk:

@@ -87,7 +87,7 @@ class WconfdListener(Component[messages.WconfdMessage]):
             self._problem = error.text
 
     def _look_later(self) -> None:
-        if self._socket.has_connections and not self._is_look_due:
+        if self._socket.needs_looks and not self._is_look_due:
             self._is_look_due = True
             self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from ganger.actors.doors import document_sockets
-from ganger.actors.doors.document_sockets import DocumentSocket
+from ganger.actors.doors.document_sockets import DocumentSocket, Rights
 from ganger.storage import errors
 from ganger.transport import luxi
 
@@ -19,14 +20,22 @@ from ganger.transport import luxi
 class Door:
     """A socket, what it watches, and what it has to serve."""
 
-    def __init__(self, path: Path, **more: int) -> None:
+    def __init__(self, path: Path, **more: Any) -> None:
         self.path = path
         self.now = 0.0
         self.poll = select.epoll()
         self.served: list[tuple[int, bytes]] = []
         self.echoes = False
+        self.rights = Rights()
+        """Those of the next peer."""
         self.peers: list[socket.socket] = []
-        self.socket = DocumentSocket(self, path, self.serve, **more)  # type: ignore[arg-type]
+        self.socket = DocumentSocket(
+            self,  # type: ignore[arg-type]
+            path,
+            self.serve,
+            rights=lambda _peer: self.rights,
+            **more,
+        )
         self.socket.open(0o600)
 
     # What a runtime does.
@@ -107,6 +116,69 @@ def test_a_flood_that_is_answered_at_once_lets_others_have_their_turn(door: Door
     assert len(door.served) <= 2 * document_sockets.DOCUMENTS_PER_LOOK + 1
     door.settle()
     assert len(door.served) == 1_001
+
+
+def test_peers_that_may_only_read_leave_connections_for_others(tmp_path: Path) -> None:
+    door = Door(tmp_path / "socket", connections_max=8)
+    door.rights = Rights(is_trusted=False)
+    peers = [door.peer() for _ in range(10)]
+    assert [one.recv(1) for one in peers[6:]] == [b""] * 4
+    peers[0].close()
+    door.settle()
+    # A place is free for another one.
+    peers.append(door.peer())
+    door.rights = Rights()
+    trusted = [door.peer(), door.peer()]
+    for one in (peers[-1], *trusted):
+        one.sendall(b"x\x03")
+        door.settle()
+    assert len(door.served) == 3
+    for one in (*peers, *trusted):
+        one.close()
+    door.socket.close()
+    door.poll.close()
+
+
+def test_peers_that_may_only_read_make_room_for_a_trusted_one(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_sockets, "HELD_BYTES_MAX", 40_000)
+    trusted = door.peer()
+    door.rights = Rights(20_000, is_trusted=False)
+    others = [door.peer() for _ in range(3)]
+    trusted.sendall(b"x" * 30_000)
+    door.settle()
+    for other in others:
+        other.sendall(b"y" * 9_000)
+        door.settle()
+    assert [one.number for one in door.socket._connections.values() if one.held] == [1, 4]
+    others[2].sendall(b"y" * 20_000)
+    door.settle()
+    assert others[2].recv(1_000).startswith(b'{"success":false')
+
+
+def test_connections_that_found_no_descriptor_are_accepted_later(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Exhausted:
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, "no descriptor")
+
+        def fileno(self) -> int:
+            return listener.fileno()
+
+    listener = door.socket._listener
+    assert listener is not None
+    monkeypatch.setattr(door.socket, "_listener", Exhausted())
+    peer = door.peer()
+    peer.sendall(b"x\x03")
+    monkeypatch.setattr(door.socket, "_listener", listener)
+    door.settle()
+    assert door.served == []
+    assert door.socket.needs_looks
+    door.socket.end_stalled()
+    door.settle()
+    assert door.served == [(1, b"x")]
 
 
 def test_others_are_served_while_one_waits(door: Door) -> None:

@@ -189,6 +189,16 @@ def test_job_ids_may_be_texts() -> None:
     assert asked.filter == ["|", ["==", "id", 3], ["==", "id", 1]]
 
 
+def test_very_many_jobs_are_asked_for_in_several_questions() -> None:
+    ids = [*range(luxi_methods.IDS_PER_QUERY + 1), 0]
+    asked, rows = talk(
+        "QueryJobs", ids, ["id"], replies=[page(b"[[0],[1]]"), page(b"[[2]]", "x"), page(b"[[3]]")]
+    )
+    sizes = [len(one.filter) - 1 for one in asked]
+    assert sizes == [luxi_methods.IDS_PER_QUERY, 1, 1]
+    assert rows == [[0], [1], [2], [3]]
+
+
 @pytest.mark.parametrize(
     ("method", "what"),
     [

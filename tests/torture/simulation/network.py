@@ -354,7 +354,7 @@ class Network:
 class NoDocuments:
     """Stands for the socket of WConfD, at which nobody calls in this world."""
 
-    has_connections = False
+    needs_looks = False
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
