@@ -254,7 +254,8 @@ def _query_jobs(_given: Surroundings, ids: _JobIds, fields: _Fields) -> Talk:
     size = 0
     for start in range(0, len(wanted), IDS_PER_QUERY):
         some = wanted[start : start + IDS_PER_QUERY]
-        rows: msgspec.Raw = yield from _classic("job", fields, some, "id")
+        rows = yield from _classic("job", fields, some, "id")
+        assert isinstance(rows, msgspec.Raw)
         parts.append(bytes(rows)[1:-1])
         size += len(parts[-1])
         _check_reply(size)

@@ -165,10 +165,11 @@ def test_connections_that_found_no_descriptor_are_accepted_later(
             raise OSError(errno.EMFILE, "no descriptor")
 
         def fileno(self) -> int:
-            return listener.fileno()
+            return descriptor
 
     listener = door.socket._listener
     assert listener is not None
+    descriptor = listener.fileno()
     monkeypatch.setattr(door.socket, "_listener", Exhausted())
     peer = door.peer()
     peer.sendall(b"x\x03")
