@@ -182,8 +182,9 @@ def served() -> Iterator[tuple[Tools, Daemon]]:
         pytest.skip(reason)
     # A short path, for the socket.
     with tempfile.TemporaryDirectory(prefix="gnt-") as folder, Tools(Path(folder)) as tools:
-        path = ("--luxi-socket", str(tools.socket))
-        daemon = Daemon(tools.root, *path, "--luxi-group", str(WRITERS), "--luxi-anonymous-reads")
+        rights = ["--luxi-group", str(WRITERS)] if os.geteuid() == 0 else []
+        path = ["--luxi-socket", str(tools.socket), "--luxi-anonymous-reads"]
+        daemon = Daemon(tools.root, *path, *rights)
         daemon.data.mkdir(mode=0o700)
         config = json.loads((DATA / "config.data").read_text())
         config["filters"] = {}
@@ -220,8 +221,12 @@ def problem() -> str:
     for path in HIDDEN.values():
         if GANETI.resolve().is_relative_to(Path(path).resolve()):
             return f"this checkout lies below {path}, which the tools must not see"
+    missing = [name for name in ("unshare", "mount", "hostname") if shutil.which(name) is None]
+    if missing:
+        return f"needs a private mount namespace: there is no {missing[0]}"
+    trial = f"set -e; hostname {MASTER}; mount -t tmpfs none /run; mount --bind /run /var/lib"
     tried = subprocess.run(
-        [*_unshare(), "sh", "-c", "set -e; mount -t tmpfs none /run; mount --bind /run /var/lib"],
+        [*_unshare(), "sh", "-c", trial],
         capture_output=True,
         text=True,
         check=False,
