@@ -280,6 +280,13 @@ def test_jobs_of_a_file_are_submitted_and_waited_for(tools: Tools, tmp_path: Pat
     ]
 
 
+def test_the_configuration_is_verified_by_a_job(tools: Tools, tmp_path: Path) -> None:
+    file = tmp_path / "verify.json"
+    file.write_text('[{"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"}]')
+    shown = good(tools.run("gnt-debug", "submit-job", str(file)))
+    assert "Verifying cluster config" in shown
+
+
 def test_jobs_are_archived_by_age(tools: Tools) -> None:
     good(tools.run("gnt-job", "wait", delay(tools, "0.01")))
     none = "Archived 0 jobs, 0 unchecked left\n"
