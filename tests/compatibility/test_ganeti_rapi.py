@@ -285,8 +285,9 @@ def test_filter_rules_have_their_recorded_life(served: Served) -> None:
     unknown = "070-filter-put-no-uuid-existing"
     assert play(served, unknown).body == recorded(unknown)
     rules = play(served, "071-filters2").body
+    # The last two are alike but for the UUID, and one of these was chosen by chance.
+    rules.sort(key=lambda rule: [empty, recorded(unknown), added.body].index(rule["uuid"]))
     assert_same_rules(rules, recorded("071-filters2"))
-    assert [rule["uuid"] for rule in rules] == [empty, recorded(unknown), added.body]
     for name, which in (("073-filter-delete", None), ("074-filter-delete", path)):
         assert play(served, name, which).text == recorded(name)
 
