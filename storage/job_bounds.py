@@ -254,10 +254,13 @@ def _last_entries(log: list[jobs.LogEntry], bytes_max: int) -> list[jobs.LogEntr
 
 
 def log_parts(
-    log: Sequence[jobs.LogEntry], bytes_max: int = settings.FRAME_BYTES_MAX // 4
+    log: Sequence[jobs.LogEntry], bytes_max: int | None = None
 ) -> Iterator[list[jobs.LogEntry]]:
-    """The entries in parts of up to ``bytes_max`` as JSON; an entry that is larger is cut."""
-    limit = bytes_max
+    """The entries in parts of up to ``bytes_max`` as JSON; an entry that is larger is cut.
+
+    None: a quarter of a frame.
+    """
+    limit = settings.FRAME_BYTES_MAX // 4 if bytes_max is None else bytes_max
     if len(log) <= 1_000 and sum(_length(entry[3]) for entry in log) * 6 <= limit:  # noqa: PLR2004
         yield list(log)
         return

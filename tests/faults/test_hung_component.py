@@ -40,6 +40,14 @@ def replaced(daemon: Daemon, component: str, before: DaemonInfo) -> DaemonInfo:
     raise AssertionError(f"{component} was not replaced")
 
 
+def await_log(daemon: Daemon, *words: str) -> None:
+    """Wait until the log, which a thread of its own writes, has these words."""
+    deadline = time.monotonic() + 30
+    while not all(one in daemon.places.log.read_text() for one in words):
+        assert time.monotonic() < deadline, daemon.places.log.read_text()
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("component", PARTS)
 def test_a_component_that_hangs_is_replaced_and_nothing_is_lost_or_doubled(
     tmp_path: Path, component: str
@@ -63,10 +71,8 @@ def test_a_component_that_hangs_is_replaced_and_nothing_is_lost_or_doubled(
             # The daemon began anew, in the same process.
             assert after.started > before.started
             assert after.pid == before.pid
-        log = daemon.places.log.read_text()
-        assert "component hangs" in log
         # It says where: the line of the component's code that does not return.
-        assert "threading.Event().wait()" in log
+        await_log(daemon, "component hangs", "threading.Event().wait()")
 
 
 def test_a_request_to_a_component_that_hangs_is_refused_in_time(tmp_path: Path) -> None:

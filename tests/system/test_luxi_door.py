@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,11 +44,14 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as o
 
 
 @pytest.fixture(scope="module", name="daemon")
-def one_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    folder = tmp_path_factory.mktemp("luxi")
-    for place in (folder, *folder.parents[:-2]):
-        if place.owner() == pwd.getpwuid(os.geteuid()).pw_name:
-            place.chmod(place.stat().st_mode | stat.S_IXOTH)
+def one_daemon() -> Iterator[Daemon]:
+    # Not among pytest's folders: each run of pytest closes these to other users.
+    with tempfile.TemporaryDirectory(prefix="ganger-luxi-") as name:
+        yield from _daemon_in(Path(name))
+
+
+def _daemon_in(folder: Path) -> Iterator[Daemon]:
+    folder.chmod(0o755)
     options = ["--luxi-socket", str(folder / "run/ganeti-query"), "--luxi-anonymous-reads"]
     if os.geteuid() == 0:
         options += ["--luxi-group", GROUP.gr_name]
