@@ -129,7 +129,7 @@ def _clear(work: Path, descriptor: int) -> None:
 
 
 def _fill(places: settings.Places, source: Source, progress: Progress, now: jobs.Timestamp) -> None:
-    documents.make_directory(places.archive)
+    documents.make_directory(places.queue)
     total = len(source.queue.jobs)
     done = 0
     for folder, found in groupby(source.queue.jobs, key=lambda job: job.folder):

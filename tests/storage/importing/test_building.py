@@ -13,11 +13,11 @@ from unittest import mock
 import pytest
 from tests.storage.importing import ganeti
 
-from ganger.storage import errors, jobs, settings
+from ganger.storage import documents, errors, jobs, settings
 from ganger.storage.fsck import checking, survey
 from ganger.storage.importing import building, source
 from ganger.storage.importing.source import Source
-from ganger.storage.queue_files import job_files
+from ganger.storage.queue_files import job_files, journal
 
 NOW = (1_800_000_000, 0)
 
@@ -116,6 +116,38 @@ def test_without_users_and_pause_none_are_made(directory: Path, places: settings
     build(directory, places)
     assert sorted(os.listdir(places.data)) == ["config.data", "queue"]
     assert not (places.queue / "drain").exists()
+
+
+def test_a_queue_without_an_archive_is_taken_over(directory: Path, places: settings.Places) -> None:
+    shutil.rmtree(directory / "queue" / "archive")
+    build(directory, places)
+    assert len(list(places.queue.glob("job-*"))) == 17
+
+
+def test_all_of_it_is_on_disk_before_it_has_its_name(
+    directory: Path, places: settings.Places
+) -> None:
+    steps: list[str] = []
+    rename = os.rename
+
+    def flush(path: Path) -> None:
+        steps.append(f"flush {path.name} with {len(list(path.rglob('job-*')))} jobs")
+
+    def moved(old: Path, new: Path) -> None:
+        steps.append(f"rename {old.name} to {new.name}")
+        rename(old, new)
+
+    with (
+        mock.patch.object(journal, "flush_file_system", flush),
+        mock.patch.object(os, "rename", moved),
+        mock.patch.object(documents, "flush_directory", flush),
+    ):
+        build(directory, places)
+    assert steps == [
+        "flush .data.importing with 19 jobs",
+        "rename .data.importing to data",
+        "flush new with 19 jobs",
+    ]
 
 
 def test_an_empty_directory_is_used_with_its_mode(directory: Path, places: settings.Places) -> None:
