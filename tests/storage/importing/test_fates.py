@@ -83,6 +83,8 @@ def test_a_job_that_was_being_canceled_is_canceled() -> None:
     after = settled(made(*ops, livelock=LIVELOCK))
     assert [str(op.status) for op in after.ops] == ["success", "canceled", "canceled"]
     assert after.ops[1].result == jobs.CANCELED_RESULT
+    entry = after.ops[1].input["reason"][-1]
+    assert entry[:2] == [fates.SOURCE, "the job was being canceled in Ganeti"]
     assert after.status is JobStatus.CANCELED
     assert (after.livelock, after.end_timestamp) == (None, NOW)
 
