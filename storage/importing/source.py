@@ -68,6 +68,7 @@ def find(directory: str) -> str:
     if not _exists(f"{path}/config.data") and _exists(below):
         path = os.path.realpath(below)
         ownership.require_readable(path)
+    ownership.require_readable(f"{path}/queue")
     for name in _OURS:
         if _exists(f"{path}/{name}"):
             raise errors.DataDirectoryError(f"{path}: a data directory of Ganger, not of Ganeti")

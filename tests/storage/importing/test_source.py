@@ -173,11 +173,14 @@ def test_a_luxid_that_begins_after_the_survey_is_noticed(directory: Path) -> Non
         found.require_unchanged()
 
 
-def test_what_may_not_be_read_is_named_with_its_owner(directory: Path) -> None:
+@pytest.mark.parametrize("name", [".", "queue", "config.data"])
+def test_what_may_not_be_read_is_named_with_its_owner(directory: Path, name: str) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
-    (directory / "queue").chmod(0)
+    place = directory / name
+    mode = place.stat().st_mode
+    place.chmod(0)
     try:
-        assert "Permission denied" in refusal(directory)
+        assert refusal(directory).startswith(f"{place}: Permission denied")
     finally:
-        (directory / "queue").chmod(0o700)
+        place.chmod(mode)
