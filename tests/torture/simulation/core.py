@@ -75,6 +75,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether jobs that are certain to wait for locks get no run slot."""
     has_waiters: bool = False
     """Whether clients wait for each change of each job."""
+    tool_actions: int = 0
+    """How many requests come in at LUXI's socket; 0: there is none."""
 
 
 CALM = Character(

@@ -13,6 +13,7 @@ import os
 import weakref
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 from tests.torture.simulation.core import Core, Handle, Program
 
@@ -23,7 +24,7 @@ from ganger.transport.zmq.router import Sent
 RECONNECT_SECONDS_MAX = 0.5
 
 
-class _Notice(Handle):
+class Notice(Handle):
     """The descriptor of a ZeroMQ socket: quiet until there is something it did not tell of."""
 
     def __init__(self, core: Core, program: Program) -> None:
@@ -48,7 +49,7 @@ class _Number(int):
     The number sits in a finalizer, and so must not keep the descriptor's program alive.
     """
 
-    notice: weakref.ref[_Notice]
+    notice: weakref.ref[Notice]
 
 
 class SocketOs:
@@ -60,7 +61,7 @@ class SocketOs:
     def eventfd(self, _count: int, _flags: int) -> int:
         core = Core.active
         assert core.current is not None
-        notice = _Notice(core, core.current.program)
+        notice = Notice(core, core.current.program)
         number = _Number(notice.number)
         number.notice = weakref.ref(notice)
         return number
@@ -100,7 +101,7 @@ class Dealer:
         self.program = core.current.program
         self.peer: bytes | None = None
         self.is_closed = False
-        self._notice = _Notice(core, self.program)
+        self._notice = Notice(core, self.program)
         self._frames: deque[tuple[float, bytes]] = deque()
         self._events: deque[tuple[float, ConnectionEvent]] = deque()
         self._last_at = 0.0
@@ -200,7 +201,7 @@ class Router:
         self.endpoints = [f"ipc://{local}"]
         self.program = core.current.program
         self.peers: dict[bytes, Dealer] = {}
-        self._notice = _Notice(core, self.program)
+        self._notice = Notice(core, self.program)
         self._incoming: dict[bytes, deque[tuple[float, bytes | None]]] = {}
         self._left: list[bytes] = []
         self._identities: dict[bytes, Credentials] = {}
@@ -302,6 +303,8 @@ class Network:
         self.core = core
         self.router: Router | None = None
         self.dealers: list[Dealer] = []
+        self.documents: Any = None
+        """The socket of LUXI."""
         self._names = itertools.count(1)
 
     @classmethod

@@ -240,6 +240,8 @@ class Oracle:
         self._no_lock_may_be_had(daemon.component("lock_manager"))
         self._no_owner_waits_in_vain(daemon.component("lock_manager"))
         self._no_answer_is_missing(daemon.component("lock_manager"))
+        if world.tools is not None and daemon.component("luxi_listener") is not None:
+            world.tools.look_at_rest(queue)
 
     def _nothing_may_start(self, queue: JobQueue, scheduler: Any, manager: Any) -> None:
         world = self._world
@@ -384,6 +386,8 @@ class Oracle:
         if left := world.stored_rules():
             world.problem(f"at the end there are rules, all of which were deleted: {left}")
         queue, executor = daemon.component("job_queue"), daemon.component("executor")
+        if world.tools is not None:
+            world.tools.look_at_end(queue)
         for job_id in sorted(world.user.acknowledged):
             status = queue.store.status(job_id)
             if status is None:
@@ -404,12 +408,16 @@ class Oracle:
             world.problem(f"at the end slots are held by {sorted(running)}")
         if children := executor._children:
             world.problem(f"at the end the executor knows of {sorted(children)}")
+        self._look_at_clients(queue)
+        self._look_at_spool(queue)
+        self._look_for_lock_files()
+
+    def _look_at_clients(self, queue: JobQueue) -> None:
+        world = self._world
         for follower in world.user.followers:
             self._look_at_follower(queue, follower)
         for waiter in world.user.waiters:
             self._look_at_waiter(queue, waiter)
-        self._look_at_spool(queue)
-        self._look_for_lock_files()
 
     def _look_at_spool(self, queue: JobQueue) -> None:
         """Each input lies beside its job, and none without its job."""

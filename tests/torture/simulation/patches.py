@@ -12,13 +12,19 @@ from typing import Any
 from unittest.mock import patch
 
 from tests import own_children
-from tests.torture.simulation import network, simulated_daemon, simulated_processes, sockets
+from tests.torture.simulation import (
+    network,
+    simulated_daemon,
+    simulated_processes,
+    sockets,
+    tools,
+)
 from tests.torture.simulation.core import Core
 from tests.torture.simulation.oracle import Needs
 from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
 
-from ganger.actors.doors import wconfd_listener
+from ganger.actors.doors import luxi_listener, wconfd_listener
 from ganger.actors.doors import wire_listener as listener
 from ganger.actors.execution import executor, fork_servers, idle_processes
 from ganger.actors.job import daemon_link, job, job_log
@@ -147,6 +153,7 @@ def simulated() -> Iterator[None]:
         (listener, "Router", network.Router),
         (listener, "os", network.SocketOs()),
         (wconfd_listener, "DocumentSocket", network.NoDocuments),
+        (luxi_listener, "DocumentSocket", tools.Documents),
         (executor, "os", simulated_processes.ProcessOs()),
         (idle_processes, "os", simulated_processes.ProcessOs()),
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),

@@ -31,10 +31,10 @@ DIFFERENCES_SHOWN = 2
 def run_simulated_faults(count: int, seed: int, folder: Path) -> Tally:
     """Any faults, then none: what must never be is not, and everything drains.
 
-    In every third world messages come twice (`repeating`), and in every third one jobs change the
-    configuration.
+    In every fourth world messages come twice (`repeating`), in every fourth one jobs change the
+    configuration, and in every fourth one Ganeti's tools are at work (`tools`).
     """
-    return _play_all(("faults", "repeats", "changes"), count, seed, folder)
+    return _play_all(("faults", "repeats", "changes", "tools"), count, seed, folder)
 
 
 def run_lost_wake_ups(count: int, seed: int, folder: Path) -> Tally:
@@ -176,6 +176,15 @@ def _changing(dice: random.Random) -> Character:
     )
 
 
+def _with_tools(dice: random.Random) -> Character:
+    """Some requests come in at LUXI's socket."""
+    return msgspec.structs.replace(
+        _any_faults(dice),
+        tool_actions=dice.choice((5, 20)),
+        focus=dice.choice(("", "luxi_listener", "job_queue")),
+    )
+
+
 def _wake_ups(dice: random.Random) -> Character:
     """Few slots, many wishes, and faults that are far enough apart to see what each did."""
     return msgspec.structs.replace(
@@ -213,6 +222,7 @@ _CHARACTERS: dict[str, Callable[[random.Random], Character]] = {
     "faults": _any_faults,
     "repeats": _repeating,
     "changes": _changing,
+    "tools": _with_tools,
     "wake-ups": _wake_ups,
     "clock": _steady,
 }

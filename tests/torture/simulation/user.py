@@ -133,8 +133,10 @@ class User(Task):
         for follower in list(self.followers):
             while (part := self.session.next_part(follower.watch, now)) is not None:
                 follower.hear(part)
-            if isinstance(follower.watch.error, errors.RequestFatalError):
-                # A component did not survive it, so that the library does not repeat it.
+            error = follower.watch.error
+            if isinstance(error, errors.RequestFatalError | errors.DaemonUnreachableError):
+                # A component did not survive it, so that the library does not repeat it; or there
+                # was no daemon when the library asked for the first time.
                 self.followers.remove(follower)
                 again = functools.partial(self.follow, follower.job_id)
                 self.core.later(RETRY_SECONDS, again, "restart")
@@ -290,6 +292,26 @@ class User(Task):
 
         self.ask(messages.SubmitJobs(jobs=specs, key=key), done)
         return asked
+
+    def take_job(self) -> JobSpec | None:
+        """A job that a tool may submit; None: there are enough."""
+        if self._jobs_asked >= self.core.character.jobs:
+            return None
+        self._jobs_asked += 1
+        return JobSpec(ops=[self._opcode()])
+
+    def note_answered(self, spec: JobSpec, job_id: int) -> None:
+        """A tool has submitted a job."""
+        asked = KeyedSubmission(f"tool-{job_id}", [spec], 0)
+        self.submissions.append(asked)
+        self._note_submitted(asked, [job_id])
+
+    def note_found(self, spec: JobSpec, job_id: int) -> None:
+        """In the end there is a job of a tool that has heard no answer."""
+        asked = KeyedSubmission(f"tool-{job_id}", [spec], 0)
+        asked.ids = [job_id]
+        self.submissions.append(asked)
+        self.acknowledged.add(job_id)
 
     def _spec(self, place: int) -> JobSpec:
         dice = self.core.dice

@@ -34,6 +34,7 @@ from tests.torture.simulation.oracle import Oracle
 from tests.torture.simulation.patches import simulated
 from tests.torture.simulation.simulated_daemon import ActorTask, SimulatedDaemon
 from tests.torture.simulation.simulated_processes import ForkServer, JobTask
+from tests.torture.simulation.tools import Tools
 from tests.torture.simulation.user import User
 
 from ganger.actors.config.stored_configuration import Edit
@@ -78,12 +79,17 @@ class World(Core):
         self.start_daemon()
         self.user = User(self)
         self.add(self.user)
+        self.tools = Tools(self, self.user) if character.tool_actions else None
+        if self.tools is not None:
+            self.add(self.tools)
 
     # One case.
 
     def play(self) -> None:
         """Wishes and faults, then the time to drain, then the last look."""
         last = self.user.plan()
+        if self.tools is not None:
+            self.tools.plan(last)
         for _ in range(self.character.blows):
             self.later(self.dice.uniform(0.0, last), self._strike)
         end = self.clock.now + last + self.character.quiet_seconds
