@@ -8,6 +8,7 @@ Source: Ganeti 3.0, LUXI, ``WaitForJobChange``.
 from __future__ import annotations
 
 import bisect
+import hashlib
 import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +20,27 @@ from ...storage.plain_values import encodable
 from ...storage.queries.jobs import JOBS, JobRow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...storage.jobs import Job, LogEntry
 
 _ROOM_BYTES: Final = settings.FRAME_BYTES_MAX - settings.QUERY_ROW_RESERVE_BYTES
 _LOG_ROOM_BYTES_MIN: Final = 64 * 1024
+_MARK_BYTES: Final = 32
+
+FIELDS_MAX: Final = 100
+"""Most fields of one wait: it keeps them."""
+
+
+def checked_fields(names: Sequence[str]) -> tuple[str, ...]:
+    """The fields as a wait keeps them: without the texts of the request.
+
+    If one is unknown, all are. `BadRequestError` if there are too many.
+    """
+    if len(names) > FIELDS_MAX:
+        raise errors.BadRequestError(f"fields: expected at most {FIELDS_MAX}, got {len(names)}")
+    known = [JOBS.fields[name].definition.name for name in names if name in JOBS.fields]
+    return tuple(known) if len(known) == len(names) else ("",) * len(names)
 
 
 class JobState:
@@ -36,6 +54,7 @@ class JobState:
         self._row = row
         self._entries = _without_gaps(row.whole(), log_until)
         self._values: dict[tuple[str, ...], bytes] = {}
+        self._marks: dict[tuple[str, ...], bytes] = {}
         self._logs: dict[tuple[int, int], bytes] = {}
 
     def values(self, fields: tuple[str, ...]) -> bytes:
@@ -56,6 +75,17 @@ class JobState:
                     f"a reply has room for {room}; ask for fewer fields"
                 )
             self._values[fields] = found
+        return found
+
+    def mark(self, fields: tuple[str, ...]) -> bytes:
+        """Tells the values of the fields from others: so a wait need not keep large ones."""
+        values = self.values(fields)
+        if len(values) <= _MARK_BYTES:
+            return values
+        found = self._marks.get(fields)
+        if found is None:
+            digest = hashlib.blake2b(values, digest_size=_MARK_BYTES).digest()
+            found = self._marks[fields] = digest
         return found
 
     def has(self, fields: tuple[str, ...], values: object) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ...storage import errors, settings
-from ...storage.queries.paging import check_fields
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ..runtime.addresses import JOB_QUEUE
+from .job_state import checked_fields
 from .wait_list import Wait, key_of
 
 if TYPE_CHECKING:
@@ -40,21 +42,19 @@ class JobWaits:
 
     def open(self, envelope: Envelope, message: messages.AwaitJobChange) -> None:
         """Answer at once, or begin to wait. Raises `UnknownJobError` or `BadRequestError`."""
-        check_fields(message.fields)
+        fields, serial = checked_fields(message.fields), message.log_serial
         self._waits.stop(key_of(envelope, message))
         row = self._row(message.id)
         state = self._queries.state(row)
-        fields, serial = tuple(message.fields), message.log_serial
-        known = state.values(fields)
         has_news = state.has_log_after(serial) or not state.has(fields, message.values)
         if has_news or row.status.is_final or message.seconds <= 0:
             envelope.reply(_answer(row, state, fields, serial))
             return
-        # The envelope, too, lets go of the values.
-        bare = messages.AwaitJobChange(message.id, [])
+        # The envelope, too, lets go of what may be large.
+        bare = msgspec.structs.replace(message, fields=[], values=None)
         reply_to = Envelope(bare, envelope.reply_to, envelope.number, peer=envelope.peer)
         due = self._runtime.clock() + message.seconds
-        self._waits.open(Wait(reply_to, message, known=known, due=due))
+        self._waits.open(Wait(reply_to, bare, fields, known=state.mark(fields), due=due))
         self._ring_by(due)
 
     def ring(self) -> None:
@@ -91,7 +91,7 @@ class JobWaits:
         try:
             row = self._row(wait.job_id)
             state = self._state(row)
-            is_same = state.values(wait.fields) == wait.known
+            is_same = state.mark(wait.fields) == wait.known
             has_news = not is_same or state.has_log_after(wait.log_serial)
             if not (is_overdue or has_news or row.status.is_final):
                 return

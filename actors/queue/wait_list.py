@@ -28,21 +28,27 @@ _STALE_MIN = 64
 
 
 class Wait:
-    """One client that waits. ``known``: the values of the ``fields``, which the client has.
+    """One client that waits for other values of ``fields``. It keeps nothing that may be large.
 
-    ``due``: when it gets its reply in any case.
+    ``known``: what tells the values that it has from others (`JobState.mark`). ``due``: when it
+    gets its reply in any case.
     """
 
     __slots__ = ("due", "envelope", "fields", "job_id", "key", "known", "log_serial")
 
     def __init__(
-        self, envelope: Envelope, request: AwaitJobChange, *, known: bytes, due: float
+        self,
+        envelope: Envelope,
+        request: AwaitJobChange,
+        fields: tuple[str, ...],
+        *,
+        known: bytes,
+        due: float,
     ) -> None:
-        # Without the values of the request, which may be large.
         self.envelope = envelope
         self.key = key_of(envelope, request)
         self.job_id = request.id
-        self.fields = tuple(request.fields)
+        self.fields = fields
         self.log_serial = request.log_serial
         self.known = known
         self.due = due
@@ -51,7 +57,7 @@ class Wait:
 class _Line:
     """The waits of one job."""
 
-    __slots__ = ("known", "left", "version", "waits")
+    __slots__ = ("left", "version", "waits")
 
     def __init__(self) -> None:
         self.waits: OrderedDict[Key, Wait] = OrderedDict()
@@ -59,8 +65,6 @@ class _Line:
         """How many of them, from the first on, were not looked at since the last change."""
         self.version = 0
         """Counts the changes."""
-        self.known = b""
-        """The values that the last wait knows: those of others are often the same."""
 
 
 class WaitList:
@@ -88,9 +92,6 @@ class WaitList:
             text = f"{settings.JOB_WAITS_MAX} requests wait for changes of jobs already"
             raise errors.BusyError(text)
         line = self._by_job.setdefault(wait.job_id, _Line())
-        if line.known == wait.known:
-            wait.known = line.known
-        line.known = wait.known
         line.waits[wait.key] = wait
         self._waits[wait.key] = wait
         self._by_peer.setdefault(wait.key[0], set()).add(wait.key)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ganger.actors.queue import job_state
-from ganger.actors.queue.job_state import JobState
+from ganger.actors.queue.job_state import JobState, checked_fields
 from ganger.storage import errors
 from ganger.storage.jobs import Job, JobStatus, LogEntry, OpcodeEntry
 from ganger.storage.queries.jobs import JobRow
@@ -81,6 +81,23 @@ def test_what_comes_behind_a_gap_waits_for_the_entries_before_it() -> None:
     # Up to the serial of the job's state nothing is missing that could still come.
     assert log(state(entries(1, 2, 4, 5), log_until=5)) == [1, 2, 4, 5]
     assert not state(entries(4), log_until=2).has_log_after(2)
+
+
+def test_marks_tell_values_from_others_and_are_short() -> None:
+    logged = state(entries(*range(1, 100)))
+    for fields in (("id",), ("oplog",), ("oplog", "id"), ()):
+        assert len(logged.mark(fields)) <= 32
+        assert logged.mark(fields) == state(entries(*range(1, 100))).mark(fields)
+    assert logged.mark(("oplog",)) != state(entries(*range(1, 101))).mark(("oplog",))
+    assert state([], status="queued").mark(("status",)) == b'["queued"]'
+
+
+def test_an_unknown_field_makes_all_unknown() -> None:
+    assert checked_fields(["status", "id", "status"]) == ("status", "id", "status")
+    assert checked_fields(["status", "nope"]) == ("", "")
+    assert checked_fields([]) == ()
+    with pytest.raises(errors.BadRequestError, match="fields: expected at most 100, got 101"):
+        checked_fields(["id"] * 101)
 
 
 def test_a_long_log_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

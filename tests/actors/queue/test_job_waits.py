@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
@@ -141,8 +142,21 @@ def test_an_unknown_or_archived_job_is_refused(queue: Queue) -> None:
 
 def test_too_many_fields_are_refused(queue: Queue) -> None:
     queue.submitted(spec())
-    name, _ = queue.actor.ask(request(fields=["status"] * 1_001)).refusal
-    assert name == "BadRequestError"
+    asked = queue.actor.ask(request(fields=["status"] * 101))
+    assert asked.refusal == ("BadRequestError", "fields: expected at most 100, got 101")
+
+
+def test_a_wait_keeps_nothing_large(queue: Queue) -> None:
+    large = {"OP_ID": "OP_EXEC", "argv": ["x" * 100_000]}
+    queue.submitted(messages.JobSpec(ops=[large]), spec())
+    for number, fields in enumerate((["ops"], ["ops", "y" * 100_000]), 1):
+        [values] = [answer(queue.actor.ask(request(fields=fields)))[0]]
+        queue.actor.say(request(fields=fields, values=values), number=number)
+    waits = list(queue.actor.component.store.reader.waits._waits.values())
+    assert len(waits) == 2
+    for wait in waits:
+        kept = (wait.known, wait.fields, wait.envelope.message)
+        assert len(msgspec.msgpack.encode(kept)) < 200
 
 
 # ---------------------------------------------------------------- what wakes

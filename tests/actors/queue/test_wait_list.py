@@ -18,11 +18,10 @@ def wait(
     peer: bytes = b"p",
     ticket: int = 0,
     due: float = 10.0,
-    known: bytes = b"[1]",
 ) -> Wait:
     request = messages.AwaitJobChange(job_id, ["status"], ticket=ticket)
     envelope = Envelope(request, Asker(), number, peer=peer)
-    return Wait(envelope, request, known=known, due=due)
+    return Wait(envelope, request, ("status",), known=b"[1]", due=due)
 
 
 def changed(of: WaitList) -> list[int]:
@@ -149,15 +148,6 @@ def test_alarms_of_waits_that_are_over_do_not_pile_up() -> None:
     assert len(known._alarms) < 100
     assert known._by_job == {}
     assert known._by_peer == {}
-
-
-def test_values_that_waits_have_in_common_are_kept_once() -> None:
-    known = WaitList()
-    waits = [wait(1, number, known=bytes(range(65, 91))) for number in range(3)]
-    assert waits[0].known is not waits[1].known
-    for one in waits:
-        known.open(one)
-    assert waits[0].known is waits[1].known is waits[2].known
 
 
 def test_waits_are_bounded_and_one_may_always_be_begun_again(

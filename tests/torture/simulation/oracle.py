@@ -192,7 +192,7 @@ class Oracle:
             state = JobState(JobRow(job_id, job, known=_Known(row)), log_until)
             for wait in line.waits.values():
                 has_log = state.has_log_after(wait.log_serial)
-                if row.status.is_final or has_log or state.values(wait.fields) != wait.known:
+                if row.status.is_final or has_log or state.mark(wait.fields) != wait.known:
                     now = (row.phase, row.status, state.values(wait.fields))
                     text = f"job {job_id} has changed to {now}; a client that knows {wait.known!r}"
                     self._world.problem(f"{text} and log entry {wait.log_serial} waits in vain")
