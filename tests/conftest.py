@@ -31,16 +31,21 @@ LONGEST_FIRST = (
 """Parts of names of files: what takes long begins first where several processes share the tests."""
 
 ONE_PROCESS = (
+    "tests/compatibility/test_ganeti_luxi",
     "tests/compatibility/test_ganeti_rapi.py",
     "tests/compatibility/test_ganeti_rapi_client.py",
+    "tests/compatibility/test_ganeti_tools",
     "tests/rapi/test_ganeti_resources.py",
     "tests/storage/opcodes/test_user_opcodes.py",
+    "tests/system/test_luxi_door.py",
     "tests/system/test_traced_life.py",
     "tests/system/test_wconfd.py",
+    "tests/system/test_wconfd_stub.py",
     "tests/test_pages.py",
     "tests/test_packaging.py",
 )
-"""Files whose tests share something that takes long to make: one process runs them all."""
+"""Files, or beginnings of their names, whose tests share something that takes long to make: one
+process runs them all."""
 
 
 class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -51,7 +56,7 @@ class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return path if path in ONE_PROCESS else nodeid
+        return next((begin for begin in ONE_PROCESS if path.startswith(begin)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -322,3 +322,39 @@ def test_the_watcher_is_paused(luxi: Luxi) -> None:
     assert luxi.QueryConfigValues(["watcher_pause"]) == [until]
     assert luxi.SetWatcherPause(None) is None
     assert luxi.QueryConfigValues(["watcher_pause"]) == [None]
+
+
+# ---------------------------------------------------------------- what differs
+
+
+def test_what_cannot_work_is_refused_at_once(luxi: Luxi) -> None:
+    name, [text, code] = refusal(luxi, "SubmitJob", [])
+    assert (name, text, code) == ("OpPrereqError", "a job needs at least one opcode", "wrong_input")
+    name, [text, code] = refusal(luxi, "SubmitJob", [{**DELAY, "depends": [[999_999, []]]}])
+    assert (name, code) == ("OpPrereqError", "wrong_input")
+    assert "there is no job 999999" in text
+
+
+@pytest.mark.usefixtures("paused")
+def test_a_job_whose_dependency_has_not_ended_is_waiting(luxi: Luxi) -> None:
+    first = luxi.SubmitJob([DELAY])
+    second = luxi.SubmitJob([{**DELAY, "depends": [[first, ["success"]]]}])
+    assert luxi.QueryJobs([first, second], ["status"]) == [["queued"], ["waiting"]]
+    name, [text, code] = refusal(luxi, "ChangeJobPriority", first, 77)
+    assert (name, text) == ("OpPrereqError", "priority: expected -20 to 19, got 77")
+    assert code == "wrong_input"
+    # Both are canceled, in whatever order.
+    assert luxi.CancelJob(first)[0] is True
+    assert ended(luxi, second) == "canceled"
+
+
+def test_a_reason_is_found_by_a_regular_expression(luxi: Luxi) -> None:
+    rule = luxi.ReplaceFilter(None, 0, [["reason", ["=~", "reason", "^urg"]]], "REJECT", [])
+    try:
+        urgent = {**DELAY, "reason": [["gnt:user", "urgent", 1]]}
+        rows = luxi.SubmitManyJobs([[urgent], [DELAY]])
+        assert [is_taken for is_taken, _ in rows] == [False, True]
+        assert rule in rows[0][1]
+        assert ended(luxi, rows[1][1]) == "success"
+    finally:
+        luxi.DeleteFilter(rule)

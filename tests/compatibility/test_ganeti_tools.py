@@ -23,8 +23,6 @@ from ganger import JobStatus
 
 DATA = Path(__file__).parent / "data"
 
-pytestmark = pytest.mark.xdist_group("ganeti tools")
-
 
 # ---------------------------------------------------------------- as recorded
 

@@ -23,10 +23,7 @@ from ganger.storage import config_files, settings
 from ganger.storage.cluster.reservations import decode
 
 PROBLEM = ganeti_stub.problem()
-pytestmark = [
-    pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM or "-"),
-    pytest.mark.xdist_group("wconfd stub"),
-]
+pytestmark = pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM or "-")
 
 INSTANCE, OTHER = uuid_of("instances", 0), uuid_of("instances", 1)
 DISK, PLAIN = uuid_of("disks", 0), uuid_of("disks", 1)
