@@ -1,7 +1,6 @@
-"""What describes the cluster as a whole: one object, and single values by name.
+"""What describes the cluster as a whole: the result of LUXI's ``QueryClusterInfo``.
 
-The object is the result of ``OP_CLUSTER_QUERY`` and of LUXI's ``QueryClusterInfo``; the values are
-those of ``QueryConfigValues``.
+That is the result of ``OP_CLUSTER_QUERY``, too.
 """
 
 from __future__ import annotations
@@ -58,8 +57,6 @@ _BETWEEN: Final = (
 _AFTER: Final = ["modify_ssh_setup", "ssh_key_type", "ssh_key_bits"]
 """Fields of the cluster that are shown as they are; null if they are unset."""
 
-_VALUES: Final = ("cluster_name", "modify_ssh_setup", "ssh_key_bits", "ssh_key_type")
-
 
 def cluster_info(view: ClusterView) -> dict[str, Any]:
     """The description of the cluster, with keys and values as in Ganeti.
@@ -95,21 +92,6 @@ def cluster_info(view: ClusterView) -> dict[str, Any]:
         },
         **{name: cluster.get(name) for name in _AFTER},
     }
-
-
-def config_values(view: ClusterView, names: Sequence[str]) -> list[Any]:
-    """Single values of the cluster by name; null for those that are unset or unknown.
-
-    Besides fields of the cluster, these are ``master_node`` (its name), ``drain_flag`` and
-    ``watcher_pause``, which the view's maker knows.
-    """
-    found = {
-        **{name: view.cluster.get(name) for name in _VALUES},
-        "master_node": view.master_name,
-        "drain_flag": view.known.get("drain_flag"),
-        "watcher_pause": view.known.get("watcher_pause"),
-    }
-    return [found.get(name) for name in names]
 
 
 def _of_enabled(

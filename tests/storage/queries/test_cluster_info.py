@@ -8,11 +8,10 @@ import pytest
 from tests.storage.queries.recorded_clusters import (
     RECORDED,
     recorded,
-    recorded_request,
     view_of,
 )
 
-from ganger.storage.queries.cluster_info import cluster_info, config_values
+from ganger.storage.queries.cluster_info import cluster_info
 
 KNOWN = {
     "software_version": "3.0.2",
@@ -35,17 +34,10 @@ def test_the_cluster_is_described_as_recorded() -> None:
     assert {**answer, **CHANGED_SINCE} == expected
 
 
-def test_single_values_are_as_recorded() -> None:
-    (names,) = recorded_request("011-QueryConfigValues")
-    assert config_values(view_of(RECORDED, KNOWN), names) == recorded("011-QueryConfigValues")
-    assert config_values(view_of(RECORDED, KNOWN), ["ssh_key_bits"]) == [2048]
-
-
 def test_what_nobody_knows_is_null() -> None:
     answer = cluster_info(view_of({}))
     assert (answer["name"], answer["master"], answer["software_version"]) == (None, None, None)
     assert answer["default_hypervisor"] is None
-    assert config_values(view_of({}), ["drain_flag", "master_node"]) == [None, None]
 
 
 def test_only_enabled_hypervisors_have_parameters_for_systems() -> None:
