@@ -19,6 +19,7 @@ from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
 from ...storage.prediction.declared import Foreseen, foreseen_of_job
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob, SharedInputs
+from ..scheduling.id_maps import IdMap
 from . import submitting
 
 if TYPE_CHECKING:
@@ -364,7 +365,7 @@ class JobTable:
     def __init__(self) -> None:
         # What jobs share does not depend on another table that was in this process before.
         _templates.clear()
-        self._rows: dict[int, Row] = {}
+        self._rows: IdMap[Row] = IdMap()
         self._keys: dict[str, list[int]] = {}
         self._ids: list[int] = []
         self.mark = time.time_ns()
@@ -403,7 +404,7 @@ class JobTable:
 
     def remove(self, job_id: int) -> None:
         """Remove the row of a job that is no longer live."""
-        row = self._rows.pop(job_id, None)
+        row = self._rows.take(job_id)
         if row is None:
             return
         self.mark += 1
@@ -447,7 +448,7 @@ class JobTable:
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each status."""
-        counted = Counter(row.status for row in self._rows.values())
+        counted = Counter(row.status for row in self._rows.in_order())
         return {str(status): counted[status] for status in JobStatus}
 
     def _page_of(

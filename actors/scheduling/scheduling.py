@@ -37,6 +37,7 @@ from . import standing
 from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
 from .eligible import Eligible, Entry
+from .id_maps import IdMap
 from .id_sets import IdSet
 from .kinds import Kinds
 from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
@@ -84,7 +85,7 @@ class Schedule:
 
     def _forget(self) -> None:
         """Forget all jobs, and keep what was heard of locks and times."""
-        self._pending: dict[int, Pending] = {}
+        self._pending: IdMap[Pending] = IdMap()
         self._kinds = Kinds()
         self._running.clear()
         self._prediction.runs += 1
@@ -157,7 +158,7 @@ class Schedule:
         for order in (self._order, self._held, *self._parked.values()):
             order.drain()
         self._order, self._held, self._parked = self._new_order(), self._new_order(), {}
-        for job in self._pending.values():
+        for job in self._pending.in_order():
             job.predict(self._prediction)
             self._kinds.place(job)
             if job.entry is not None:
@@ -243,7 +244,7 @@ class Schedule:
 
     def remove(self, job_id: int) -> None:
         """Remove a job that is no longer pending."""
-        job = self._pending.pop(job_id, None)
+        job = self._pending.take(job_id)
         self._asked.discard(job_id)
         if job is not None:
             self._kinds.remove(job)
@@ -418,7 +419,7 @@ class Schedule:
                 other._pending[job.id] = job.copy_under(verdict, other._prediction)
             if (place + 1) % at_once == 0:
                 yield
-        for place, copy in enumerate(list(other._pending.values())):
+        for place, copy in enumerate(list(other._pending.in_order())):
             other._place(copy)
             if (place + 1) % at_once == 0:
                 yield
