@@ -45,7 +45,7 @@ _EVERY_ENTRY: Final = 2**62
 REPLY_BYTES_MAX: Final = 512 * 1024 * 1024
 """Largest answer to a query."""
 
-IDS_PER_QUERY: Final = 5_000
+IDS_PER_QUERY: Final = 500
 """Most ids of jobs in one question to the queue: more make several questions."""
 
 ARCHIVE_SECONDS_MAX: Final = 170.0

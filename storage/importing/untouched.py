@@ -88,8 +88,10 @@ def read(path: str) -> Content | None:
     """The content of a file, also behind a link; None if there is none. `StorageError`."""
     if not os.path.lexists(path):
         return None
+    # The state before it is read: a change while it is read must show.
+    with documents.storage_errors(path):
+        status = os.stat(path)
     data = _read(path, path, 0, None)
-    status = os.stat(path)
     return Content(data, _stamp(status), stat.S_IMODE(status.st_mode))
 
 

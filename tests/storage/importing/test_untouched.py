@@ -46,6 +46,25 @@ def test_no_file_is_none_and_a_dangling_link_is_an_error(tmp_path: Path) -> None
         untouched.read(str(tmp_path / "a"))
 
 
+def test_a_file_that_changes_while_it_is_read_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    close = os.close
+
+    def change(descriptor: int) -> None:
+        monkeypatch.setattr(os, "close", close)
+        close(descriptor)
+        path.write_text("a new text")
+
+    monkeypatch.setattr(os, "close", change)
+    found = untouched.read(str(path))
+    assert found is not None
+    assert found.data == b"old"
+    assert found.stamp != untouched.stamp_of(str(path))
+
+
 def test_the_holder_of_a_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     assert untouched.holder(path) is None
