@@ -78,6 +78,28 @@ def test_what_is_no_request_is_told_why(document: bytes, problem: str) -> None:
     assert "\n" not in caught.value.text
 
 
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+calls = st.fixed_dictionaries(
+    {},
+    optional={"method": st.text() | values, "args": st.lists(values) | values, "version": values},
+)
+
+
+@given(st.binary() | calls.map(lambda call: json.dumps(call).encode()))
+def test_a_document_is_a_request_or_refused_with_a_reason(document: bytes) -> None:
+    try:
+        call = luxi.decode_call(document)
+    except UnreadableCallError as error:
+        refusal = luxi.encode_unreadable(error.text)
+        assert json.loads(refusal.removesuffix(luxi.END))["success"] is False
+        return
+    assert (type(call.method), type(call.args)) == (str, list)
+
+
 def test_unknown_keys_and_the_version_are_ignored() -> None:
     document = json.dumps({"method": "a", "args": [1], "version": 3000000, "more": 1}).encode()
     assert luxi.decode_call(document) == Call("a", [1])
