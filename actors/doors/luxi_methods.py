@@ -434,7 +434,8 @@ def _replace_filter(given: Surroundings, uuid: str | None, *rule: Any) -> Talk: 
 def _delete_filter(_given: Surroundings, uuid: str) -> Talk:
     try:
         yield Ask(CONFIG_STORE, messages.DeleteFilter(uuid=uuid))
-    except errors.UnknownFilterError as error:
+    except (errors.UnknownFilterError, errors.FilterRuleError) as error:
+        # No rule has a UUID that is malformed, either.
         text = f"Filter rule with UUID {shortened(uuid)} does not exist"
         raise errors.UnknownFilterError(text) from error
     return None

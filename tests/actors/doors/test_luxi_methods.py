@@ -375,8 +375,9 @@ def test_a_malformed_uuid_is_an_error_and_a_malformed_rule_unreadable() -> None:
     assert isinstance(found, UnreadableCallError)
 
 
-def test_an_unknown_rule_is_an_error_with_ganetis_text() -> None:
-    found = refusal("DeleteFilter", "u", replies=[errors.UnknownFilterError("no rule")])
+@pytest.mark.parametrize("error", [errors.UnknownFilterError(), errors.FilterRuleError("uuid: u")])
+def test_an_unknown_rule_is_an_error_with_ganetis_text(error: errors.GangerError) -> None:
+    found = refusal("DeleteFilter", "u", replies=[error])
     assert (found.luxi_name, found.text) == (
         "GenericError",
         "Filter rule with UUID u does not exist",
