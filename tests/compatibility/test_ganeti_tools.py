@@ -390,8 +390,9 @@ def test_who_may_only_read_is_refused_to_write(tools: Tools) -> None:
     assert done.stderr.startswith("It seems you don't have permissions to connect")
 
 
-def test_a_tool_watches_on_when_the_daemon_is_replaced(
-    tools: Tools, daemon: Daemon, tmp_path: Path
+@pytest.mark.parametrize("what", ["luxi_listener", "job_queue", "the daemon"])
+def test_a_tool_watches_on_whatever_is_replaced(
+    tools: Tools, daemon: Daemon, tmp_path: Path, what: str
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -400,7 +401,10 @@ def test_a_tool_watches_on_when_the_daemon_is_replaced(
         job_id = str(client.submit({"OP_ID": "OP_EXEC", "argv": words}))
     tool = tools.start("gnt-job", "watch", job_id)
     tool.until_printed("first")
-    daemon.replace_killed()
+    if what == "the daemon":
+        daemon.replace_killed()
+    else:
+        daemon.crash(what)
     gate.write_text("go\n")
     shown = good(tool.finished())
     assert [shown.count(word) for word in ("first", "second")] == [1, 1]
