@@ -207,6 +207,14 @@ def test_a_command_that_needs_a_node_is_refused(
     assert good(tools.run("gnt-job", "list", "--no-headers", "-o", "id")) == before
 
 
+def test_ganetis_own_tests_of_submissions_and_dependencies_succeed(tools: Tools) -> None:
+    done = tools.run("gnt-debug", "test-jobqueue")
+    assert "Job submission tests were successful\n" in done.stdout
+    assert "Job dependency tests were successful\n" in done.stdout
+    text = "OP_TEST_JQUEUE: this opcode is known, but nothing on this system can run it"
+    assert (done.code, done.stderr) == (1, unmet("wrong_input", text).stderr)
+
+
 def test_the_console_of_an_instance_is_not_known(tools: Tools) -> None:
     done = tools.run("gnt-instance", "console", INSTANCE)
     text = f"Instance {INSTANCE} is not running, can't get console"
