@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.faults.harness import until
-from tests.system.wconfd import Wconfd
+from tests.system.wconfd import Wconfd, call
 
 from ganger import JobStatus
 
@@ -85,16 +85,19 @@ class Story:
             data = one["request_text"].encode()
         else:
             data = json.dumps(translated(one["request"], self.ids)).encode()
-        self._link.send(data)
+        found = self._exchange(data)
+        if found.success and recorded(name).success:
+            self._learn(name, found.result)
+        back = {ours: theirs for theirs, ours in self.ids.items()}
+        self.answers[name] = found._replace(result=translated(found.result, back))
+
+    def _exchange(self, document: bytes) -> Answer:
+        self._link.send(document)
         found = self._link.reply()
         is_closed = False
         if isinstance(found["result"], str) and not found["success"]:
             is_closed = self._reconnect()
-        if found["success"] and recorded(name).success:
-            self._learn(name, found["result"])
-        back = {ours: theirs for theirs, ours in self.ids.items()}
-        result = translated(found["result"], back)
-        self.answers[name] = Answer(found["success"], result, is_closed)
+        return Answer(found["success"], found["result"], is_closed)
 
     def _reconnect(self) -> bool:
         """Whether the daemon had closed the connection."""
@@ -117,6 +120,10 @@ class Story:
             self.ids |= {theirs: ours for (_, theirs), (is_taken, ours) in pairs if is_taken}
 
     # ------------------------------------------------------------ steps of its own
+
+    def ask(self, method: str, *args: Any) -> Answer:
+        """The answer to a request, as it came; the request has the recording's ids."""
+        return self._exchange(call(method, *translated(list(args), self.ids)))
 
     def call(self, method: str, *args: Any) -> Any:
         """What a call gives that was not recorded; with the recording's ids."""
@@ -225,7 +232,6 @@ def play(daemon: Daemon, client: Client) -> Story:
     _play_priorities_and_archive(story)
     _play_drained_queue(story)
     story.play("184-watcher-pause", "185-watcher-pause-off", "187-AutoArchiveJobs")
-    story.close()
     return story
 
 

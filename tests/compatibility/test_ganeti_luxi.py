@@ -227,7 +227,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     (data / "config.data").write_text(json.dumps(config))
     (data / "config.data").chmod(0o600)
     with Daemon(folder, holds_back=True) as daemon, daemon.client() as client:
-        yield luxi_story.play(daemon, client)
+        played = luxi_story.play(daemon, client)
+        yield played
+        played.close()
 
 
 def test_every_recorded_exchange_is_played_and_few_differ(story: Story) -> None:
@@ -258,3 +260,73 @@ def test_made_rules_have_uuids_of_their_own(story: Story) -> None:
     texts = [ours for theirs, ours in story.ids.items() if isinstance(theirs, str)]
     assert len(set(texts)) == len(texts) > 10
     assert set(texts) & set(story.ids) == {"00000000-0000-0000-0000-000000000000"}
+
+
+# ---------------------------------------------------------------- beyond the recording
+
+
+def prerequisite(*texts: str) -> Answer:
+    return refuses("OpPrereqError", *texts)(None)
+
+
+UNREADABLE = Answer(success=False, result=Begins("Failed to parse request: "), closed=True)
+NODE_UUID = NODE.removeprefix("node/")
+FACTS: Final[list[tuple[str, list[Any], Answer]]] = [
+    # Ids are numbers or texts of digits; the rows are in the order of the first mention.
+    ("QueryJobs", [[18, "20", 18], ["id"]], gives([[18], [20]])(None)),
+    ("QueryJobs", [["abc"], ["id"]], UNREADABLE),
+    ("QueryJobs", [[-1], ["id"]], UNREADABLE),
+    ("QueryNodes", [[], ["name"], True], prerequisite("Sync queries are not", "wrong_input")),
+    (
+        "QueryNodes",
+        [[], ["name", "a", "b"], False],
+        prerequisite("Unknown output fields selected: a, b", "wrong_input"),
+    ),
+    ("QueryNodes", [[NODE_UUID, "x"], ["name"], False], gives([["node1.example.com"]])(None)),
+    ("QueryNetworks", [[], ["name", "gateway"], False], gives([["net1", "10.77.1.254"]])(None)),
+    ("QueryExports", [[], True], prerequisite("Sync queries are not", "wrong_input")),
+    ("QueryFilters", [["x"], ["nosuch"]], prerequisite("Unknown output fields", "wrong_input")),
+    (
+        "Query",
+        ["node", ["name"], ["=", "name", "x"]],
+        prerequisite("Node name x not found", "unknown_entity"),
+    ),
+    (
+        "Query",
+        ["os", ["name"], None],
+        refuses("GenericError", "Query 'ItemTypeOpCode QROs' ")(None),
+    ),
+    ("QueryTags", ["cluster", ""], gives(["alpha", "bench", "beta", "delta", "zeta"])(None)),
+    ("QueryTags", ["dog", "rex"], UNREADABLE),
+    (
+        "QueryConfigValues",
+        [["modify_ssh_setup", "ssh_key_type", "ssh_key_bits", "x"]],
+        gives([False, "rsa", 2048, None])(None),
+    ),
+    ("PickupJob", [1], refuses("GenericError", "Luxi call 'PickupJob' is for internal use")(None)),
+    # An unknown field makes all values null; the job has ended, so the answer comes at once.
+    ("WaitForJobChange", [101, ["status", "x"], None, None, 60], gives([[None, None], ANY])(None)),
+    ("WaitForJobChange", [101, ["status"], [], None, 1.5], UNREADABLE),
+    ("CancelJob", [18, 1], UNREADABLE),
+    ("CancelJob", [18], gives([False, "Job 18 not found in queue"])(None)),
+    ("ArchiveJob", ["999999"], gives(result=False)(None)),
+    ("AutoArchiveJobs", ["all", 1], UNREADABLE),
+    ("SetDrainFlag", [False], gives(result=True)(None)),
+    ("SetDrainFlag", [0], UNREADABLE),
+    ("DeleteFilter", ["x"], refuses("GenericError", "Filter rule with UUID x does not")(None)),
+    ("ReplaceFilter", [None, -1, [], "PAUSE", []], UNREADABLE),
+    ("SubmitManyJobs", [[[]]], prerequisite("a job needs at least one opcode", "wrong_input")),
+    (
+        "SubmitJob",
+        [[{"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "inst1", "reason": []}]],
+        prerequisite("OP_INSTANCE_STARTUP: this opcode is known, but", "wrong_input"),
+    ),
+]
+"""Requests that were not recorded, and what is known of Ganeti's answers."""
+
+
+@pytest.mark.parametrize(("method", "args", "expected"), FACTS)
+def test_the_answer_is_as_known_of_ganeti(
+    story: Story, method: str, args: list[Any], expected: Answer
+) -> None:
+    assert story.ask(method, *args) == expected
