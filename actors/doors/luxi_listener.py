@@ -112,9 +112,10 @@ class LuxiListener(Component[messages.LuxiMessage]):
     def _serve(self, number: int, document: bytes) -> None:
         try:
             call = luxi.decode_call(document)
-            method, talk = luxi_methods.begin(call, self._surroundings(number))
+            given = self._surroundings(number)
+            method, talk = luxi_methods.begin(call, given)
             peer = self._socket.peer(number)
-            if method.is_writing and not self._may_write(peer):
+            if method.is_writing and not given.may_write:
                 raise errors.NotAllowedError(f"{call.method}: {peer} may only read here")
         except errors.GangerError as error:
             self._refuse(number, error)
@@ -123,7 +124,12 @@ class LuxiListener(Component[messages.LuxiMessage]):
         self._go_on(number, functools.partial(next, talk))
 
     def _surroundings(self, number: int) -> luxi_methods.Surroundings:
-        return luxi_methods.Surroundings(number, str(uuid.uuid4()), self.runtime.clock)
+        return luxi_methods.Surroundings(
+            number,
+            str(uuid.uuid4()),
+            self.runtime.clock,
+            may_write=self._may_write(self._socket.peer(number)),
+        )
 
     def _rights(self, peer: Peer) -> Rights:
         if self._may_write(peer):

@@ -27,6 +27,7 @@ from ...transport.messages import Request
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.directory import Address
 from . import luxi_opcodes
+from .luxi_masks import OPCODES, masked_rows, with_nulls, without_opcodes
 
 ANSWER_SECONDS: Final = 170.0
 """How long a component may take: Ganeti's clients wait for 180 s."""
@@ -69,6 +70,8 @@ class Surroundings(NamedTuple):
     connection: int
     uuid: str
     clock: Callable[[], float]
+    may_write: bool = True
+    """Whether the caller may do and see everything, or only read what all may know."""
 
 
 _DEPTH_MAX: Final = 100
@@ -175,19 +178,24 @@ def _pick_up(_given: Surroundings, _job_id: int) -> Talk:
 
 
 def _pages(
-    request: Query, to: Address[Any]
+    request: Query, to: Address[Any], *, hides: bool = False
 ) -> Generator[Ask, Any, tuple[list[dict[str, str]], msgspec.Raw]]:
-    """The fields and the rows of the whole answer, which comes in pages."""
+    """The fields and the rows of the whole answer, which comes in pages.
+
+    ``hides``: without what those who may only read must not see.
+    """
     asked: Query | None = request
     parts: list[bytes] = []
     fields: list[dict[str, str]] = []
     size = 0
     while asked is not None:
         reply: messages.QueryAnswered = yield Ask(to, asked)
-        fields = reply.fields
-        if len(reply.rows) > len(b"[]"):
-            parts.append(reply.rows[1:-1])
-            size += len(reply.rows)
+        fields, rows = reply.fields, reply.rows
+        if hides and isinstance(asked, messages.QueryJobs):
+            rows = masked_rows(rows, asked.fields, is_classic=asked.is_classic)
+        if len(rows) > len(b"[]"):
+            parts.append(rows[1:-1])
+            size += len(rows)
         _check_reply(size)
         asked = next_query(asked, reply)
     return fields, msgspec.Raw(b"[%b]" % b",".join(parts))
@@ -200,10 +208,10 @@ def _check_reply(size: int) -> None:
         )
 
 
-def _query(_given: Surroundings, what: str, fields: _Fields, raw_filter: Any) -> Talk:  # noqa: ANN401
+def _query(given: Surroundings, what: str, fields: _Fields, raw_filter: Any) -> Talk:  # noqa: ANN401
     _check_resource("Query", what, [what, fields, raw_filter])
     try:
-        answer = yield from _pages(*_request(what, fields, raw_filter))
+        answer = yield from _pages(*_request(what, fields, raw_filter), hides=not given.may_write)
     except errors.FilterRuleError as error:
         raise cannot_convert([what, fields, raw_filter], error.text) from error
     return {"fields": answer[0], "data": answer[1]}
@@ -236,45 +244,48 @@ def _check_resource(method: str, what: str, args: list[Any]) -> None:
 
 
 def _classic(
-    what: str, fields: _Fields, names: Sequence[str | int] | None, name_field: str = "name"
+    given: Surroundings,
+    what: str,
+    fields: _Fields,
+    names: Sequence[str | int] | None,
+    name_field: str = "name",
 ) -> Talk:
     """Rows of bare values: of the items that have these names, or of all."""
     wanted = None
     if names:
         wanted = ["|", *(["==", name_field, name] for name in names)]
-    _, rows = yield from _pages(*_request(what, fields, wanted, is_classic=True))
+    request = _request(what, fields, wanted, is_classic=True)
+    _, rows = yield from _pages(*request, hides=not given.may_write)
     return rows
 
 
-def _query_jobs(_given: Surroundings, ids: _JobIds, fields: _Fields) -> Talk:
+def _query_jobs(given: Surroundings, ids: _JobIds, fields: _Fields) -> Talk:
     wanted = list(dict.fromkeys(ids or ()))
-    if len(wanted) <= IDS_PER_QUERY:
-        return (yield from _classic("job", fields, wanted, "id"))
     parts: list[bytes] = []
     size = 0
-    for start in range(0, len(wanted), IDS_PER_QUERY):
+    for start in range(0, max(1, len(wanted)), IDS_PER_QUERY):
         some = wanted[start : start + IDS_PER_QUERY]
-        rows = yield from _classic("job", fields, some, "id")
+        rows = yield from _classic(given, "job", fields, some, "id")
         assert isinstance(rows, msgspec.Raw)
         parts.append(bytes(rows)[1:-1])
         size += len(parts[-1])
         _check_reply(size)
-    return msgspec.Raw(b"[%b]" % b",".join(parts))
+    return msgspec.Raw(b"[%b]" % b",".join(filter(None, parts)))
 
 
-def _query_filters(_given: Surroundings, uuids: list[str] | None, fields: _Fields) -> Talk:
-    return (yield from _classic("filter", fields, uuids, "uuid"))
+def _query_filters(given: Surroundings, uuids: list[str] | None, fields: _Fields) -> Talk:
+    return (yield from _classic(given, "filter", fields, uuids, "uuid"))
 
 
-def _query_exports(_given: Surroundings, nodes: list[str], use_locking: bool) -> Talk:  # noqa: FBT001
+def _query_exports(given: Surroundings, nodes: list[str], use_locking: bool) -> Talk:  # noqa: FBT001
     _refuse_locking(use_locking)
-    return (yield from _classic("export", ["node", "export"], nodes, "node"))
+    return (yield from _classic(given, "export", ["node", "export"], nodes, "node"))
 
 
 def _listing(what: str) -> Method:
-    def talk(_given: Surroundings, names: list[str], fields: _Fields, use_locking: bool) -> Talk:  # noqa: FBT001
+    def talk(given: Surroundings, names: list[str], fields: _Fields, use_locking: bool) -> Talk:  # noqa: FBT001
         _refuse_locking(use_locking)
-        return (yield from _classic(what, fields, names))
+        return (yield from _classic(given, what, fields, names))
 
     return Method((list[str], _Fields, bool), talk)
 
@@ -343,9 +354,13 @@ def _wait_for_job_change(
 ) -> Talk:
     before, serial, timeout = known
     seconds = min(max(0, timeout), WAIT_SECONDS_MAX)
+    asked = fields
+    if not given.may_write and OPCODES in fields:
+        # The values that such a caller knows are not those of the job: they would always differ.
+        asked, before = without_opcodes(fields, before)
     request = messages.AwaitJobChange(
         job_id,
-        fields,
+        asked,
         values=before,
         log_serial=serial,
         seconds=float(seconds),
@@ -355,7 +370,10 @@ def _wait_for_job_change(
         reply = yield Ask(JOB_QUEUE, request, seconds + ANSWER_SECONDS)
     except errors.UnknownJobError as error:
         raise errors.UnknownJobError("Can't load job file") from error
-    return [msgspec.Raw(reply.values), msgspec.Raw(reply.log)]
+    values = reply.values
+    if asked is not fields:
+        values = with_nulls(values, fields)
+    return [msgspec.Raw(values), msgspec.Raw(reply.log)]
 
 
 def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002

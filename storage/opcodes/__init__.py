@@ -14,6 +14,7 @@ from .checks import (
     redacted,
     secret_fields,
     summary,
+    without_private,
 )
 from .declarations import (
     KilledError,
@@ -44,4 +45,5 @@ __all__ = [
     "redacted",
     "secret_fields",
     "summary",
+    "without_private",
 ]

@@ -51,6 +51,7 @@ class OpExec(Opcode, kw_only=True):
     """Run a command, without a shell, under declared locks."""
 
     op_id: ClassVar[str] = "OP_EXEC"
+    private_fields: ClassVar[tuple[str, ...]] = ("env",)
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 

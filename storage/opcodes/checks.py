@@ -69,6 +69,22 @@ def redacted(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _hide(value) if name in secrets else value for name, value in fields.items()}
 
 
+def without_private(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy for those who may not know everything: no values of private and secret parameters.
+
+    In an unknown opcode every parameter may be private.
+    """
+    op_id = fields.get("OP_ID")
+    declared = catalogue.find(op_id) if isinstance(op_id, str) else None
+    if declared is None:
+        open_to_all = ("OP_ID", *COMMON_FIELDS)
+        return {
+            name: value if name in open_to_all else _hide(value) for name, value in fields.items()
+        }
+    hidden = (*declared.secret_fields, *declared.private_fields)
+    return {name: _hide(value) if name in hidden else value for name, value in fields.items()}
+
+
 def lost_secret(fields: Mapping[str, Any]) -> str | None:
     """A parameter of a stored opcode whose secret, or a part of it, is redacted; None: none is.
 

@@ -20,11 +20,15 @@ DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.5, "reason": []}
 
 
 def talk(
-    method: str, *args: Any, replies: Iterable[Any] = (), times: Iterable[float] = ()
+    method: str,
+    *args: Any,
+    replies: Iterable[Any] = (),
+    times: Iterable[float] = (),
+    may_write: bool = True,
 ) -> tuple[list[Any], Any]:
     """What the method asks, and its result as JSON; ``replies``: of components, or errors."""
     clock = itertools.chain(times, itertools.repeat(0.0))
-    surroundings = Surroundings(7, UUID, lambda: next(clock))
+    surroundings = Surroundings(7, UUID, lambda: next(clock), may_write=may_write)
     _, conversation = luxi_methods.begin(Call(method, list(args)), surroundings)
     asked: list[Any] = []
     given = iter(replies)
@@ -187,6 +191,34 @@ def test_without_ids_all_jobs_are_listed(ids: list[int] | None) -> None:
 def test_job_ids_may_be_texts() -> None:
     [asked] = asks("QueryJobs", ["3", 1], ["id"], replies=[page(b"[[3],[1]]")])
     assert asked.filter == ["|", ["==", "id", 3], ["==", "id", 1]]
+
+
+OPCODES = b'[{"OP_ID":"OP_EXEC","argv":["x"],"env":{"A":"secret"}},{"OP_ID":"OP_OF_OLD","a":1}]'
+HIDDEN = [
+    {"OP_ID": "OP_EXEC", "argv": ["x"], "env": {"A": "<redacted>"}},
+    {"OP_ID": "OP_OF_OLD", "a": "<redacted>"},
+]
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_private_parameters_are_for_those_who_may_write(may_write: bool) -> None:  # noqa: FBT001
+    seen = HIDDEN if not may_write else msgspec.json.decode(OPCODES)
+    classic = [page(b"[[7,%b],[8,null]]" % OPCODES)]
+    _, rows = talk("QueryJobs", None, ["id", "ops"], replies=classic, may_write=may_write)
+    assert rows == [[7, seen], [8, None]]
+    new = [page(b"[[[0,7],[0,%b]],[[0,8],[1,null]]]" % OPCODES)]
+    _, answer = talk("Query", "job", ["id", "ops"], None, replies=new, may_write=may_write)
+    assert answer["data"] == [[[0, 7], [0, seen]], [[0, 8], [1, None]]]
+
+
+def test_who_may_only_read_waits_for_other_changes_than_of_opcodes() -> None:
+    waited = messages.JobAwaited(values=b'["success",7]', log=b"[]", is_final=True)
+    fields, known = ["status", "ops", "id"], ["running", None, 7]
+    [asked], answer = talk(
+        "WaitForJobChange", 7, fields, known, None, 5, replies=[waited], may_write=False
+    )
+    assert (asked.fields, asked.values) == (["status", "id"], ["running", 7])
+    assert answer == [["success", None, 7], []]
 
 
 def test_very_many_jobs_are_asked_for_in_several_questions() -> None:

@@ -1,0 +1,62 @@
+"""Hides in LUXI's answers what those who may only read must not see. Pure.
+
+Job files hold private parameters of opcodes, such as a command's environment. Ganeti's socket lets
+in nobody who may not see them; ours may let every user read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ...storage.opcodes import without_private
+
+OPCODES: Final = "ops"
+"""The field of a job that holds the parameters of its opcodes."""
+
+
+def masked_rows(rows: bytes, fields: Sequence[str], *, is_classic: bool) -> bytes:
+    """The rows of a query for jobs, as JSON, without the values of private parameters.
+
+    >>> rows = b'[[7,[{"OP_ID":"OP_EXEC","argv":["true"],"env":{"PASSWORD":"xyz"}}]]]'
+    >>> masked_rows(rows, ["id", "ops"], is_classic=True).decode()
+    '[[7,[{"OP_ID":"OP_EXEC","argv":["true"],"env":{"PASSWORD":"<redacted>"}}]]]'
+    """
+    places = [place for place, name in enumerate(fields) if name == OPCODES]
+    if not places:
+        return rows
+    found: list[list[Any]] = msgspec.json.decode(rows)
+    for row in found:
+        for place in places:
+            if is_classic:
+                row[place] = _masked(row[place])
+            else:
+                status, value = row[place]
+                row[place] = [status, _masked(value)]
+    return msgspec.json.encode(found)
+
+
+def without_opcodes(fields: Sequence[str], known: object) -> tuple[list[str], object]:
+    """The fields of a wait, and what the caller knows of them, but for the opcodes."""
+    places = [place for place, name in enumerate(fields) if name != OPCODES]
+    if isinstance(known, list) and len(known) == len(fields):
+        known = [known[place] for place in places]
+    return [fields[place] for place in places], known
+
+
+def with_nulls(values: bytes, fields: Sequence[str]) -> bytes:
+    """The values of a wait, with null in place of the opcodes.
+
+    >>> with_nulls(b'["running",7]', ["status", "ops", "id"]).decode()
+    '["running",null,7]'
+    """
+    found = iter(msgspec.json.decode(values))
+    return msgspec.json.encode([None if name == OPCODES else next(found) for name in fields])
+
+
+def _masked(opcodes: Any) -> Any:  # noqa: ANN401 - decoded JSON
+    if not isinstance(opcodes, list):
+        return opcodes
+    return [without_private(one) if isinstance(one, dict) else one for one in opcodes]
