@@ -18,6 +18,7 @@ import msgspec
 from ..storage import documents, errors, ownership, settings, wording
 from . import choices, first_rapi, output
 from .call import INTERRUPTED_EXIT_CODE
+from .luxi_wishes import LuxiWishes, without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,9 @@ def up(
                 _warn_of(f"--placement {placement}")
             if fresh_processes and info.reuses_processes:
                 _warn_of("--fresh-processes")
+            wishes = LuxiWishes(luxi_socket, luxi_group, luxi_anonymous_reads, no_luxi)
+            for option in without_effect(info.luxi, wishes):
+                _warn_of(option)
             return
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
@@ -98,6 +102,14 @@ def up(
         if credentials is not None:
             for line in credentials.lines():
                 output.echo(line)
+        if luxi_socket:
+            _warn_of_closed(_require_answer(call, pid).luxi)
+
+
+def _warn_of_closed(luxi: LuxiState | None) -> None:
+    """The operator has named a socket at which the daemon does not listen."""
+    if luxi is not None and luxi.problem:
+        output.echo(f"ganger: LUXI is not served: {luxi.problem}", err=True)
 
 
 def _warn_of(option: str) -> None:

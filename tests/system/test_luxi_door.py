@@ -174,6 +174,13 @@ def test_a_file_in_the_way_stays_and_the_daemon_says_so(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("a letter")
     with Daemon(tmp_path / "it", "--luxi-socket", str(precious)) as daemon:
+        daemon.run("down")
+        text = (
+            f"ganger: LUXI is not served: {precious}: this file is no socket, and is left as it is"
+        )
+        assert daemon.run("up", "--no-rapi", *daemon.options).stderr == f"{text}\n"
+        again = daemon.run("up", "--luxi-socket", "/elsewhere").stderr
+        assert again.startswith("ganger: --luxi-socket /elsewhere has no effect on it; ")
         assert "this file is no socket" in state(daemon).problem
         assert f"LUXI:       {precious} NOT OPEN: " in daemon.run("status").stdout
         daemon.run("down")
