@@ -266,6 +266,9 @@ JOURNALED_STATE_BYTES_MAX = 64 * 1024
 AUTOARCHIVE_JOBS_MAX = 10_000
 """Most jobs that one request archives; the reply says how many are left."""
 
+ARCHIVED_AT_ONCE = 256
+"""Jobs that are archived before other requests have their turn."""
+
 DISK_RETRY_SECONDS = 1.0
 """Time after a refused write until the daemon tries the disk again."""
 

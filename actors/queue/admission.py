@@ -112,6 +112,14 @@ class Admission:
                 self._keys.take_off(key, first_id)
         self._under_way.append(_UnderWay(envelope, key if is_stored else None, work))
 
+    def take_turns(self, envelope: Envelope, work: Generator[None, None, None]) -> None:
+        """Do other work in slices, too; what it raises at once is the caller's."""
+        try:
+            next(work)
+        except StopIteration:
+            return
+        self._under_way.append(_UnderWay(envelope, None, work))
+
     def has_work(self) -> bool:
         """Whether a large submission is under way, and no message says so yet."""
         was_told, self._is_told = self._is_told, bool(self._under_way)

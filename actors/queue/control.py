@@ -14,6 +14,8 @@ from . import submitting
 from .job_table import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
     from .hand_over import HandOver
@@ -235,29 +237,40 @@ class Control:
             # Its process is about to leave, and may still write the file.
             self._archivals.setdefault(job_id, []).append(envelope)
             return
-        self._store_archived([row], envelope, left=0)
+        self._store_archived(row, envelope)
 
-    def autoarchive(self, envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
-        """Archive the final jobs of some age, so many at a time."""
+    def autoarchiving(
+        self, envelope: Envelope, message: messages.AutoArchiveJobs
+    ) -> Generator[None, None, None]:
+        """Archive the final jobs of some age, so many at a time; yields between slices of them."""
         limit = time.time() - message.age_seconds
         old = [
-            row
+            row.id
             for row in self._table
             if row.phase is Phase.ENDED
             and row.status.is_final
             and (message.age_seconds < 0 or (row.ended or row.started or limit) < limit)
         ]
-        taken = old[: settings.AUTOARCHIVE_JOBS_MAX]
-        self._store_archived(taken, envelope, left=len(old) - len(taken))
+        archived: list[int] = []
+        for place, job_id in enumerate(old[: settings.AUTOARCHIVE_JOBS_MAX]):
+            if place and place % settings.ARCHIVED_AT_ONCE == 0:
+                yield
+            if self._ledger.is_read_only:
+                raise self._ledger.refusal()
+            # Another request may have archived it meanwhile.
+            if self._table.find(job_id) is not None:
+                self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
+                archived.append(job_id)
+        left = max(0, len(old) - settings.AUTOARCHIVE_JOBS_MAX)
+        outcome = messages.ArchiveOutcome(archived=archived, left=left)
+        self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
 
-    def _store_archived(self, rows: list[Row], envelope: Envelope, *, left: int) -> None:
+    def _store_archived(self, row: Row, envelope: Envelope) -> None:
         if self._ledger.is_read_only:
             envelope.refuse(self._ledger.refusal())
             return
-        archived = [row.id for row in rows]
-        for job_id in archived:
-            self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
-        outcome = messages.ArchiveOutcome(archived=archived, left=left)
+        self._ledger.store_archived(row.id, functools.partial(self._table.remove, row.id))
+        outcome = messages.ArchiveOutcome(archived=[row.id])
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
 
     # ------------------------------------------------------------ retry

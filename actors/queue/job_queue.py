@@ -104,7 +104,7 @@ class JobQueue(Component[messages.QueueMessage]):
             case messages.ArchiveJob():
                 self.control.archive(envelope, message.id)
             case messages.AutoArchiveJobs():
-                self.control.autoarchive(envelope, message)
+                self.admission.take_turns(envelope, self.control.autoarchiving(envelope, message))
             case messages.JobsChosen():
                 self.hand_over.take_choice(message)
             case messages.HandOverRequested():

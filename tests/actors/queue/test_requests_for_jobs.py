@@ -262,6 +262,25 @@ def test_archiving_many_has_a_limit(queue: Queue, monkeypatch: pytest.MonkeyPatc
     assert outcome == messages.ArchiveOutcome(archived=[1, 2], left=1)
 
 
+def test_others_have_their_turn_while_many_are_archived(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ganger.storage.settings.ARCHIVED_AT_ONCE", 2)
+    queue.submitted(*[spec() for _ in range(5)])
+    for job_id in range(1, 6):
+        queue.actor.ask(messages.CancelJob(id=job_id))
+    asker = queue.actor.ask(messages.AutoArchiveJobs(age_seconds=-1.0))
+    assert asker.answers == []
+    assert sorted(queue.statuses()) == [3, 4, 5]
+    # One of the jobs that are left is archived by somebody else.
+    queue.actor.ask(messages.ArchiveJob(id=4))
+    for _ in range(2):
+        [due] = queue.stage.take(messages.SubmissionsDue)
+        queue.actor.turn(due)
+    assert asker.answer == messages.ArchiveOutcome(archived=[1, 2, 3, 5])
+    assert queue.statuses() == {}
+
+
 def test_an_archived_job_stays_so_after_a_crash(queue: Queue) -> None:
     queue.finish_new()
     job = queue.job(1)
