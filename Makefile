@@ -20,10 +20,11 @@ BENCH_SYSTEM_PACKAGES := redis-server
 PEERS_SYSTEM_PACKAGES := redis-server task-spooler \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql)
 
-# Debian packages that are unpacked into .ganeti/ and not installed: Ganeti's own tools and Python
-# clients, with what they import. Nothing of them is configured or started.
+# Debian packages that are unpacked into .ganeti/ and not installed: Ganeti's own tools and clients,
+# with what they import. Nothing of them is configured or started.
 UNPACKED_PACKAGES := ganeti-3.0 python3-ganeti-rapi python3-bitarray python3-simplejson \
-	python3-openssl python3-cryptography python3-cffi-backend python3-pycurl python3-pyparsing
+	python3-openssl python3-cryptography python3-cffi-backend python3-pycurl python3-pyparsing \
+	ganeti-htools-3.0 libpcre3
 
 # Wheels only: a source package would bring a build environment that nobody has pinned.
 # Errors are still shown at -qq; warnings about a machine's own pip settings are not.
