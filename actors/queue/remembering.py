@@ -34,7 +34,7 @@ TEMPLATES_MAX = 50
 """Templates in one file: for each, the queue reads the file of a job."""
 
 _TRIED_MAX = 500
-_PAGE_JOBS = 100
+_PAGE_JOBS = 1_000
 _GARBAGE_MIN = 10_000
 
 
@@ -155,7 +155,7 @@ class Remembering:
         return settings.REMEMBER_PATIENCE_SECONDS
 
     def work(self, is_enough: Callable[[], bool]) -> None:
-        """Note jobs until there are no more; ``is_enough`` is asked after each hundred."""
+        """Note jobs until there are no more; ``is_enough`` is asked after each thousand."""
         files = self._files
         assert files is not None
         try:

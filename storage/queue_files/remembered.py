@@ -117,9 +117,9 @@ class RememberedFiles:
 
     def begin(self) -> None:
         """Forget everything; `StorageError` if that fails."""
-        first = packed(_encode(Begun(FORMAT_VERSION, self._boot)))
-        documents.replace(self._path, first, flush=False)
-        self._end = len(first)
+        self._end = 0
+        # Into the same file: to make one takes long where many were deleted a moment ago.
+        self._write(packed(_encode(Begun(FORMAT_VERSION, self._boot))))
 
     @property
     def has_begun(self) -> bool:
@@ -134,9 +134,12 @@ class RememberedFiles:
 
     def append(self, records: Iterable[Template | Page]) -> None:
         """Add these; `StorageError` if that fails, and then some may be there."""
-        data = b"".join(packed(_encode(record)) for record in records)
+        self._write(b"".join(packed(_encode(record)) for record in records))
+
+    def _write(self, data: bytes) -> None:
+        flags = os.O_WRONLY | os.O_CLOEXEC | (0 if self._end else os.O_CREAT)
         with documents.storage_errors(self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._path, flags, documents.FILE_MODE)
             try:
                 # What lies behind may be the rest of a record that was not finished.
                 os.ftruncate(descriptor, self._end)
