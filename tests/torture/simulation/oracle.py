@@ -6,31 +6,28 @@ counts of starts are worked out here from the plainest statement of each rule.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tests.torture.simulation.release_oracle import Releases
 from tests.torture.simulation.user_rules import BEGUN, RuleBook
+from tests.torture.simulation.waiting_oracle import Waiting
 
 from ganger.actors.job.daemon_link import ATTACH_SECONDS
 from ganger.actors.locks.locking import LockState
-from ganger.actors.queue.job_queries import _Known
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.queue.job_state import JobState
 from ganger.actors.queue.job_table import Phase, Row
 from ganger.actors.rules import filtering
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage import documents, jobs, lock_files, opcodes
 from ganger.storage.jobs import JobStatus, OpcodeEvent
 from ganger.storage.prediction.policy import Policy
-from ganger.storage.queries.jobs import JobRow
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
 
 if TYPE_CHECKING:
-    from tests.torture.simulation.user import Follower, Waiter
+    from tests.torture.simulation.user import Follower
     from tests.torture.simulation.world import World
 
 Needs = tuple[tuple[str, str], ...]
@@ -106,6 +103,7 @@ class Oracle:
     def __init__(self, world: World) -> None:
         self._world = world
         self.releases = Releases(world)
+        self._waiting = Waiting(world)
         self.lost = 0
         self.doubled = 0
         self.conflicting = 0
@@ -170,32 +168,9 @@ class Oracle:
             if self._seen.get(row.id) != (row.serial, row.status):
                 self._seen[row.id] = (row.serial, row.status)
                 self._look_at_row(queue, row)
-        self._look_at_waits(queue)
+        self._waiting.look_at(queue)
         if running > self._world.slots_ever:
             self._world.problem(f"{running} jobs run in {self._world.slots_ever} slots")
-
-    def _look_at_waits(self, queue: JobQueue) -> None:
-        """Nobody waits who could have news, unless the queue is to look at his job."""
-        waits = queue.store.reader.waits
-        if queue.store.ledger._effects:
-            # In the middle of a turn.
-            return
-        for job_id, line in waits._by_job.items():
-            row = queue.store.table.find(job_id)
-            if job_id in waits._changed or row is None:
-                continue
-            in_memory = queue.store.ledger.in_memory(job_id)
-            if in_memory is None and row.phase is Phase.HANDED_OVER:
-                # Its process may have written what it has not reported.
-                continue
-            job, log_until = queue.store.reader.followed(row)
-            state = JobState(JobRow(job_id, job, known=_Known(row)), log_until)
-            for wait in line.waits.values():
-                has_log = state.has_log_after(wait.log_serial)
-                if row.status.is_final or has_log or state.mark(wait.fields) != wait.known:
-                    now = (row.phase, row.status, state.values(wait.fields))
-                    text = f"job {job_id} has changed to {now}; a client that knows {wait.known!r}"
-                    self._world.problem(f"{text} and log entry {wait.log_serial} waits in vain")
 
     def _look_at_row(self, queue: JobQueue, row: Row) -> None:
         final = self._finals.get(row.id)
@@ -233,8 +208,7 @@ class Oracle:
             return
         self.quiet_checks += 1
         scheduler, manager = daemon.component("scheduler"), daemon.component("lock_manager")
-        if queue.store.reader.waits.has_work:
-            world.problem("at rest, but clients that wait for changes are to be looked at")
+        self._waiting.look_at_rest(queue)
         self._nothing_may_start(queue, scheduler, manager)
         self._everything_handed_over_lives(queue)
         self._no_lock_may_be_had(daemon.component("lock_manager"))
@@ -417,7 +391,7 @@ class Oracle:
         for follower in world.user.followers:
             self._look_at_follower(queue, follower)
         for waiter in world.user.waiters:
-            self._look_at_waiter(queue, waiter)
+            self._waiting.look_at_end_of(queue, waiter)
 
     def _look_at_spool(self, queue: JobQueue) -> None:
         """Each input lies beside its job, and none without its job."""
@@ -451,26 +425,6 @@ class Oracle:
         if follower.statuses[-1:] != [job.status]:
             was = ", ".join(map(str, follower.statuses))
             self._world.problem(f"job {job_id} is {job.status}; its follower got {was}")
-
-    def _look_at_waiter(self, queue: JobQueue, waiter: Waiter) -> None:
-        """A client that waits gets the whole log once, in order, and the job as it is in the end.
-
-        But for one whose job was archived before that.
-        """
-        job_id = waiter.job_id
-        if not waiter.is_final:
-            if not queue.store.is_archived(job_id):
-                self._world.problem(f"at the end somebody still waits for a change of job {job_id}")
-            return
-        job = jobs.decode_job(queue.store.reader.document(job_id).body)
-        logged = [entry[0] for op in job.ops for entry in op.log]
-        got = waiter.log_serials
-        if got != sorted(set(got)) or not set(logged) <= set(got):
-            # What the daemon and the job's process both lost when they died may be among them.
-            self._world.problem(f"a waiter for job {job_id} got {got} of its log {logged}")
-        shown = json.loads(JobState(JobRow(job_id, job)).values(waiter.FIELDS))
-        if waiter.values != shown:
-            self._world.problem(f"a waiter for job {job_id} got {waiter.values}, not {shown}")
 
     def _look_for_lock_files(self) -> None:
         """A lock file that no living program knows of stays until another job has ended."""
