@@ -48,6 +48,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     summary: str = ""
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    reason: str = ""
     limits: tuple[tuple[str, int], ...] = ()
     needs_user_opcodes: bool = False
     work: tuple[str, ...] = ()
@@ -126,7 +127,6 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     status: JobStatus
     priority: int
     received: float | None = None
-    reason: str = ""
     key: str | None = None
     digest: str | None = None
     phase: Phase = Phase.PENDING
@@ -135,6 +135,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     run: Run = msgspec.field(default_factory=lambda: NO_RUN)
 
     summary = _OfTraits[str]("summary")
+    reason = _OfTraits[str]("reason")
     depends = _OfTraits[tuple[tuple[int, tuple[str, ...]], ...]]("depends")
     limits = _OfTraits[tuple[tuple[str, int], ...]]("limits")
     needs_user_opcodes = _OfTraits[bool]("needs_user_opcodes")
@@ -203,19 +204,14 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
     if is_pending and traits.depends:
         # Until the scheduler says that they are satisfied, it waits for its dependencies.
         status = JobStatus.WAITING
-    reason = ""
     if not _has_only_our_reasons(job):
-        reason = shared_text(job_views.job_reason(job))
-        limits = job_views.rate_limits(op.input for op in job.ops)
-        if limits:
-            traits = msgspec.structs.replace(traits, limits=limits)
+        traits = _with_reasons(job, template, traits)
     extra = job.extra
     return Row(
         id=job.id,
         status=status,
         priority=job.priority,
         received=received_of(job.received_timestamp),
-        reason=reason,
         key=_text(extra.get(jobs.SUBMISSION_KEY)),
         digest=_text(extra.get(jobs.DIGEST_KEY)),
         phase=phase,
@@ -223,6 +219,22 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         traits=traits,
         run=_run_of(job),
     )
+
+
+def _with_reasons(job: jobs.Job, template: _Template, traits: Traits) -> Traits:
+    """The traits with what users gave as reasons; jobs with the same ones share it."""
+    reason = shared_text(job_views.job_reason(job))
+    limits = job_views.rate_limits(op.input for op in job.ops)
+    last = template.with_reasons
+    if (
+        last is not None
+        and last[0] is traits
+        and (last[1].reason, last[1].limits) == (reason, limits)
+    ):
+        return last[1]
+    found = msgspec.structs.replace(traits, reason=reason, limits=limits)
+    template.with_reasons = (traits, found)
+    return found
 
 
 def _run_of(job: jobs.Job) -> Run:
@@ -248,6 +260,9 @@ class _Template(msgspec.Struct):
 
     ended: Traits
     """Of a job that is not pending."""
+
+    with_reasons: tuple[Traits, Traits] | None = None
+    """The last ones that were made of one of these, and of which."""
 
 
 _templates: dict[bytes, _Template] = {}

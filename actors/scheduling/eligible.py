@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 
 
 class Entry(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A place of a job in the order; ``number``: no other entry of the job has it.
+    """A place of a job in the order. Another entry of the job is another object, and may be equal.
 
     It takes 16 bytes less than a tuple, and is compared as fast.
     """
 
     priority: int
     id: int
-    number: int
 
 
 SortKey = tuple[int, float, int]
@@ -104,21 +103,21 @@ class _Group:
     def first_line(self) -> _Line | None:
         """The line with the first job of all."""
         while self._heads:
-            _, number, line = self._heads[0]
-            if line.group is self and line.heap[0].number == number:
+            _, entry, line = self._heads[0]
+            if line.group is self and line.heap[0] is entry:
                 return line
             # It stands in another group now, or has another first job.
             heapq.heappop(self._heads)
         return None
 
 
-_Head = tuple[int, int, _Line]
-"""The first job of a line, the number of its entry, and the line."""
+_Head = tuple[int, Entry, _Line]
+"""The first job of a line, its entry, and the line."""
 
 
 def _head_of(line: _Line) -> _Head:
     first = line.heap[0]
-    return (first.id, first.number, line)
+    return (first.id, first, line)
 
 
 _STALE_HEADS_MAX = 16

@@ -78,7 +78,6 @@ class Schedule:
         self._chain = chain
         self._reads_opcodes = False
         self._now = 0.0
-        self._entries = 0
         self._running: dict[int, Running] = {}
         self._prediction = Prediction(policy or Policy(), self._running)
         self._forget()
@@ -508,12 +507,7 @@ class Schedule:
                 self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))
 
     def _push(self, job: Pending) -> None:
-        number = job.id
-        if job.entry is not None:
-            # Most jobs have one entry in their life, which needs no number of its own.
-            self._entries -= 1
-            number = self._entries
-        job.entry = Entry(job.priority, job.id, number)
+        job.entry = Entry(job.priority, job.id)
         job.aside_under = 0
         self._order.add(job)
 
