@@ -166,6 +166,10 @@ LUXI_DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
 LUXI_QUESTION_BYTES_MAX = 1024 * 1024
 """Largest request of those who may only read: a query for 100,000 jobs by their ids."""
 
+LUXI_BYTES_UNDER_WAY_MAX = {True: 64 * 1024 * 1024, False: 8 * 1024 * 1024}
+"""Most bytes of large requests at LUXI's socket that are worked at: of those who may write (True),
+and of the others."""
+
 ACCEPTED_AT_ONCE = 32
 """Most local connections that may connect before the listener counts them."""
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .peers import Peer
 
 
+_LARGE_BYTES = 16 * 1024
+"""Requests up to this size are not counted: the connections limit them."""
+
 _LOG_SECONDS = 1.0
 """The time in which refusals share one line of the log."""
 
@@ -44,6 +47,8 @@ class LuxiListener(Component[messages.LuxiMessage]):
         """Open the socket."""
         host = self.runtime.host
         self._under_way: dict[int, _Served] = {}
+        self._bytes_under_way = {False: 0, True: 0}
+        """Of large requests, by whether the peer may write."""
         self._is_look_due = False
         self._refused = 0
         self._quiet_until = -math.inf
@@ -110,9 +115,11 @@ class LuxiListener(Component[messages.LuxiMessage]):
     # ------------------------------------------------------------ requests
 
     def _serve(self, number: int, document: bytes) -> None:
+        given = self._surroundings(number)
+        size = len(document) if len(document) > _LARGE_BYTES else 0
         try:
+            self._require_room(size, may_write=given.may_write)
             call = luxi.decode_call(document)
-            given = self._surroundings(number)
             method, talk = luxi_methods.begin(call, given)
             peer = self._socket.peer(number)
             if method.is_writing and not given.may_write:
@@ -120,8 +127,22 @@ class LuxiListener(Component[messages.LuxiMessage]):
         except errors.GangerError as error:
             self._refuse(number, error)
             return
-        self._under_way[number] = _Served(talk, peer)
+        self._under_way[number] = _Served(talk, peer, size, given.may_write)
+        self._bytes_under_way[given.may_write] += size
         self._go_on(number, functools.partial(next, talk))
+
+    def _require_room(self, size: int, *, may_write: bool) -> None:
+        """Raise `BusyError` for one large request too many: decoded, it takes far more memory."""
+        limit = settings.LUXI_BYTES_UNDER_WAY_MAX[may_write]
+        if size and self._bytes_under_way[may_write] + size > limit:
+            raise errors.BusyError("too many large requests are under way; try again later")
+
+    def _leave(self, number: int) -> _Served | None:
+        """The request is not under way any more."""
+        served = self._under_way.pop(number, None)
+        if served is not None:
+            self._bytes_under_way[served.may_write] -= served.size
+        return served
 
     def _surroundings(self, number: int) -> luxi_methods.Surroundings:
         return luxi_methods.Surroundings(
@@ -149,11 +170,11 @@ class LuxiListener(Component[messages.LuxiMessage]):
         try:
             ask = step()
         except StopIteration as end:
-            del self._under_way[number]
+            self._leave(number)
             self._socket.reply(number, luxi.encode_result(end.value))
             return
         except errors.GangerError as error:
-            del self._under_way[number]
+            self._leave(number)
             self._refuse(number, error)
             return
         request = ask.request
@@ -200,7 +221,7 @@ class LuxiListener(Component[messages.LuxiMessage]):
 
     def _gone(self, number: int) -> None:
         """The client does not wait for the answer any more."""
-        served = self._under_way.pop(number, None)
+        served = self._leave(number)
         if served is not None:
             self.runtime.stop_asking(served.handle)
             # If it waits for a change of a job, nobody does any more.
@@ -212,6 +233,9 @@ class _Served(NamedTuple):
 
     talk: Talk
     peer: Peer | None
+    size: int
+    """Bytes of its document, if it is large."""
+    may_write: bool
     handle: int = 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import json
 import os
@@ -15,11 +16,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, until
 from tests.system.wconfd import Wconfd, call
 
+from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import LuxiState
 
 NOBODY = pwd.getpwnam("nobody")
@@ -161,6 +164,23 @@ def test_what_is_refused_does_not_get_into_the_log(daemon: Daemon, path: Path) -
         assert time.monotonic() < deadline
         os.sched_yield()
     assert "open-sesame" not in log
+
+
+def test_large_requests_under_way_have_a_bound(path: Path, daemon: Daemon) -> None:
+    with contextlib.ExitStack() as stack, daemon.client() as client:
+        small, *waiting, refused = [stack.enter_context(Wconfd(path)) for _ in range(6)]
+        job_id = small.call("SubmitJob", [{**DELAY, "duration": 600.0, "no_locks": True}])
+        until(client, job_id, JobStatus.RUNNING)
+        wait = call("WaitForJobChange", job_id, ["status"], ["running"], None, 60)
+        for one in (*waiting, refused):
+            one.send(wait[:-1] + b" " * 15_000_000 + wait[-1:])
+        error = {"success": False, "result": ["GenericError", ANY]}
+        assert refused.reply() == error
+        # Small ones are served, and large ones, too, when the others have ended.
+        assert small.call("CancelJob", job_id, *[True])[0] is True
+        assert [one.reply()["success"] for one in waiting] == [True] * 4
+        refused.send(wait[:-1] + b" " * 15_000_000 + wait[-1:])
+        assert refused.reply()["success"] is True
 
 
 def test_without_a_group_nobody_else_gets_in(tmp_path: Path) -> None:
