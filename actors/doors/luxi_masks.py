@@ -1,4 +1,4 @@
-"""Hides in LUXI's answers what those who may only read must not see. Pure.
+"""What those who may only read LUXI must not see, and may not ask. Pure.
 
 Job files hold private parameters of opcodes, such as a command's environment. Ganeti's socket lets
 in nobody who may not see them; ours may let every user read.
@@ -11,10 +11,22 @@ from typing import Any, Final
 
 import msgspec
 
+from ...storage import errors
 from ...storage.opcodes import without_private
 
 OPCODES: Final = "ops"
 """The field of a job that holds the parameters of its opcodes."""
+
+
+OPERATORS_MAX: Final = 1_000
+"""Most operators of a filter: each page of the answer reads it anew, and others wait for that."""
+
+
+def check_filter(raw_filter: object) -> None:
+    """Raise `BadRequestError` for a filter with too many operators."""
+    if msgspec.json.encode(raw_filter).count(b"[") > OPERATORS_MAX:
+        text = f"filter: has more than {OPERATORS_MAX} operators; who may only read may not ask it"
+        raise errors.BadRequestError(text)
 
 
 def masked_rows(rows: bytes, fields: Sequence[str], *, is_classic: bool) -> bytes:
@@ -39,7 +51,10 @@ def masked_rows(rows: bytes, fields: Sequence[str], *, is_classic: bool) -> byte
 
 
 def without_opcodes(fields: Sequence[str], known: object) -> tuple[list[str], object]:
-    """The fields of a wait, and what the caller knows of them, but for the opcodes."""
+    """The fields of a wait, and what the caller knows of them, but for the opcodes.
+
+    The caller does not know the whole opcodes: they would always differ.
+    """
     places = [place for place, name in enumerate(fields) if name != OPCODES]
     if isinstance(known, list) and len(known) == len(fields):
         known = [known[place] for place in places]

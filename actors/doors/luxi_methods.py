@@ -27,7 +27,7 @@ from ...transport.messages import Request
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.directory import Address
 from . import luxi_opcodes
-from .luxi_masks import OPCODES, masked_rows, with_nulls, without_opcodes
+from .luxi_masks import OPCODES, check_filter, masked_rows, with_nulls, without_opcodes
 
 ANSWER_SECONDS: Final = 170.0
 """How long a component may take: Ganeti's clients wait for 180 s."""
@@ -184,6 +184,8 @@ def _pages(
 
     ``hides``: without what those who may only read must not see.
     """
+    if hides:
+        check_filter(request.filter)
     asked: Query | None = request
     parts: list[bytes] = []
     fields: list[dict[str, str]] = []
@@ -262,14 +264,12 @@ def _classic(
 def _query_jobs(given: Surroundings, ids: _JobIds, fields: _Fields) -> Talk:
     wanted = list(dict.fromkeys(ids or ()))
     parts: list[bytes] = []
-    size = 0
     for start in range(0, max(1, len(wanted)), IDS_PER_QUERY):
         some = wanted[start : start + IDS_PER_QUERY]
         rows = yield from _classic(given, "job", fields, some, "id")
         assert isinstance(rows, msgspec.Raw)
         parts.append(bytes(rows)[1:-1])
-        size += len(parts[-1])
-        _check_reply(size)
+        _check_reply(sum(map(len, parts)))
     return msgspec.Raw(b"[%b]" % b",".join(filter(None, parts)))
 
 
@@ -356,7 +356,6 @@ def _wait_for_job_change(
     seconds = min(max(0, timeout), WAIT_SECONDS_MAX)
     asked = fields
     if not given.may_write and OPCODES in fields:
-        # The values that such a caller knows are not those of the job: they would always differ.
         asked, before = without_opcodes(fields, before)
     request = messages.AwaitJobChange(
         job_id,

@@ -50,9 +50,11 @@ def asks(method: str, *args: Any, replies: Iterable[Any] = ()) -> list[Any]:
     return talk(method, *args, replies=replies)[0]
 
 
-def refusal(method: str, *args: Any, replies: Iterable[Any] = ()) -> errors.GangerError:
+def refusal(
+    method: str, *args: Any, replies: Iterable[Any] = (), may_write: bool = True
+) -> errors.GangerError:
     with pytest.raises(errors.GangerError) as found:
-        talk(method, *args, replies=replies)
+        talk(method, *args, replies=replies, may_write=may_write)
     return found.value
 
 
@@ -209,6 +211,14 @@ def test_private_parameters_are_for_those_who_may_write(may_write: bool) -> None
     new = [page(b"[[[0,7],[0,%b]],[[0,8],[1,null]]]" % OPCODES)]
     _, answer = talk("Query", "job", ["id", "ops"], None, replies=new, may_write=may_write)
     assert answer["data"] == [[[0, 7], [0, seen]], [[0, 8], [1, None]]]
+
+
+def test_who_may_only_read_asks_no_huge_filters() -> None:
+    huge = ["|", *(["==", "id", number] for number in range(1_000))]
+    asked = refusal("Query", "job", ["id"], huge, may_write=False)
+    assert asked.text.startswith("filter: has more than 1000 operators")
+    for may_write, raw_filter in ((True, huge), (False, huge[:-1])):
+        talk("Query", "job", ["id"], raw_filter, replies=[page(b"[]")], may_write=may_write)
 
 
 def test_who_may_only_read_waits_for_other_changes_than_of_opcodes() -> None:
