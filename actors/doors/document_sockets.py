@@ -437,10 +437,14 @@ def _file_id(path: Path) -> _FileId | None:
 
 
 def _give_rights(path: Path, mode: int, group: int | None) -> None:
-    """Let in whom the mode and the group name; never follow a link that somebody put there.
-
-    In a folder into which others write, the file may not be the one that we have just made.
-    """
+    """Let in whom the mode and the group name; never follow a link that somebody put there."""
+    folder = path.parent.stat()
+    if folder.st_uid == os.geteuid() and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if group is not None:
+            os.chown(path, -1, group)
+        path.chmod(mode)
+        return
+    # Others write into this folder: the file may not be the one that we have just made.
     descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)

@@ -460,10 +460,19 @@ def test_a_replaced_socket_is_made_again(door: Door) -> None:
     assert door.served == [(1, b"x")]
 
 
+def test_a_socket_in_a_folder_of_all_gets_its_rights(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    door = Door(tmp_path / "socket")
+    assert door.path.stat().st_mode & 0o777 == 0o600
+    door.socket.close()
+    door.poll.close()
+
+
 def test_the_rights_of_a_socket_are_not_given_to_what_has_replaced_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, victim = tmp_path / "socket", tmp_path / "victim"
+    tmp_path.chmod(0o777)
     victim.touch(0o600)
 
     class Raced(socket.socket):
