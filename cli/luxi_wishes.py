@@ -30,7 +30,7 @@ def without_effect(luxi: LuxiState | None, wishes: LuxiWishes) -> Iterator[str]:
         return
     if wishes.path is not None and (luxi is None or luxi.path != wishes.path):
         yield f"--luxi-socket {wishes.path}"
-    status = _status("" if luxi is None else luxi.path)
+    status = None if luxi is None else _status(luxi.path)
     if wishes.group is not None and (status is None or status.st_gid != wishes.group):
         yield f"--luxi-group {_name(wishes.group)}"
     if wishes.everybody_reads and (status is None or not status.st_mode & stat.S_IROTH):
