@@ -50,6 +50,10 @@ _CONNECTION_EVENTS: dict[int, ConnectionEvent] = {
 }
 
 
+_interrupted: list[zmq.Context[zmq.Socket[bytes]]] = []
+"""Contexts that nobody can end; they go with the process."""
+
+
 class BaseDealer:
     """What `Dealer` and `async_dealer.AsyncDealer` share: everything but waiting.
 
@@ -78,8 +82,13 @@ class BaseDealer:
                 set_heartbeat(self._socket)
             self._monitor = new_monitor(self._socket, "line", sum(_CONNECTION_EVENTS))
             self.move(endpoint)
-        except BaseException:
+        except Exception:
             self._context.destroy(linger=0)
+            raise
+        except BaseException:
+            # Ctrl-C may have come before pyzmq knew of a socket that libzmq has made already. To
+            # end the context would be to wait for that socket for ever.
+            _interrupted.append(self._context)
             raise
         # Not at the end of the process, and not in a child of it.
         sockets = (self._socket, self._monitor)

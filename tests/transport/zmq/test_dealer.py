@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import zmq
 from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, received
 
 from ganger.storage import errors
+from ganger.transport.zmq import dealer as dealers
 from ganger.transport.zmq.async_dealer import AsyncDealer
 from ganger.transport.zmq.async_local_dealer import AsyncLocalDealer
 from ganger.transport.zmq.connection_event import ConnectionEvent
@@ -158,3 +160,22 @@ def test_a_connection_that_was_never_closed_can_be_collected(tmp_path: Path) -> 
     command = [sys.executable, "-c", COLLECTED, str(tmp_path / "socket")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+def test_an_interruption_while_a_socket_is_made_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C comes when libzmq has made the socket, and nobody has it yet."""
+    made: list[zmq.Socket[bytes]] = []
+
+    def interrupted(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
+        made.append(zmq.Socket(context, kind))
+        context._sockets.clear()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zmq.Context, "socket", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Dealer("ipc:///nowhere/socket")
+    monkeypatch.undo()
+    made.pop().close(linger=0)
+    dealers._interrupted.pop().term()
