@@ -220,7 +220,8 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--rapi-anonymous-reads",
             is_flag=True,
-            help="Let the remote API show jobs and configuration to everybody, as Ganeti does.",
+            help="Let the remote API show jobs and configuration to everybody, as Ganeti does: the "
+            "environment and the output of commands, too.",
         ),
         click.option(
             "--rapi-no-tls",
