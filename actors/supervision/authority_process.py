@@ -92,7 +92,9 @@ class _Process:
             if other not in ours:
                 self._host.directory.enter(other, LinkedReceiver(listener.link, other))
         to_supervisor = LinkedReceiver(listener.link, SUPERVISOR)
-        self._host.directory.enter(SUPERVISOR, _ToSupervisor(self._host, to_supervisor))
+        self._host.directory.enter(
+            SUPERVISOR, _ToSupervisor(self._host, to_supervisor, self._writer)
+        )
         while not select.select([self._control], [], [], settings.WATCHDOG_SECONDS)[0]:
             self._watchdog.look()
             self._watchdog.look_at_local_sockets()
@@ -123,8 +125,9 @@ class _Process:
 class _ToSupervisor:
     """Stands for the supervisor: what a component hangs at is refused here, before it learns."""
 
-    def __init__(self, host: Host, supervisor: LinkedReceiver) -> None:
+    def __init__(self, host: Host, supervisor: LinkedReceiver, writer: LogWriter) -> None:
         self._host = host
+        self._writer = writer
         self._supervisor = supervisor
 
     def tell(self, envelope: Envelope) -> bool:
@@ -134,6 +137,8 @@ class _ToSupervisor:
             refusal = f"component {message.component} hung and is replaced"
             actor = self._host.actors[message.component]
             actor.abandon(errors.ComponentRestartedError(refusal))
+            # The daemon kills this process as soon as it knows; the log says where it hangs.
+            self._writer.catch_up(settings.LOG_CLOSE_SECONDS)
         return self._supervisor.tell(envelope)
 
     def depth(self) -> int:

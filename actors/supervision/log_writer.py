@@ -19,7 +19,7 @@ class LogWriter:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._lines: queue.Queue[str | None] = queue.Queue(LINES_MAX)
+        self._lines: queue.Queue[str | threading.Event | None] = queue.Queue(LINES_MAX)
         self._lost = 0
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -35,6 +35,15 @@ class LogWriter:
     def flush(self) -> None:
         """Nothing: lines are written as they come."""
 
+    def catch_up(self, timeout_seconds: float) -> None:
+        """Wait until the lines so far are written, unless that takes too long."""
+        reached = threading.Event()
+        try:
+            self._lines.put_nowait(reached)
+        except queue.Full:
+            return
+        reached.wait(timeout_seconds)
+
     def close(self, timeout_seconds: float) -> None:
         """Write what waits, unless that takes too long."""
         try:
@@ -45,6 +54,9 @@ class LogWriter:
 
     def _run(self) -> None:
         while (text := self._lines.get()) is not None:
+            if isinstance(text, threading.Event):
+                text.set()
+                continue
             lost, self._lost = self._lost, 0
             try:
                 if lost:

@@ -34,6 +34,26 @@ def test_lines_are_written_in_order() -> None:
     assert stream.getvalue().split() == [str(number) for number in range(100)]
 
 
+def test_who_waits_finds_all_lines_so_far_in_the_log() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(stream)
+    for number in range(100):
+        writer.write(f"{number}\n")
+        writer.catch_up(10)
+        assert stream.getvalue().endswith(f"{number}\n")
+    writer.close(10)
+
+
+def test_nobody_waits_long_for_a_log_that_cannot_be_written() -> None:
+    reader, end = os.pipe()
+    with os.fdopen(end, "w") as stream, os.fdopen(reader, "rb") as pipe:
+        writer = LogWriter(stream)
+        writer.write("x" * 1_000_000)
+        writer.catch_up(0.05)
+        pipe.read(1_000_000)
+        writer.close(10)
+
+
 def test_a_full_disk_costs_lines_which_are_counted_when_it_works_again() -> None:
     stream = Moody()
     writer = LogWriter(stream)
