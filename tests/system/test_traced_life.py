@@ -121,7 +121,7 @@ PLACES = (
 PASSING = (
     Place(r"data/\.lock-trial-\d+", 0o600, "daemon"),
     Place(r"data/left-by-a-predecessor", 0o640, "daemon"),
-    Place(r"run/\.\w\w", 0o600, "core"),
+    Place(r"run/\.new", 0o600, "core"),
     Place("run/livelocks/job_000008_1", 0o600, "daemon"),
     Place(r"run/rehearsals/\d+(/.*)?", 0o700, "fork_server job daemon"),
 )

@@ -182,12 +182,6 @@ def _is_later(peer: bytes, other: bytes) -> bool:
 
 
 @functools.lru_cache(maxsize=4_096)
-def credentials(kind: Kind, address: str, user: str) -> Credentials:
+def remote_credentials(address: str, key: str) -> Credentials:
     """The identity in what libzmq says of a connection: its address, and the key it showed."""
-    if kind == "remote":
-        return Credentials(kind=kind, key=user, address=address)
-    match address.split(":"):
-        # As libzmq writes it where the system tells: host, user, group, process.
-        case [_, uid, _, pid]:
-            return Credentials(kind=kind, uid=int(uid), pid=int(pid))
-    return Credentials(kind=kind)
+    return Credentials(kind="remote", key=key, address=address)

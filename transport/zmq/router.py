@@ -1,20 +1,17 @@
 """The daemon's end of all connections: `Router`, with its listeners.
 
 How it works. The daemon has one listener at the local socket (ipc, a file that only its owner can
-reach) and, if wanted, one at a remote endpoint (tcp with CURVE, for clients whose public key it
-knows). The router reads the identity of a peer (kernel credentials, key) from each message, where
-libzmq puts it for the connection: it remembers nothing under a peer's name. Monitor sockets tell
-which connections end: `Router.take_left` names the peers that are gone.
+reach; `local_listener` speaks ZeroMQ's protocol itself) and, if wanted, one at a remote endpoint
+(tcp with CURVE, for clients whose public key it knows; `remote_listener` leaves it to libzmq). Each
+message comes with the identity of its peer (kernel credentials, key). `Router.take_left` names the
+peers that are gone.
 
-The router answers handshakes itself, in the same poll as the messages (ZAP, without a thread). It
-looks up the key of each new remote connection, so a key counts as soon as it is stored. Both
-listeners turn new peers away when there are too many.
+The router answers the handshakes of the remote listener itself, in the same poll as the messages
+(ZAP, without a thread). It looks up the key of each new remote connection, so a key counts as soon
+as it is stored. Both listeners turn new peers away when there are too many.
 
-Descriptors are edge-triggered: after a report a descriptor is quiet until everything was read, and
-*sending* may take the report away. So after every send look at `Router.has_more`. A socket that was
-read until it was empty, was not used since, and of which nothing is reported, has no message: the
-router does not ask it. It asks the others (`is_readable`): a receive in vain raises an error, and
-costs three times as much.
+Descriptors of the remote listener are edge-triggered: *sending* may take a report away. So after
+every send look at `Router.has_more`.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import collections
 import enum
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import zmq
@@ -31,9 +28,11 @@ from zmq.utils import z85
 
 from ...storage import descriptors, documents, errors, settings
 from ...storage import keys as key_files
-from .listeners import PREFIXES, Listener, LocalListener, RemoteListener
+from .listeners import PREFIXES, Listener
+from .local_listener import LocalListener
 from .memory_guard import MemoryGuard, ProcessMemory
 from .peers import Incoming, Kind
+from .remote_listener import RemoteListener
 from .sockets import (
     ADMITTED,
     REFUSED,
@@ -95,13 +94,8 @@ class Router:
         self._order: list[Listener] = []
         self._size = ProcessMemory()
         self._memory_guard = MemoryGuard(self._size.read())
-        self._context = new_context(0.0)
-        # pyzmq makes a thread and sockets for the first frame that is not copied. Later there may
-        # be no descriptors for them.
-        zmq.Frame(b"first", copy=False, copy_threshold=0)
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         try:
-            self._handshakes = self._context.socket(zmq.ROUTER)
-            self._handshakes.bind("inproc://zeromq.zap.01")
             self._open_local(local)
             if remote is not None:
                 self._open_remote(remote)
@@ -116,9 +110,10 @@ class Router:
 
     def filenos(self) -> list[int]:
         """Descriptors to poll for reading; when some are ready, `receive`."""
-        local = self._listeners["local"]
-        assert isinstance(local, LocalListener)
-        return [local.accept_queue.fileno(), *(each.fileno() for each in self._sockets())]
+        found = [number for listener in self._listeners.values() for number in listener.filenos()]
+        if self._context is not None:
+            found.append(self._handshakes.fileno())
+        return found
 
     @property
     def has_more(self) -> bool:
@@ -187,7 +182,8 @@ class Router:
         size, now = self._size.read(), time.monotonic()
         if not self._memory_guard.is_suspected(size, now, kept):
             return 0
-        ended = sum(listener.end(found) for listener in self._order for found in silent[listener])
+        with self._using:
+            ended = sum(listener.end(one) for listener in self._order for one in silent[listener])
         if not ended:
             # What earlier ended connections had kept is free by now.
             size = self._size.shrink()
@@ -211,7 +207,7 @@ class Router:
         if left:
             with self._using:
                 for peer in left:
-                    self._listeners[PREFIXES[peer[:1]]].backlog.forget(peer[1:])
+                    self._listeners[PREFIXES[peer[:1]]].forget(peer[1:])
         return left
 
     def keep(self, peer: bytes) -> None:
@@ -241,6 +237,9 @@ class Router:
 
     def _is_news(self, listener: Listener) -> bool:
         """Whether the owner has to be told, after a send, that there is something to read."""
+        if listener.kind == "local":
+            # Its descriptor goes on to report.
+            return False
         if self._is_told:
             # The owner has not read since: it will look at this listener as well.
             listener.is_emptied = False
@@ -252,7 +251,8 @@ class Router:
         """Close the listeners; frames that wait for peers are lost. Twice is harmless."""
         # The socket file stays: it may be a successor's by now.
         with self._using:
-            self._context.destroy()
+            if self._context is not None:
+                self._context.destroy()
             self._size.close()
             for listener in self._order:
                 listener.close()
@@ -279,14 +279,19 @@ class Router:
 
     def _open_local(self, path: Path) -> None:
         documents.make_private_directory(path.parent)
-        listener = LocalListener(path, self._context, self.dropped, self._descriptors_max)
-        self._add(listener)
+        self._add(LocalListener(path, self.dropped, self._descriptors_max))
 
     def _open_remote(self, endpoint: str) -> None:
         assert self._keys is not None
         key_files.known_keys(self._keys)
         pair = key_files.server_pair(self._keys, new_key_pair)
         self.server_key = pair.public
+        self._context = new_context(0.0)
+        # pyzmq makes a thread and sockets for the first frame that is not copied. Later there may
+        # be no descriptors for them.
+        zmq.Frame(b"first", copy=False, copy_threshold=0)
+        self._handshakes = self._context.socket(zmq.ROUTER)
+        self._handshakes.bind("inproc://zeromq.zap.01")
         listener = RemoteListener(self._context, self.dropped, self._descriptors_max)
         self._add(listener)
         listener.socket.curve_server = True
@@ -294,31 +299,31 @@ class Router:
         set_heartbeat(listener.socket)
         listener.bind(endpoint)
 
-    def _add(self, listener: Listener) -> Listener:
+    def _add(self, listener: Listener) -> None:
         self._listeners[listener.kind] = listener
         self._order.append(listener)
-        self._by_descriptor[listener.socket.fileno()] = listener
-        return listener
+        # Reports of the others are read as reports of connections.
+        self._by_descriptor[listener.filenos()[0]] = listener
 
     def _answer_handshakes(self) -> None:
-        while is_readable(self._handshakes):
+        while self._context is not None and is_readable(self._handshakes):
             parts = self._handshakes.recv_multipart(zmq.NOBLOCK)
             # Sender, empty, version, number, domain, address, identity, mechanism, proof.
-            domain, proof = parts[4], parts[8:]
-            user = z85.encode(proof[0]) if domain == b"remote" and proof else b""
-            status = self._judge(domain, user)
+            proof = parts[8:]
+            user = z85.encode(proof[0]) if proof else b""
+            status = self._judge(user)
             user = user if status == ADMITTED else b""
             self._handshakes.send_multipart([*parts[:4], *status, user, b""])
 
-    def _judge(self, domain: bytes, key: bytes) -> tuple[bytes, bytes]:
-        """Whether a connection may be made: status and text, as ZAP wants them."""
-        listener = self._listeners["local" if domain == b"local" else "remote"]
+    def _judge(self, key: bytes) -> tuple[bytes, bytes]:
+        """Whether a remote connection may be made: status and text, as ZAP wants them."""
+        listener = self._listeners["remote"]
         try:
             # The monitors may not have been read since the connection came.
             self._follow_connections()
             if listener.connections.count > listener.peers_max:
                 refusal = TURNED_AWAY, b"too many peers"
-            elif domain == b"local" or self._is_known(key.decode()):
+            elif self._is_known(key.decode()):
                 return ADMITTED
             else:
                 refusal = REFUSED, b"unknown key"
@@ -327,12 +332,6 @@ class Router:
         self.dropped[refusal[1].decode()] += 1
         listener.connections.turned_away()
         return refusal
-
-    def _sockets(self) -> Iterator[zmq.Socket[bytes]]:
-        for listener in self._order:
-            yield from (listener.socket, listener.monitor)
-        if self._order:
-            yield self._handshakes
 
     def _follow_connections(self) -> None:
         for listener in self._order:

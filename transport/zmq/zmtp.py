@@ -1,8 +1,8 @@
-"""The wire protocol of ZeroMQ (ZMTP 3, without encryption) as a client speaks it. No sockets.
+"""The wire protocol of ZeroMQ (ZMTP 3, without encryption), both ends of it. No sockets.
 
 Source: the specification ZMTP/3.1 (https://rfc.zeromq.org/spec/37/). A client on the same machine
-speaks it itself: libzmq hands every frame to a thread of its own and back, which costs a wake-up
-of a thread each way.
+and the daemon's local listener speak it themselves: libzmq hands every frame to a thread of its own
+and back, which costs a wake-up of a thread each way.
 """
 
 from __future__ import annotations
@@ -22,21 +22,40 @@ _MORE, _LONG, _COMMAND = 1, 2, 4
 _SHORT_MAX = 255
 _SHORT_HEAD_BYTES = 2
 _LONG_HEAD = struct.Struct(">BQ")
+_VALUE_HEAD = struct.Struct(">I")
+
+HANDSHAKE_FRAME_BYTES_MAX = 8 * 1_024
+"""The largest frame before the handshake is over."""
+
+_PING_BYTES_MAX = 2 + 16
+"""What a PING may carry: a time, and what is sent back."""
+
+_TALKING_TO_ROUTER = frozenset((b"DEALER", b"REQ", b"ROUTER"))
 
 _NO_MECHANISM = b"NULL".ljust(20, b"\0")
 
-_READY_BODY = (
-    b"\x05READY\x0bSocket-Type" + struct.pack(">I6s", 6, b"DEALER") + b"\x08Identity\0\0\0\0"
-)
 
-GREETING = (
+def _command(body: bytes) -> bytes:
+    return bytes((_COMMAND, len(body))) + body
+
+
+def _ready(socket_type: bytes) -> bytes:
+    value = _VALUE_HEAD.pack(len(socket_type)) + socket_type
+    return _command(b"\x05READY\x0bSocket-Type" + value + b"\x08Identity\0\0\0\0")
+
+
+PLAIN_GREETING = (
     bytes([_SIGNATURE_FIRST, *bytes(8), _SIGNATURE_LAST, _VERSION_MIN, 0])
     + _NO_MECHANISM
     + bytes(32)
-    + bytes([_COMMAND, len(_READY_BODY)])
-    + _READY_BODY
 )
+"""What each end sends first."""
+
+GREETING = PLAIN_GREETING + _ready(b"DEALER")
 """What a client sends first: its greeting, and that it is ready."""
+
+ROUTER_READY = _ready(b"ROUTER")
+"""The daemon is ready."""
 
 
 class ProtocolError(Exception):
@@ -50,24 +69,25 @@ def framed(data: bytes) -> bytes:
     return bytes((0, len(data))) + data
 
 
-class Reader:
+def refused(status: bytes) -> bytes:
+    """The daemon refuses the connection, with a ``status`` of three digits."""
+    return _command(b"\x05ERROR" + bytes((len(status),)) + status)
+
+
+class BaseReader:
     """Takes a connection's bytes apart. A frame may have ``frame_bytes_max`` bytes."""
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self.items: deque[bytes | ConnectionEvent] = deque()
-        """The frames and events that have come."""
         self.answers: list[bytes] = []
         """What the protocol itself has to answer: to be sent, and removed from here."""
-        self.refusal: bytes | None = None
-        """The status with which the other end has refused the connection."""
         self.is_ready = False
-        """Whether the handshake is over."""
+        """Whether the other end has said that it is ready."""
         self._frame_bytes_max = frame_bytes_max
+        self._limit = HANDSHAKE_FRAME_BYTES_MAX
         self._buffer = bytearray()
         # So many bytes of the buffer have to be there before it can be taken apart.
         self._wanted = 0
         self._is_greeted = False
-        self._is_within_message = False
 
     def feed(self, data: bytes) -> None:
         """Take in what has come; raises `ProtocolError`."""
@@ -100,7 +120,7 @@ class Reader:
                     wanted = _LONG_HEAD.size
                     break
                 length = _LONG_HEAD.unpack_from(buffer, start)[1]
-            if length > self._frame_bytes_max:
+            if length > self._limit:
                 raise ProtocolError(f"a frame of {length} bytes")
             end = body + length
             if end > size:
@@ -117,23 +137,107 @@ class Reader:
         elif not self.is_ready:
             raise ProtocolError("a message before the handshake was over")
         else:
-            # A message of several frames is none of ours: the first one counts, as in `Dealer`.
-            if not self._is_within_message:
-                self.items.append(body)
-            self._is_within_message = bool(flags & _MORE)
+            self._take_part(body, is_last=not flags & _MORE)
+
+    def _take_part(self, body: bytes, *, is_last: bool) -> None:
+        """A part of a message has come; mostly it is the whole message."""
+        raise NotImplementedError
 
     def _obey(self, body: bytes) -> None:
         name = body[1 : 1 + body[0]] if body else b""
         rest = body[1 + len(name) :]
         if name == b"READY" and not self.is_ready:
             self.is_ready = True
-            self.items.append(ConnectionEvent.MADE)
+            self._limit = self._frame_bytes_max
+            self._be_ready(rest)
         elif name == b"ERROR" and not self.is_ready:
-            self.refusal = rest[1 : 1 + rest[0]] if rest else b""
+            self._be_refused(rest[1 : 1 + rest[0]] if rest else b"")
         elif name == b"PING":
+            if len(rest) > _PING_BYTES_MAX:
+                raise ProtocolError(f"a PING of {len(rest)} bytes")
             # Two bytes of it are a time; the rest is sent back.
-            pong = b"\x04PONG" + rest[2:]
-            self.answers.append(bytes((_COMMAND, len(pong))) + pong)
+            self.answers.append(_command(b"\x04PONG" + rest[2:]))
+
+    def _be_ready(self, properties: bytes) -> None:
+        """The other end is ready, and says so much about itself."""
+        raise NotImplementedError
+
+    def _be_refused(self, status: bytes) -> None:
+        """The other end refuses the connection."""
+        raise NotImplementedError
+
+
+class Reader(BaseReader):
+    """The client's end."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        super().__init__(frame_bytes_max)
+        self.items: deque[bytes | ConnectionEvent] = deque()
+        """The frames and events that have come."""
+        self.refusal: bytes | None = None
+        """The status with which the daemon has refused the connection."""
+        self._is_within_message = False
+
+    def _take_part(self, body: bytes, *, is_last: bool) -> None:
+        # A message of several frames is none of ours: the first one counts, as in `Dealer`.
+        if not self._is_within_message:
+            self.items.append(body)
+        self._is_within_message = not is_last
+
+    def _be_ready(self, properties: bytes) -> None:  # noqa: ARG002 - the daemon is a ROUTER
+        self.items.append(ConnectionEvent.MADE)
+
+    def _be_refused(self, status: bytes) -> None:
+        self.refusal = status
+
+
+class PeerReader(BaseReader):
+    """The daemon's end, which behaves as a ROUTER socket."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        super().__init__(frame_bytes_max)
+        self.items: deque[bytes] = deque()
+        """The messages that have come. One of several parts is dropped."""
+        self.dropped = 0
+        """Messages that were dropped since the owner reset this."""
+        self.has_own_name = False
+        """Whether the peer chose a name itself."""
+        self._parts_bytes = 0
+
+    def forget_rest(self) -> None:
+        """Free the beginning of a frame: the rest will not come."""
+        self._buffer = bytearray()
+
+    def _take_part(self, body: bytes, *, is_last: bool) -> None:
+        if is_last and not self._parts_bytes:
+            self.items.append(body)
+            return
+        # All parts together have the limit of a frame, or a message without end never ends.
+        self._parts_bytes += _SHORT_HEAD_BYTES + len(body)
+        if self._parts_bytes > self._frame_bytes_max:
+            raise ProtocolError("a message of too many parts")
+        if is_last:
+            self._parts_bytes = 0
+            self.dropped += 1
+
+    def _be_ready(self, properties: bytes) -> None:
+        place, found = 0, {}
+        while place < len(properties):
+            name_end = place + 1 + properties[place]
+            value = name_end + _VALUE_HEAD.size
+            if value > len(properties):
+                raise ProtocolError("properties that are cut off")
+            end = value + _VALUE_HEAD.unpack_from(properties, name_end)[0]
+            if end > len(properties):
+                raise ProtocolError("properties that are cut off")
+            found[properties[place + 1 : name_end].lower()] = properties[value:end]
+            place = end
+        if found.get(b"socket-type", b"DEALER") not in _TALKING_TO_ROUTER:
+            raise ProtocolError("a socket that cannot talk to a ROUTER")
+        self.has_own_name = bool(found.get(b"identity"))
+
+    def _be_refused(self, status: bytes) -> None:
+        raise ProtocolError(f"refused by the peer: {status!r}")
 
 
 def _check_greeting(found: bytes | bytearray) -> None:

@@ -9,14 +9,15 @@ from unittest import mock
 
 import pytest
 
-from ganger.transport.zmq import listeners
+from ganger.transport.zmq import remote_listener
 from ganger.transport.zmq.listeners import (
     RECEIVE_BYTES_MAX,
     SEND_QUEUE_BYTES_MAX,
     SEND_QUEUES_BYTES_MAX,
-    Listener,
-    LocalListener,
+    can_wait,
 )
+from ganger.transport.zmq.local_listener import LocalListener
+from ganger.transport.zmq.remote_listener import RemoteListener
 
 
 def stub(**fields: Any) -> Any:
@@ -37,8 +38,7 @@ def stub(**fields: Any) -> Any:
 def test_replies_wait_up_to_the_bounds_of_their_peer_and_of_all(
     waiting: int, of_all: int, size: int, *, has_room: bool
 ) -> None:
-    backlog = stub(waiting=lambda _: waiting, total=lambda: of_all)
-    assert Listener._has_room(stub(backlog=backlog), b"peer", size) == has_room
+    assert can_wait(size, waiting, of_all) == has_room
 
 
 @pytest.mark.parametrize(("descriptors", "has_room"), [(10, True), (9, False)])
@@ -46,9 +46,9 @@ def test_a_batch_of_connections_is_let_in_while_it_has_descriptors(
     descriptors: int, *, has_room: bool
 ) -> None:
     listener = stub(_batch_max=4, _descriptors_max=descriptors, connections=stub(open_count=6))
-    assert Listener.has_room.fget(listener) == has_room  # type: ignore[attr-defined]
-    # Each batch takes one, and the next one two more.
-    local = stub(**vars(listener) | {"connections": stub(open_count=2), "_batches": {1: 1, 2: 2}})
+    assert RemoteListener.has_room.fget(listener) == has_room  # type: ignore[attr-defined]
+    # The local listener takes one at a time, and has two of its own.
+    local = stub(_descriptors_max=descriptors, connections=stub(open_count=7))
     assert LocalListener.has_room.fget(local) == has_room  # type: ignore[attr-defined]
 
 
@@ -66,10 +66,10 @@ def test_so_many_messages_and_bytes_are_read_at_a_time(
             return size
 
     def receive(*_: object, copy: bool = True) -> object:
-        return bytes(listeners._GIVEN_IDENTITY_BYTES) if copy else Frame()
+        return bytes(remote_listener._GIVEN_IDENTITY_BYTES) if copy else Frame()
 
-    monkeypatch.setattr(listeners, "is_readable", lambda _: True)
-    listener = stub(socket=stub(recv=receive), _prefix=b"L", _incoming=mock.Mock())
-    listener.look = partial(Listener.look, listener)
-    assert len(Listener.receive(listener, limit)) == count
+    monkeypatch.setattr(remote_listener, "is_readable", lambda _: True)
+    listener = stub(socket=stub(recv=receive), _prefix=b"R", _incoming=mock.Mock())
+    listener.look = partial(RemoteListener.look, listener)
+    assert len(RemoteListener.receive(listener, limit)) == count
     assert not listener.is_emptied

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from ganger.transport.zmq.peers import Backlog, Connections, Credentials, Kind, credentials
+from ganger.transport.zmq.peers import Backlog, Connections, Credentials, remote_credentials
 
 
 def connected(*descriptors: int) -> Connections:
@@ -111,18 +109,9 @@ def test_a_peer_that_is_turned_away_no_longer_counts_while_it_leaves() -> None:
     assert connections.count == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "address", "user", "expected"),
-    [
-        ("local", "localhost:1000:100:4711", "", Credentials(kind="local", uid=1000, pid=4711)),
-        ("local", "localhost", "", Credentials(kind="local")),
-        ("remote", "::1", "KEY", Credentials(kind="remote", key="KEY", address="::1")),
-    ],
-)
-def test_credentials_are_read_as_libzmq_writes_them(
-    kind: Kind, address: str, user: str, expected: Credentials
-) -> None:
-    assert credentials(kind, address, user) == expected
+def test_a_remote_peer_is_named_by_its_key_and_address() -> None:
+    expected = Credentials(kind="remote", key="KEY", address="::1")
+    assert remote_credentials("::1", "KEY") == expected
 
 
 # What waits for a peer.

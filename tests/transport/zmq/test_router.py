@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import zmq
@@ -27,11 +26,12 @@ from tests.transport.zmq.routers import (
 
 from ganger.storage import errors, settings
 from ganger.transport.zmq import dealer as dealers
-from ganger.transport.zmq import listeners, sockets
+from ganger.transport.zmq import local_listener
 from ganger.transport.zmq import router as routers
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
-from ganger.transport.zmq.peers import Backlog, Credentials, Incoming
+from ganger.transport.zmq.local_listener import LocalListener
+from ganger.transport.zmq.peers import Credentials, Incoming
 from ganger.transport.zmq.router import Router, Sent
 
 ENDS_TRIED = 100
@@ -67,49 +67,6 @@ def test_receiving_without_a_message_gives_nothing_at_once(router: Router) -> No
     assert not router.has_more
 
 
-def test_a_socket_is_asked_only_if_it_may_have_a_message(
-    router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer = connected_peer(router, dealer)
-    while router.has_more:
-        router.receive()
-    local = router._order[0].socket
-    asked: list[zmq.Socket[bytes]] = []
-
-    def is_readable(one: zmq.Socket[bytes]) -> bool:
-        asked.append(one)
-        return sockets.is_readable(one)
-
-    monkeypatch.setattr(listeners, "is_readable", is_readable)
-    assert not router.has_more
-    assert router.receive(reported=[]) == []
-    assert asked == []
-    # Its descriptor reports, or it was used.
-    assert router.receive(reported=[local.fileno()]) == []
-    assert asked == [local]
-    router.send(peer, b"x")
-    assert not router.has_more
-    assert asked == [local] * 2
-    # It was not polled.
-    assert router.receive() == []
-    assert asked == [local] * 3
-
-
-def test_reports_of_connections_are_read_too(router: Router, dealer: Dealer) -> None:
-    peer = connected_peer(router, dealer)
-    while router.has_more:
-        router.receive()
-    dealer.close()
-    monitor = router._order[0].monitor.fileno()
-    poll = select.poll()
-    poll.register(monitor, select.POLLIN)
-    assert poll.poll(PATIENCE_SECONDS * 1_000)
-    assert router.receive(reported=[]) == []
-    assert router.take_left() == []
-    assert router.receive(reported=[monitor]) == []
-    assert router.take_left() == [peer]
-
-
 def test_a_turn_reads_a_bounded_number_and_reports_that_there_is_more(
     router: Router, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,35 +86,14 @@ def test_a_turn_reads_a_bounded_number_and_reports_that_there_is_more(
 def test_a_silent_connection_is_noticed_from_the_first_one_on(router: Router, path: Path) -> None:
     while router.has_more:
         router.receive()
-    news = router._order[0].monitor.fileno()
+    (news,) = router.filenos()
     poll = select.poll()
     poll.register(news, select.POLLIN)
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as silent:
         silent.connect(os.fspath(path))
-        assert router.receive() == []
         assert poll.poll(PATIENCE_SECONDS * 1_000)
         assert router.receive() == []
         assert router.has_connections
-
-
-def test_an_answer_that_cannot_be_marked_spoils_no_other_one(
-    router: Router, dealer: Dealer, path: Path
-) -> None:
-    with contextlib.closing(Dealer(f"ipc://{path}")) as other:
-        peers = []
-        for each in (dealer, other):
-            connect(router, each)
-            each.send(b"x")
-            peers.append(received(router).peer)
-        assert router.receive() == []
-        with mock.patch.object(
-            zmq, "Frame", mock.Mock(side_effect=OSError("no descriptors are left"))
-        ):
-            assert router.try_send(peers[0], bytes(Backlog.MARK_BYTES)) is Sent.NO
-        assert router.try_send(peers[1], b"for the other one") is Sent.YES
-        assert other.receive(PATIENCE_SECONDS) == b"for the other one"
-        assert router.send(peers[0], b"for the first")
-        assert dealer.receive(PATIENCE_SECONDS) == b"for the first"
 
 
 def test_no_reply_to_a_peer_that_has_left_is_kept(router: Router, dealer: Dealer) -> None:
@@ -166,9 +102,9 @@ def test_no_reply_to_a_peer_that_has_left_is_kept(router: Router, dealer: Dealer
     serve(router, lambda: router.receive() or not router.send(peer, b"answer"))
     assert router.take_left() in ([peer], [])
     assert not router.send(peer, b"answer")
-    backlog = router._order[0].backlog
-    assert not backlog._unmarked
-    assert not backlog._marked
+    local = router._listeners["local"]
+    assert isinstance(local, LocalListener)
+    assert (local._unsent_bytes, local._by_name) == (0, {})
 
 
 def test_descriptors_are_quiet_about_what_must_wait(router: Router, dealer: Dealer) -> None:
@@ -185,26 +121,11 @@ def test_descriptors_are_quiet_about_what_must_wait(router: Router, dealer: Deal
     while not router.has_more:
         assert router.receive(limit=0) == []
         assert time.monotonic() < end
+    assert router.receive(limit=0) == []
     assert reported() == []
+    assert router.has_more
     assert [one.data for one in router.receive()] == [b"x"]
     assert not router.has_more
-
-
-def test_a_request_that_comes_while_answers_are_sent_is_not_overlooked(
-    router: Router, dealer: Dealer
-) -> None:
-    # The report of the descriptor may be used up by the sending: `has_more` must tell.
-    peer = connected_peer(router, dealer)
-    for number in range(200):
-        dealer.send(b"%d" % number)
-        got: list[Incoming] = []
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not got:
-            router.send(peer, b"x")
-            if router.has_more:
-                got = router.receive()
-            assert time.monotonic() < end
-        assert got[0].data == b"%d" % number
 
 
 def test_another_thread_may_answer_unless_the_owner_is_at_work(
@@ -220,20 +141,6 @@ def test_another_thread_may_answer_unless_the_owner_is_at_work(
     assert router.try_send(b"Lnobody", b"answer") is Sent.NO
     router.close()
     assert router.try_send(peer, b"answer") is Sent.NO
-
-
-def test_a_send_returns_the_events_that_no_descriptor_reports_any_more(
-    router: Router, dealer: Dealer
-) -> None:
-    peer = connected_peer(router, dealer)
-    for number in range(200):
-        dealer.send(b"%d" % number)
-        end = time.monotonic() + PATIENCE_SECONDS
-        while router.try_send(peer, b"x") is not Sent.YES_AND_READ_ON:
-            assert time.monotonic() < end
-        assert router.has_more
-        assert [one.data for one in router.receive()] == [b"%d" % number]
-        assert not router.has_more
 
 
 class Owner:
@@ -354,30 +261,24 @@ def test_no_peer_has_left_before_all_its_messages_were_read(
     for number in range(7):
         dealer.send(b"%d" % number)
     dealer.close()
-    # All of it has come, and the end as well.
     connections = router._order[0].connections
+    count = 0
 
     def look() -> bool:
-        router._follow_connections()
-        return connections.count == 0
+        nonlocal count
+        count += len(router.receive())
+        left = router.take_left()
+        assert not left or (count, connections.count) == (7, 0)
+        return bool(left)
 
     serve(router, look)
-    count = len(router.receive())
-    while not router.take_left():
-        assert router.has_more
-        count += len(router.receive())
-    assert count == 7
 
 
 def test_a_peer_known_to_have_left_is_more_to_receive(router: Router, dealer: Dealer) -> None:
     peer = connected_peer(router, dealer)
     dealer.close()
 
-    def look() -> list[bytes]:
-        router._follow_connections()
-        return router._leaving
-
-    serve(router, look)
+    serve(router, lambda: router.receive() or router._leaving)
     while router.has_more:
         assert router.receive() == []
     assert router.take_left() == [peer]
@@ -386,7 +287,7 @@ def test_a_peer_known_to_have_left_is_more_to_receive(router: Router, dealer: De
 def test_a_peer_that_does_not_read_is_given_up_without_blocking(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "SEND_QUEUE_MAX", 10)
+    monkeypatch.setattr(local_listener, "SEND_QUEUE_MAX", 10)
     monkeypatch.setattr(dealers, "RECEIVE_QUEUE_MAX", 10)
     with (
         contextlib.closing(Router(path)) as router,
@@ -402,7 +303,7 @@ def test_a_peer_that_does_not_read_is_given_up_without_blocking(
 def test_a_peer_that_left_with_frames_unread_does_not_hold_up_the_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "SEND_QUEUE_MAX", 10)
+    monkeypatch.setattr(local_listener, "SEND_QUEUE_MAX", 10)
     monkeypatch.setattr(dealers, "RECEIVE_QUEUE_MAX", 10)
     for _ in range(ENDS_TRIED):
         router = Router(path)
@@ -454,12 +355,21 @@ def test_garbage_ends_no_other_connection(router: Router, dealer: Dealer, path: 
         raw.connect(str(path))
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
         assert router.receive() == []
-        raw.settimeout(PATIENCE_SECONDS)
-        with contextlib.suppress(ConnectionError):
-            while raw.recv(1000):
-                pass
+        raw.setblocking(False)  # noqa: FBT003 - positional in the standard library
+        serve(router, lambda: router.receive() or _is_ended(raw))
     assert dealer.send(b"still here")
     assert received(router).data == b"still here"
+
+
+def _is_ended(raw: socket.socket) -> bool:
+    try:
+        while raw.recv(1_000):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True
 
 
 # The local listener.
