@@ -1,8 +1,8 @@
 """Makes the client for ordinary Python from the client for asyncio.
 
-Run it after changing transport/client/async_client.py or async_streams.py; `make check` and a test
-compare. What really differs between the two (waiting, threads, the event loop) is written by hand,
-in `transport/client/caller` and `async_caller`.
+Run it after changing transport/client/async_{client,cluster_verbs,streams}.py; `make check` and a
+test compare. What really differs between the two (waiting, threads, the event loop) is written by
+hand, in `transport/client/caller` and `async_caller`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 CLIENTS = Path(__file__).parents[1] / "transport" / "client"
-MADE = ("client.py", "streams.py")
+MADE = ("client.py", "cluster_verbs.py", "streams.py")
 OUT_OF_DATE = "transport/client/{} is out of date: run .venv/bin/python docs/make_client.py"
 
 HEAD = "# Made from async_{} by docs/make_client.py: change that file, then run the script.\n"
@@ -79,6 +79,7 @@ def made(name: str) -> str:
         code = f"{head}{SHARING_MADE}{rest}"
     else:
         docstring = docstring.partition("\ndocs/make_client.py")[0] + '"""\n'
+        docstring = docstring.replace("client for asyncio", "client")
     for pattern, text in WORDS:
         code = re.sub(pattern, text, code)
     fixes = "check", "--fix-only", "--unsafe-fixes", "--select=I,UP028"

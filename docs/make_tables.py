@@ -133,7 +133,8 @@ def verbs() -> str:
     """The verbs of the client with their arguments."""
     rows = [
         (f"`{name}({', '.join(_arguments(verb))})`", _first_sentence(verb))
-        for name, verb in vars(Client).items()
+        for part in Client.__mro__
+        for name, verb in vars(part).items()
         if not name.startswith("_") and inspect.isfunction(verb)
     ]
     return _table(("verb", "meaning"), rows)

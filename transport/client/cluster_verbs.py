@@ -1,0 +1,265 @@
+# Made from async_cluster_verbs.py by docs/make_client.py: change that file, then run the script.
+"""The verbs of the client that are not about single jobs.
+
+Filter rules, the daemon, its locks and configuration, and queries in the form of Ganeti's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...storage.query_views import FieldInfo, QueryAnswer, fields_of
+from ..messages import (
+    AwaitLocks,
+    CountObjects,
+    DaemonInfo,
+    DescribeCluster,
+    FilterRow,
+    HistoryLine,
+    ListDependencies,
+    ListJobVersions,
+    ListLocks,
+    LockRow,
+    LocksListed,
+    LockWait,
+    ObjectChange,
+    ObjectsChanged,
+    ObjectsCounted,
+    ReadHistory,
+    ReadInfo,
+    ReadLockWaits,
+    ReadObjects,
+    ReadRuleHits,
+    SetWatcherPause,
+)
+from . import query_requests, requests
+from .caller import Caller
+from .streams import Streams
+from .watch_progress import checked_ids
+
+
+class ClusterVerbs:
+    """What a client can ask and change beside jobs. A base of `client.Client`."""
+
+    _caller: Caller
+    _streams: Streams
+    _timeout: float
+
+    # Filter rules.
+
+    def add_filter(
+        self,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        uuid: str | None = None,
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Store a filter rule and return its UUID; when this returns the rule is in force.
+
+        The daemon tries rules by ``priority`` (lowest first), then age. The first rule whose
+        ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to the
+        job. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
+        ``"RATE_LIMIT n"``).
+        Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
+        of its window (seconds since the epoch) a rule does not apply.
+        """
+        message = requests.new_filter(
+            uuid,
+            (valid_from, valid_until),
+            priority=priority,
+            predicates=predicates,
+            action=action,
+            reason=reason,
+        )
+        stored = self._caller.call(message, timeout)
+        return stored.uuid
+
+    def replace_filter(
+        self,
+        uuid: str,
+        *,
+        priority: int = 0,
+        predicates: Sequence[Any] = (),
+        action: str | Sequence[Any] = "CONTINUE",
+        reason: requests.Reason = "",
+        valid_from: float | None = None,
+        valid_until: float | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """As `add_filter`, in place of the rule with this UUID; without one it is a new rule."""
+        return self.add_filter(
+            priority=priority,
+            predicates=predicates,
+            action=action,
+            reason=reason,
+            uuid=uuid,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            timeout=timeout,
+        )
+
+    def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
+        """Delete a filter rule; when this returns it is no longer in force."""
+        self._caller.call(requests.deleted_filter(uuid), timeout)
+
+    def filters(
+        self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[FilterRow]:
+        """The filter rules, or those with these UUIDs, in the order of their evaluation."""
+        listed = self._caller.call(requests.listed_filters(uuids), timeout)
+        return listed.filters
+
+    def rule_hits(self, *, timeout: float | None = None) -> dict[str, int]:
+        """To how many jobs each filter rule, by its UUID, was applied since the daemon started."""
+        return (self._caller.call(ReadRuleHits(), timeout)).hits
+
+    # The daemon.
+
+    def info(self, *, timeout: float | None = None) -> DaemonInfo:
+        """The version, health and figures of the daemon."""
+        return self._caller.call(ReadInfo(), timeout)
+
+    def locks(self, *, timeout: float | None = None) -> list[LockRow]:
+        """Every lock that is held or wanted, then every job that others wait for (``job/ID``)."""
+        held = self._caller.call(ListLocks(), timeout)
+        jobs = self._caller.call(ListDependencies(), timeout)
+        return held.rows + jobs.rows
+
+    def watch_locks(
+        self, revision: int = 0, *, seconds: float = 30.0, timeout: float | None = None
+    ) -> LocksListed:
+        """The held and wanted locks, when they are others than at ``revision``.
+
+        After ``seconds`` the reply comes without a change. Go on with the revision of the reply.
+        Without a ``timeout``, the client's own one begins after them.
+        """
+        limit = self._timeout + seconds if timeout is None else timeout
+        return self._caller.call(AwaitLocks(revision, seconds), limit)
+
+    def lock_waits(self, *, timeout: float | None = None) -> list[LockWait]:
+        """Which owners of locks wait for which others, in line."""
+        return (self._caller.call(ReadLockWaits(), timeout)).waits
+
+    def objects(self, kind: str, *names: str, timeout: float | None = None) -> list[dict[str, Any]]:
+        """Objects of the configuration, those of these UUIDs or names, or all of the kind.
+
+        ``kind`` is a container of ``config.data`` (``nodes``, ``instances``, ...) or ``cluster``.
+        Secrets are masked. Many come in pages; what changes meanwhile may be of either moment.
+        """
+        asked: ReadObjects | None = ReadObjects(requests.object_kind(kind), list(names) or None)
+        found: list[dict[str, Any]] = []
+        while asked is not None:
+            reply = self._caller.call(asked, timeout)
+            found += reply.objects
+            asked = query_requests.next_objects(asked, reply)
+        return found
+
+    def count_objects(self, *, timeout: float | None = None) -> ObjectsCounted:
+        """How many objects of each kind the configuration has, and its serial number."""
+        return self._caller.call(CountObjects(), timeout)
+
+    def change_objects(
+        self, *changes: ObjectChange, why: str = "", timeout: float | None = None
+    ) -> ObjectsChanged:
+        """Change objects of the configuration, all or none; returns when that is durable."""
+        return self._caller.call(requests.change_objects(changes, why), timeout)
+
+    def set_values(
+        self,
+        kind: str,
+        name: str,
+        values: Mapping[str, object],
+        *,
+        why: str = "",
+        timeout: float | None = None,
+    ) -> ObjectsChanged:
+        """Change values in an object of the configuration, all or none; None removes one.
+
+        ``name`` is a UUID or a name, and empty for the cluster. ``values`` go by their fields, such
+        as ``offline`` or ``ndparams/ssh_port``.
+        """
+        asked = requests.set_values(kind, name, values, why)
+        return self._caller.call(asked, timeout)
+
+    def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
+        """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.
+
+        A query for ``watcher_pause`` of the ``cluster`` shows it.
+        """
+        self._caller.call(SetWatcherPause(until), timeout)
+
+    def config_history(
+        self, count: int = 100, *, before: int | None = None, timeout: float | None = None
+    ) -> list[HistoryLine]:
+        """The newest changes of the configuration, those older than the serial ``before``."""
+        return (self._caller.call(ReadHistory(count, before), timeout)).entries
+
+    # Queries in the form of Ganeti's.
+
+    def query(
+        self,
+        what: str,
+        fields: Sequence[str],
+        filter: Any = None,  # noqa: A002, ANN401 - JSON of Ganeti's query language
+        *,
+        timeout: float | None = None,
+    ) -> QueryAnswer:
+        """Fields of all items that pass a filter.
+
+        ``what`` is job, lock, node, instance, group, network, filter, export or cluster. ``filter``
+        is in Ganeti's query language, as JSON or as text: ``["==", "status", "error"]`` or
+        ``'status == "error"'``. An unknown field is no error: its values have a status of their
+        own. ``timeout`` is the deadline of each page of a long answer.
+        """
+        return self._streams.query(query_requests.query(what, fields, filter), timeout)
+
+    def query_json(
+        self,
+        what: str,
+        fields: Sequence[str],
+        filter: Any = None,  # noqa: A002, ANN401 - JSON of Ganeti's query language
+        *,
+        timeout: float | None = None,
+    ) -> tuple[list[FieldInfo], bytes]:
+        """As `query`, for those who pass rows on: the fields, and `QueryAnswer.data` as JSON."""
+        return self._streams.query_json(query_requests.query(what, fields, filter), timeout)
+
+    def job_ids(
+        self, known_mark: int | None = None, *, timeout: float | None = None
+    ) -> tuple[int, list[int] | None]:
+        """A mark, and the ids of all live jobs; None if the mark is still the one that is known.
+
+        The mark is another number whenever jobs have come or gone.
+        """
+        return self._streams.job_ids(known_mark, timeout)
+
+    def job_versions(self, *, timeout: float | None = None) -> tuple[list[int], list[int]]:
+        """The ids of all live jobs, and the version of each: cheap, to find out what has changed.
+
+        A job whose version is the same as before has not changed; 0: it may have.
+        """
+        return self._streams.job_versions(timeout)
+
+    def job_version(self, job_id: int, *, timeout: float | None = None) -> int | None:
+        """As `job_versions`, of one job; None if it is not live."""
+        (job_id,) = checked_ids([job_id])
+        message = ListJobVersions(after=job_id - 1, rows_max=1)
+        found = self._caller.call(message, timeout)
+        return found.versions[0] if found.ids == [job_id] else None
+
+    def query_fields(
+        self, what: str, fields: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> list[FieldInfo]:
+        """The definitions of these fields, or of all that a query for ``what`` can ask for."""
+        asked = query_requests.query_fields(what, fields)
+        return fields_of((self._caller.call(asked, timeout)).fields)
+
+    def cluster_info(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """The cluster as a whole: with the keys and values of Ganeti's ``QueryClusterInfo``."""
+        return (self._caller.call(DescribeCluster(), timeout)).info
