@@ -11,21 +11,20 @@ import math
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ...storage import errors, settings
 from ...transport import luxi, messages
 from ..runtime.addresses import JOB_QUEUE
-from ..runtime.component import Component
 from . import luxi_methods
-from .document_sockets import STALLED_SECONDS, DocumentSocket, Rights, prepare_place
+from .document_door import DocumentDoor
+from .document_sockets import DocumentSocket, Rights, prepare_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from .luxi_methods import Ask, Talk
     from .peers import Peer
@@ -38,7 +37,7 @@ _LOG_SECONDS = 1.0
 """The time in which refusals share one line of the log."""
 
 
-class LuxiListener(Component[messages.LuxiMessage]):
+class LuxiListener(DocumentDoor):
     """Owns the socket of LUXI."""
 
     name = "luxi_listener"
@@ -49,7 +48,6 @@ class LuxiListener(Component[messages.LuxiMessage]):
         self._under_way: dict[int, _Served] = {}
         self._bytes_under_way = {False: 0, True: 0}
         """Of large requests, by whether the peer may write."""
-        self._is_look_due = False
         self._refused = 0
         self._quiet_until = -math.inf
         self._options = host.luxi
@@ -68,30 +66,6 @@ class LuxiListener(Component[messages.LuxiMessage]):
         )
         self._open()
 
-    def close(self) -> None:
-        """Close the socket."""
-        if hasattr(self, "_socket"):
-            self._socket.close()
-
-    def receive(self, envelope: Envelope[messages.LuxiMessage]) -> None:
-        """Handle one message."""
-        message = envelope.message
-        match message:
-            case messages.StalledDue():
-                self._is_look_due = False
-                for number in self._socket.end_stalled():
-                    self.log.warning("a connection makes no progress and is ended", number=number)
-                self._look_later()
-            case messages.LocalSocketMissing():
-                self._open()
-            case _:
-                assert_never(message)
-
-    def readable(self, descriptors: Iterable[int]) -> None:
-        """A socket has news."""
-        self._socket.readable(descriptors)
-        self._look_later()
-
     def _open(self) -> None:
         assert self._options is not None
         problem = ""
@@ -106,11 +80,6 @@ class LuxiListener(Component[messages.LuxiMessage]):
         if problem and (not states or states[-1].problem != problem):
             self.log.error("LUXI's socket is not open", error=problem)
         states[:] = [messages.LuxiState(path=str(self._path), problem=problem)]
-
-    def _look_later(self) -> None:
-        if self._socket.needs_looks and not self._is_look_due:
-            self._is_look_due = True
-            self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
 
     # ------------------------------------------------------------ requests
 

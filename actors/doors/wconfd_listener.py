@@ -12,21 +12,18 @@ import contextlib
 import functools
 import os
 import signal
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...storage import errors, lock_files, settings
 from ...transport import luxi, messages
-from ..runtime.component import Component
 from . import wconfd_methods
-from .document_sockets import STALLED_SECONDS, DocumentSocket
+from .document_door import DocumentDoor
+from .document_sockets import DocumentSocket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ...storage.locks import Owner
-    from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from .wconfd_methods import Prepared
 
@@ -36,7 +33,7 @@ WAIT_SECONDS = 1_000_000.0
 """How long a waiting request is followed before it is sent again."""
 
 
-class WconfdListener(Component[messages.WconfdMessage]):
+class WconfdListener(DocumentDoor):
     """Owns the socket of WConfD."""
 
     name = "wconfd_listener"
@@ -44,7 +41,6 @@ class WconfdListener(Component[messages.WconfdMessage]):
     def boot(self) -> None:
         """Open the socket."""
         self._following: dict[Owner, int] = {}
-        self._is_look_due = False
         self._problem = ""
         budget = self.runtime.host.budget
         most = settings.DOCUMENT_CONNECTIONS_MAX if budget is None else budget.documents
@@ -52,30 +48,6 @@ class WconfdListener(Component[messages.WconfdMessage]):
             self.runtime, self.places.wconfd_socket, self._serve, connections_max=most
         )
         self._open()
-
-    def close(self) -> None:
-        """Close the socket."""
-        if hasattr(self, "_socket"):
-            self._socket.close()
-
-    def receive(self, envelope: Envelope[messages.WconfdMessage]) -> None:
-        """Handle one message."""
-        message = envelope.message
-        match message:
-            case messages.StalledDue():
-                self._is_look_due = False
-                for number in self._socket.end_stalled():
-                    self.log.warning("a connection makes no progress and is ended", number=number)
-                self._look_later()
-            case messages.LocalSocketMissing():
-                self._open()
-            case _:
-                assert_never(message)
-
-    def readable(self, descriptors: Iterable[int]) -> None:
-        """A socket has news."""
-        self._socket.readable(descriptors)
-        self._look_later()
 
     def _open(self) -> None:
         try:
@@ -85,11 +57,6 @@ class WconfdListener(Component[messages.WconfdMessage]):
             if error.text != self._problem:
                 self.log.error("WConfD's socket is not open", error=error.text)
             self._problem = error.text
-
-    def _look_later(self) -> None:
-        if self._socket.needs_looks and not self._is_look_due:
-            self._is_look_due = True
-            self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
 
     # ------------------------------------------------------------ requests
 

@@ -6,6 +6,7 @@ from ...transport.messages import (
     AuthorityListenerMessage,
     AuthorityMessage,
     ConfigMessage,
+    DoorMessage,
     ExecutorMessage,
     FilterMessage,
     ListenerMessage,
@@ -15,7 +16,6 @@ from ...transport.messages import (
     ReaderMessage,
     SchedulerMessage,
     SupervisorMessage,
-    WconfdMessage,
 )
 from .directory import Address
 
@@ -30,5 +30,5 @@ OUTPUT_READER = Address[ReaderMessage]("output_reader")
 RAPI_KEEPER = Address[RapiKeeperMessage]("rapi_keeper")
 SCHEDULER = Address[SchedulerMessage]("scheduler")
 SUPERVISOR = Address[SupervisorMessage]("supervisor")
-WCONFD_LISTENER = Address[WconfdMessage]("wconfd_listener")
+WCONFD_LISTENER = Address[DoorMessage]("wconfd_listener")
 WIRE_LISTENER = Address[ListenerMessage]("wire_listener")

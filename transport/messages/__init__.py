@@ -147,8 +147,7 @@ ExecutorMessage = (
     | StartForkServer | ReadProcesses | ComponentReplaced
     | RequestDue | WatchDue | KillDue | LeftOverEnded | IdleProcessesDue
 )
-WconfdMessage = StalledDue | LocalSocketMissing
-LuxiMessage = StalledDue | LocalSocketMissing
+DoorMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
@@ -184,8 +183,8 @@ ACCEPTED: dict[str, UnionType] = {
     "authority": AuthorityMessage,
     "authority_listener": AuthorityListenerMessage,
     "rapi_keeper": RapiKeeperMessage,
-    "wconfd_listener": WconfdMessage,
-    "luxi_listener": LuxiMessage,
+    "wconfd_listener": DoorMessage,
+    "luxi_listener": DoorMessage,
     "wire_listener": ListenerMessage,
     "supervisor": SupervisorMessage,
 }

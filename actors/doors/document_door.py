@@ -1,0 +1,57 @@
+"""What the doors for Ganeti's programs share: a socket for documents, kept open and looked at.
+
+What comes in is up to each door.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from ...transport import messages
+from ..runtime.component import Component
+from .document_sockets import STALLED_SECONDS, DocumentSocket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...transport.envelopes import Envelope
+
+
+class DocumentDoor(Component[messages.DoorMessage]):
+    """Owns a socket for documents, which `boot` makes."""
+
+    _socket: DocumentSocket
+    _is_look_due = False
+
+    def _open(self) -> None:
+        """Open the socket, again if its file was deleted."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the socket."""
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+    def receive(self, envelope: Envelope[messages.DoorMessage]) -> None:
+        """Handle one message."""
+        message = envelope.message
+        match message:
+            case messages.StalledDue():
+                self._is_look_due = False
+                for number in self._socket.end_stalled():
+                    self.log.warning("a connection makes no progress and is ended", number=number)
+                self._look_later()
+            case messages.LocalSocketMissing():
+                self._open()
+            case _:
+                assert_never(message)
+
+    def readable(self, descriptors: Iterable[int]) -> None:
+        """A socket has news."""
+        self._socket.readable(descriptors)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._socket.needs_looks and not self._is_look_due:
+            self._is_look_due = True
+            self.runtime.later(STALLED_SECONDS / 2, messages.StalledDue())
