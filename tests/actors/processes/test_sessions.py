@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +45,11 @@ class Leader(Program):
         assert found is not None
         self.identity, self.member = found, int(member)
         self._member = os.pidfd_open(self.member)
+        # `Popen` returns when the program is certain, a moment before it shows.
+        deadline = time.monotonic() + 30.0
+        while process_identity.begins_program(self.member):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
 
     def die(self) -> None:
         super().end()
