@@ -63,7 +63,7 @@ class HandOver:
             if self._ledger.is_read_only:
                 # It keeps its run slot until the disk works and the whole queue is announced.
                 continue
-            row.phase = Phase.STARTING
+            self._table.give_slot(row, Phase.STARTING)
             # The scheduler may not have known of a new priority yet, at which rules may look.
             chain = 0 if row.is_reprioritised else message.chain
             row.is_reprioritised = False
@@ -183,7 +183,7 @@ class HandOver:
         if not self._ledger.write_state(row.id):
             self._refuse(row, message)
             return
-        row.phase = Phase.HANDED_OVER
+        self._table.give_slot(row, Phase.HANDED_OVER)
         row.handed_serial = row.serial
         row.lock_file = message.lock_file
         row.process_id = message.process_id

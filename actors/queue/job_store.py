@@ -224,7 +224,7 @@ class JobStore:
                 row.phase = Phase.PENDING
             else:
                 # It had begun, so it must never be pending again. It keeps its run slot.
-                row.phase = Phase.HANDED_OVER
+                self.table.give_slot(row, Phase.HANDED_OVER)
                 self.settle_later(row)
             if envelope is not None:
                 envelope.refuse(error)
@@ -267,7 +267,8 @@ class JobStore:
             return
         if row.phase is Phase.ENDED:
             self.settle_later(row)
-        row.phase, row.status, row.ended = Phase.HANDED_OVER, status, None
+        row.status, row.ended = status, None
+        self.table.give_slot(row, Phase.HANDED_OVER)
         self.ledger.note(job_id, *journaled)
 
     def retry_disk(self) -> None:

@@ -31,7 +31,7 @@ _SHARED_CHARACTERS_MAX = 200
 
 
 class Phase(enum.Enum):
-    """Where a job is, as seen by the queue."""
+    """Where a job is, as seen by the queue. `JobTable.give_slot` sets those with a run slot."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -41,6 +41,9 @@ class Phase(enum.Enum):
     """Its process writes the file, until that process has gone."""
 
     ENDED = "ended"
+
+
+_WITH_SLOT = frozenset({Phase.STARTING, Phase.HANDED_OVER})
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,6 +385,8 @@ class JobTable:
         _templates.clear()
         self._rows: IdMap[Row] = IdMap()
         self._keys: dict[str, list[int]] = {}
+        # The jobs with a run slot, and some that have had one.
+        self._chosen: set[int] = set()
         self._ids: list[int] = []
         self.mark = time.time_ns()
         """Another number whenever a row has come or gone, also than that of an earlier table."""
@@ -404,6 +409,8 @@ class JobTable:
             if self._ids[place] != job_id:
                 self._ids.insert(place, job_id)
         self._rows[job_id] = row
+        if row.phase in _WITH_SLOT:
+            self._chosen.add(job_id)
         self.mark += 1
         if row.key is not None:
             self._keys.setdefault(row.key, []).append(job_id)
@@ -422,6 +429,7 @@ class JobTable:
         row = self._rows.take(job_id)
         if row is None:
             return
+        self._chosen.discard(job_id)
         self.mark += 1
         if len(self._ids) > 2 * len(self._rows) + _GONE_IDS_MIN:
             self._ids = [one for one in self._ids if one in self._rows]
@@ -436,9 +444,22 @@ class JobTable:
         found = self._keys.get(key)
         return None if found is None else list(found)
 
+    def give_slot(self, row: Row, phase: Phase) -> None:
+        """The job has a run slot now: it is in this phase."""
+        row.phase = phase
+        self._chosen.add(row.id)
+
     def in_phase(self, *phases: Phase) -> list[Row]:
-        """The rows in one of these phases."""
-        return [row for row in self if row.phase in phases]
+        """The rows in one of these phases, by id.
+
+        Those with a run slot are found without a look at the others.
+        """
+        if not _WITH_SLOT.issuperset(phases):
+            return [row for row in self if row.phase in phases]
+        rows = [row for row in map(self._rows.get, sorted(self._chosen)) if row is not None]
+        with_slot = [row for row in rows if row.phase in _WITH_SLOT]
+        self._chosen = {row.id for row in with_slot}
+        return [row for row in with_slot if row.phase in phases]
 
     def page(
         self, *, after: int, limit: int, statuses: Iterable[JobStatus] | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
 from ganger.storage.prediction.lock_types import UNKNOWN_EXCLUSIVE, exclusive, forecast_of
 from ganger.transport.messages import JobSummary, PendingJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def row(job_id: int, status: JobStatus = JobStatus.QUEUED, **fields: Any) -> Row:
@@ -91,6 +94,30 @@ def test_jobs_are_counted_by_status() -> None:
 def test_rows_are_found_by_phase() -> None:
     known = table(row(1), row(2, phase=Phase.ENDED), row(3, phase=Phase.STARTING))
     assert [one.id for one in known.in_phase(Phase.ENDED, Phase.STARTING)] == [2, 3]
+
+
+def test_jobs_with_a_run_slot_are_found_without_a_look_at_the_others() -> None:
+    class Watched(JobTable):
+        def __iter__(self) -> Iterator[Row]:
+            raise AssertionError("it looks at all rows")
+
+    known = Watched()
+    for job_id in range(1, 6):
+        known.add(row(job_id))
+    known.add(row(6, phase=Phase.HANDED_OVER))
+    for job_id, phase in ((5, Phase.STARTING), (2, Phase.STARTING), (3, Phase.HANDED_OVER)):
+        found = known.find(job_id)
+        assert found is not None
+        known.give_slot(found, phase)
+    with_slot = (Phase.STARTING, Phase.HANDED_OVER)
+    assert [one.id for one in known.in_phase(*with_slot)] == [2, 3, 5, 6]
+    assert [one.id for one in known.in_phase(Phase.HANDED_OVER)] == [3, 6]
+    (second, *_) = known.in_phase(Phase.STARTING)
+    second.phase = Phase.PENDING
+    known.remove(3)
+    assert [one.id for one in known.in_phase(*with_slot)] == [5, 6]
+    known.give_slot(second, Phase.STARTING)
+    assert [one.id for one in known.in_phase(*with_slot)] == [2, 5, 6]
 
 
 def test_the_jobs_of_a_key_are_known_as_long_as_they_are_live() -> None:
