@@ -21,9 +21,7 @@ _SIGNAL_BASE = 128
 _NOT_STARTED = "command cannot be started: "
 
 
-@click.command(
-    "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+@click.command("exec", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--lock",
     "locks",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from ganger.cli import hints
 from ganger.cli.main import _COMMANDS, ganger
@@ -50,3 +51,10 @@ def test_a_line_for_a_shell_is_recognised(command: list[str]) -> None:
 @pytest.mark.parametrize("command", [["true"], ["/opt/x-y/z.sh"], ["echo", "a | wc"]])
 def test_a_command_is_no_line_for_a_shell(command: list[str]) -> None:
     assert hints.shell(command) == ""
+
+
+@pytest.mark.parametrize("words", [("--detach", "sleep", "1"), ("--lokc", "n1", "--", "true")])
+def test_exec_takes_no_unknown_option_for_its_command(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(ganger, ["--data", "/nowhere", "exec", *words])
+    assert done.exit_code == 2
+    assert f"No such option '{words[0]}'" in done.output
