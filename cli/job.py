@@ -368,8 +368,9 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
 def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> None:
     """Tell when jobs will start and end, from the run times of earlier jobs.
 
-    The plan gives run slots to jobs in the scheduler's order. It knows dependencies, but no waits
-    for locks and no jobs to come. Below it stands how wrong the last estimates of run times were.
+    The plan gives run slots to jobs in the scheduler's order. It knows dependencies and the locks
+    with which jobs are certain to begin, but no jobs to come. Below it stands how wrong the last
+    estimates of run times were.
     """
     if bool(ids) == is_all:
         raise errors.UsageError("give either IDS or --all")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ...storage.prediction.estimates import Estimates, accuracy_of
-from ...storage.prediction.planning import Candidate, plan, seconds_left
+from ...storage.prediction.planned_locks import claims_of
+from ...storage.prediction.planning import Candidate, Runner, plan, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,14 +77,22 @@ class PlanMeasure:
         jobs: Mapping[int, TracedJob],
     ) -> None:
         """Plan the end of this job, beside all others in this order."""
-        running = {one: self._left(active[one], now) for one in order.running}
+        sets = [claims_of(forecast) for forecast in order.locks]
+        claims = {one: sets[index] for one, index in order.lock_sets.items()}
+        running = [
+            Runner(one, self._left(active[one], now), claims.get(one, ()), one in order.standing)
+            for one in order.running
+        ]
         candidates = [
-            Candidate(one, self._typical(jobs[one].ops), tuple(depends), is_held)
+            Candidate(
+                one, self._typical(jobs[one].ops), tuple(depends), is_held, claims.get(one, ())
+            )
             for one, depends, is_held in order.pending
         ]
         usual = self._estimates.usual()
         seconds = _USUAL_SECONDS if usual is None else usual.typical
-        found = plan(running, candidates, order.slots, seconds).get(job_id)
+        planned = plan(running, candidates, order.slots, seconds, holds_back=order.holds_back)
+        found = planned.get(job_id)
         if found is not None and found.end is not None:
             self._planned[job_id] = (now, found.end)
 

@@ -130,6 +130,10 @@ class Estimating:
                 count=order.count,
                 usual=None if usual is None else usual.typical,
                 accuracy=self.estimates.accuracy(),
+                locks=order.locks,
+                lock_sets=order.lock_sets,
+                standing=order.standing,
+                holds_back=order.holds_back,
             )
         )
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.prediction.lock_types import is_certain_to_block
+from ...storage.prediction.lock_types import NO_LOCKS, is_certain_to_block
 from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
 from .depending import dependency_outcome
-from .holding import locks_between
+from .holding import levels, locks_between
 from .kinds import Kind, Kinds
 from .known_jobs import HELD, REJECTED, Pending, Running, buckets_of
 from .ordering import in_order
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _SHOWN_AHEAD_MAX = 10
 
+LOCK_NAMES_MAX = 20_000
+"""Names of locks in a report of the order, in all different forecasts together."""
+
 _Order = tuple[float, int]
 """What is left of the weight, and the id: the order of the jobs of one priority."""
 
@@ -45,6 +48,30 @@ class _Ahead(msgspec.Struct, frozen=True):
     def ids(self) -> Iterator[int]:
         """Their ids, in order."""
         return itertools.islice(self.kind.ids, self.count)
+
+
+class LockSets:
+    """The locks of jobs, each different forecast once; some, if there are too many names."""
+
+    def __init__(self) -> None:
+        self.locks: list[LockForecast] = []
+        self.by_job: dict[int, int] = {}
+        self._known: dict[LockForecast, int] = {}
+        self._names_left = LOCK_NAMES_MAX
+
+    def add(self, job_id: int, forecast: LockForecast | None) -> None:
+        """Note the job's locks, if it needs any and there is room for their names."""
+        if forecast is None or forecast == NO_LOCKS:
+            return
+        index = self._known.get(forecast)
+        if index is None:
+            names = sum(len(one.names) + len(one.also_shared) for one in levels(forecast))
+            if names > self._names_left:
+                return
+            self._names_left -= names
+            index = self._known[forecast] = len(self.locks)
+            self.locks.append(forecast)
+        self.by_job[job_id] = index
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,10 +136,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         Yields after each ``at_once`` jobs: then jobs may come and go.
         """
         found: dict[int, tuple[int, list[int], bool]] = {}
+        lock_sets = LockSets()
+        standing = []
+        for owner, forecast, is_held in self.prediction.taken.owners():
+            if isinstance(owner, int) and owner in self.running:
+                lock_sets.add(owner, forecast)
+                if not is_held:
+                    standing.append(owner)
         for job in itertools.islice(self.in_order(), limit):
             is_full = any(self.taken[name] >= size for name, size in job.judged.buckets)
             # It comes twice if its priority has changed meanwhile.
             found[job.id] = (job.id, job.open, job.judged.action in HELD or is_full)
+            lock_sets.add(job.id, job.wants.forecast)
             if len(found) % at_once == 0:
                 yield
         return OrderReported(
@@ -120,6 +155,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             count=len(self.pending),
             running=sorted(self.running),
             slots=self.slots,
+            locks=lock_sets.locks,
+            lock_sets=lock_sets.by_job,
+            standing=sorted(standing),
+            holds_back=self.prediction.policy.is_predictive and self.prediction.policy.holds_back,
         )
 
     def obstacles(self) -> Counter[str]:

@@ -1,40 +1,62 @@
 """When jobs will start and end, if nothing changes: a plan from estimates. Pure.
 
 The plan gives run slots to the jobs in the scheduler's order, each for its estimated run time. It
-knows dependencies, but no waits for locks, no new jobs and no failures.
+knows dependencies, and waits for locks as far as the forecasts are certain; it knows no new jobs
+and no failures.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .planned_locks import ClaimedLocks, Claims, Key
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
 _OVERDUE = 0.1
 """A job that runs longer than ever before is expected to need this part of its time once more."""
+
+_LOOKS_PER_JOB_MAX: Final = 50
+"""After so many looks at locks for each job, on average, the plan looks at none any more: jobs with
+many locks each can wake each other in vain again and again."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """A pending job. ``seconds``: its estimated run time; None: it has no history.
 
     ``depends``: jobs that have not ended. ``is_held``: a rule or a full bucket holds it.
+    ``claims``: the locks with which it begins.
     """
 
     id: int
     seconds: float | None
     depends: tuple[int, ...] = ()
     is_held: bool = False
+    claims: Claims = ()
+
+
+class Runner(msgspec.Struct, frozen=True):
+    """A job in a run slot. ``seconds``: what it still needs; None: it has no history.
+
+    ``claims``: the locks that it has, or for which it still waits (``waits``).
+    """
+
+    id: int
+    seconds: float | None
+    claims: Claims = ()
+    waits: bool = False
 
 
 class Planned(msgspec.Struct, frozen=True):
     """When a job will start and end, in seconds from now; None: unknown.
 
-    ``guesses``: jobs before it without history, which count with the usual run time.
+    It starts when it has its locks. ``guesses``: jobs that start before it and have no history;
+    they count with the usual run time.
     """
 
     start: float | None
@@ -55,66 +77,85 @@ def seconds_left(elapsed: float, typical: float, high: float) -> float:
 
 
 def plan(
-    running: Mapping[int, float | None],
+    running: Sequence[Runner],
     candidates: Sequence[Candidate],
     slots: int,
     usual: float,
+    *,
+    holds_back: bool = False,
 ) -> dict[int, Planned]:
     """The plan for all these jobs.
 
-    ``running``: jobs in run slots, with the seconds that each still needs (None: no history).
-    ``candidates``: pending jobs in the order in which the scheduler looks at them. ``usual``: the
-    seconds that count for a job without history.
+    ``running``: jobs in run slots. ``candidates``: pending jobs in the order in which the scheduler
+    looks at them. ``usual``: the seconds that count for a job without history. ``holds_back``:
+    whether a job that would wait for locks gets no run slot before they are free.
     """
-    return _Plan(running, candidates, slots, usual).made()
+    return _Plan(running, candidates, slots, usual, holds_back=holds_back).made()
+
+
+_Moment = tuple[float, int]
+"""A moment, and the place of a job."""
 
 
 class _Plan:
+    """Jobs stand at places: the running ones first, then the candidates, in their order."""
+
     def __init__(
         self,
-        running: Mapping[int, float | None],
+        running: Sequence[Runner],
         candidates: Sequence[Candidate],
         slots: int,
         usual: float,
+        *,
+        holds_back: bool,
     ) -> None:
-        self._candidates = candidates
+        self._jobs: list[Runner | Candidate] = [*running, *candidates]
         self._usual = usual
+        self._holds_back = holds_back
         self._guesses = 0
         self._found: dict[int, Planned] = {}
-        self._slots: list[float] = [0.0] * max(0, slots - len(running))
         self._ends: dict[int, float] = {}
-        for job_id, left in running.items():
-            self._guesses += left is None
-            end = usual if left is None else left
-            self._found[job_id] = Planned(0.0, left)
-            self._ends[job_id] = end
-            self._slots.append(end)
-        heapq.heapify(self._slots)
         # More jobs may run than there are slots, after a change of their number.
-        for _ in range(len(self._slots) - max(1, slots)):
-            heapq.heappop(self._slots)
-        self._ready: list[tuple[float, int]] = []
+        self._free = max(1, slots) - len(running)
+        self._ending: list[_Moment] = []
+        self._ready: list[_Moment] = []
         self._eligible: list[int] = []
         self._open: dict[int, set[int]] = {}
         self._dependants: defaultdict[int, list[int]] = defaultdict(list)
+        self._locks = ClaimedLocks()
+        self._looks_left = _LOOKS_PER_JOB_MAX * len(self._jobs)
+        # Jobs that wait for a lock: when it is released, the first of them tries again.
+        self._waiting: defaultdict[Key, list[int]] = defaultdict(list)
+        self._woken_by: dict[int, Key] = {}
+        # Jobs that have a run slot and no locks yet; of them, those that are to try again.
+        self._with_slot: set[int] = set()
+        self._trying: list[int] = []
 
     def made(self) -> dict[int, Planned]:
-        """Give slots to the candidates until none is left that can have one."""
-        for place, one in enumerate(self._candidates):
-            if not one.is_held:
-                self._enter(place, one)
-        now = 0.0
-        while self._eligible or self._ready:
-            # A slot that was free while nothing was eligible is free still.
-            now = max(now, heapq.heappop(self._slots))
-            if not self._eligible:
-                now = max(now, self._ready[0][0])
+        """Give slots and locks to the jobs until none is left that can have them."""
+        for place, one in enumerate(self._jobs):
+            if isinstance(one, Candidate):
+                if not one.is_held:
+                    self._enter(place, one)
+            elif one.waits:
+                self._with_slot.add(place)
+                self._trying.append(place)
+            else:
+                self._free += 1
+                self._start(place, 0.0)
+                self._found[one.id] = Planned(0.0, one.seconds)
+        now: float | None = 0.0
+        while now is not None:
+            self._end_jobs(now)
             while self._ready and self._ready[0][0] <= now:
                 heapq.heappush(self._eligible, heapq.heappop(self._ready)[1])
-            self._start(heapq.heappop(self._eligible), now)
-        for one in self._candidates:
+            self._fill_slots(now)
+            now = min((heap[0][0] for heap in (self._ending, self._ready) if heap), default=None)
+        for one in self._jobs:
             self._found.setdefault(one.id, UNKNOWN)
         return self._found
+
+    # ------------------------------------------------------------ dependencies
 
     def _enter(self, place: int, one: Candidate) -> None:
         left = {target for target in one.depends if target not in self._ends}
@@ -123,30 +164,74 @@ class _Plan:
             for target in left:
                 self._dependants[target].append(place)
         else:
-            moment = self._moment(one)
-            heapq.heappush(self._ready, (moment, place))
+            heapq.heappush(self._ready, (self._ready_at(one), place))
 
-    def _moment(self, one: Candidate) -> float:
+    def _ready_at(self, one: Candidate) -> float:
         """When the jobs that it depends on have ended."""
         return max((self._ends[target] for target in one.depends), default=0.0)
 
+    def _free_dependants(self, job_id: int) -> None:
+        for place in self._dependants.pop(job_id, ()):
+            left = self._open[place]
+            left.discard(job_id)
+            one = self._jobs[place]
+            if not left and isinstance(one, Candidate):
+                heapq.heappush(self._ready, (self._ready_at(one), place))
+
+    # ------------------------------------------------------------ slots and locks
+
+    def _end_jobs(self, now: float) -> None:
+        while self._ending and self._ending[0][0] <= now:
+            claims = self._jobs[heapq.heappop(self._ending)[1]].claims
+            self._free += 1
+            self._locks.release(claims)
+            for key, _ in claims:
+                self._wake(key)
+
+    def _wake(self, key: Key) -> None:
+        """Let the first job that waits for the lock try again."""
+        if waiting := self._waiting.get(key):
+            place = heapq.heappop(waiting)
+            self._woken_by[place] = key
+            heapq.heappush(self._trying if place in self._with_slot else self._eligible, place)
+
+    def _fill_slots(self, now: float) -> None:
+        while True:
+            if self._trying:
+                self._try(heapq.heappop(self._trying), now)
+            elif self._eligible and self._free > 0:
+                self._try(heapq.heappop(self._eligible), now)
+            else:
+                return
+
+    def _try(self, place: int, now: float) -> None:
+        """Start the job, or let it wait for a lock."""
+        one = self._jobs[place]
+        waker = self._woken_by.pop(place, None)
+        self._looks_left -= 1
+        key = self._locks.taken(one.claims) if self._looks_left > 0 else None
+        if key is None:
+            self._start(place, now)
+        else:
+            heapq.heappush(self._waiting[key], place)
+            if not self._holds_back and place not in self._with_slot:
+                self._with_slot.add(place)
+                self._free -= 1
+        # The next job may share the lock, or have it if this one waits for another.
+        if waker is not None and waker != key:
+            self._wake(waker)
+
     def _start(self, place: int, now: float) -> None:
-        one = self._candidates[place]
-        is_known = one.seconds is not None
-        seconds = one.seconds if one.seconds is not None else self._usual
-        end = now + seconds
-        self._found[one.id] = Planned(now, end if is_known else None, self._guesses)
-        self._guesses += not is_known
+        one = self._jobs[place]
+        if place in self._with_slot:
+            self._with_slot.remove(place)
+        else:
+            self._free -= 1
+        self._locks.take(one.claims)
+        end = now + (self._usual if one.seconds is None else one.seconds)
+        known_end = None if one.seconds is None else end
+        self._found[one.id] = Planned(now, known_end, self._guesses)
+        self._guesses += one.seconds is None
         self._ends[one.id] = end
-        heapq.heappush(self._slots, end)
-        for dependant in self._dependants.pop(one.id, ()):
-            left = self._open[dependant]
-            left.discard(one.id)
-            if not left:
-                moment = self._moment(self._candidates[dependant])
-                heapq.heappush(self._ready, (moment, dependant))
-
-
-def errors_of(planned: Iterable[tuple[float, float]]) -> list[float]:
-    """The relative errors of predicted spans, each beside the real one, both in seconds."""
-    return [abs(span - real) / real for span, real in planned if real > 0]
+        heapq.heappush(self._ending, (end, place))
+        self._free_dependants(one.id)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ...storage.prediction.estimates import Accuracy
-from ...storage.prediction.planning import Candidate, plan, seconds_left
+from ...storage.prediction.planned_locks import claims_of
+from ...storage.prediction.planning import Candidate, Runner, plan, seconds_left
 
 if TYPE_CHECKING:
     from ..messages import PlanRead
@@ -52,26 +53,31 @@ class Etas(msgspec.Struct, frozen=True):
 
 def etas_of(read: PlanRead) -> Etas:
     """The plan for the jobs that run and are pending."""
-    running: dict[int, float | None] = {}
     works: dict[int, int] = {}
+    sets = [claims_of(forecast) for forecast in read.locks]
+    claims = {job_id: sets[index] for job_id, index in read.lock_sets.items()}
+    standing = set(read.standing)
+    running = []
     for job_id, work, elapsed in read.running:
         known = read.works[work]
         works[job_id] = work
-        running[job_id] = (
-            None if known is None else seconds_left(elapsed, known.typical, known.high)
-        )
+        left = None if known is None else seconds_left(elapsed, known.typical, known.high)
+        running.append(Runner(job_id, left, claims.get(job_id, ()), job_id in standing))
     candidates = []
     for job_id, work, depends, is_held in read.pending:
         known = read.works[work]
         works[job_id] = work
         seconds = None if known is None else known.typical
-        candidates.append(Candidate(job_id, seconds, tuple(depends), is_held))
+        candidates.append(
+            Candidate(job_id, seconds, tuple(depends), is_held, claims.get(job_id, ()))
+        )
     usual = _USUAL_SECONDS if read.usual is None else read.usual
-    planned = plan(running, candidates, read.slots, usual)
+    planned = plan(running, candidates, read.slots, usual, holds_back=read.holds_back)
+    in_slots = {one.id for one in running}
     found = {}
     for job_id, one in planned.items():
         known = read.works[works[job_id]]
-        start = one.start if job_id not in running else None
+        start = one.start if job_id not in in_slots else None
         found[job_id] = JobEta(
             id=job_id,
             start=None if start is None else read.now + start,

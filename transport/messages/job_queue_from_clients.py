@@ -8,6 +8,7 @@ import msgspec
 
 from ...storage.jobs import JobStatus, LogEntry
 from ...storage.prediction.estimates import Accuracy, Estimate
+from ...storage.prediction.lock_types import LockForecast
 from .base import Done, Notice, Reply, Request
 from .config_store import ReplaceFilter
 from .several import QueryAnswered, RuleHits
@@ -331,7 +332,8 @@ class PlanRead(Reply, frozen=True):
     began. ``pending``: the first pending jobs in the scheduler's order, each with its kind of work,
     the jobs for which it waits, and whether a rule or a limit holds it; ``count``: all of them.
     ``usual``: the seconds that count for work without history. ``accuracy``: how wrong the last
-    predictions of run times were.
+    predictions of run times were. ``locks``, ``lock_sets``, ``standing``, ``holds_back``: as the
+    scheduler reports them (`OrderReported`).
     """
 
     now: float
@@ -342,6 +344,10 @@ class PlanRead(Reply, frozen=True):
     count: int
     usual: float | None = None
     accuracy: Accuracy | None = None
+    locks: list[LockForecast] = []
+    lock_sets: dict[int, int] = {}
+    standing: list[int] = []
+    holds_back: bool = False
 
 
 class ReadPlan(Request[PlanRead], frozen=True):

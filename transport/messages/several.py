@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.jobs import JobStatus
+from ...storage.prediction.lock_types import LockForecast
 from .base import Message, Notice, Reply, Request
 from .values import JobToJudge, JobVerdict, Remedy
 
@@ -185,13 +186,20 @@ class RuleHits(Reply, frozen=True):
 class OrderReported(Reply, frozen=True):
     """The first pending jobs in order, each with the jobs that it waits for and whether it is held.
 
-    ``count``: all pending jobs. ``running``: the jobs in the ``slots`` run slots.
+    ``count``: all pending jobs. ``running``: the jobs in the ``slots`` run slots. ``lock_sets``:
+    the locks that jobs have, or with which they begin, as indexes of ``locks``; others need none,
+    or it is not known. ``standing``: running jobs that still wait for theirs. ``holds_back``:
+    whether pending jobs that would wait for locks get no run slot.
     """
 
     pending: list[tuple[int, list[int], bool]]
     count: int
     running: list[int]
     slots: int
+    locks: list[LockForecast] = []
+    lock_sets: dict[int, int] = {}
+    standing: list[int] = []
+    holds_back: bool = False
 
 
 class ReportOrder(Request[OrderReported], frozen=True):

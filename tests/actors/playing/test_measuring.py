@@ -15,8 +15,10 @@ from ganger.storage.prediction.traces import (
 NODE = TracedLocks(node=TracedLevel("exclusive", (1,)), big_lock="shared")
 
 
-def job(number: int, seconds: float, locks: TracedLocks = NO_LOCKS) -> TracedJob:
-    op = TracedOpcode(op="OP_EXEC", command=1, seconds=seconds, forecast=locks)
+def job(
+    number: int, seconds: float, forecast: TracedLocks = NO_LOCKS, locks: TracedLocks | None = None
+) -> TracedJob:
+    op = TracedOpcode(op="OP_EXEC", command=1, seconds=seconds, forecast=forecast, locks=locks)
     return TracedJob(at=float(number), id=number, ops=(op,))
 
 
@@ -41,8 +43,16 @@ def test_jobs_that_always_take_the_same_time_end_as_planned() -> None:
     assert hold_back.plan_accuracy.high == pytest.approx(0)
 
 
-def test_a_plan_knows_no_waits_for_locks() -> None:
+def test_jobs_that_wait_for_a_known_lock_end_as_planned() -> None:
     trace = Trace([job(number, 7.0, NODE) for number in range(1, 101)], 2)
+    [found] = policies.compared(trace, ["hold-back"], None, lambda *_: None)
+    assert found.plan_accuracy is not None
+    assert found.plan_accuracy.high == pytest.approx(0)
+
+
+def test_a_plan_knows_no_waits_for_locks_whose_names_are_unknown() -> None:
+    unknown = TracedLocks(node=TracedLevel("unknown_exclusive"), big_lock="shared")
+    trace = Trace([job(number, 7.0, unknown, NODE) for number in range(1, 101)], 2)
     [found] = policies.compared(trace, ["hold-back"], None, lambda *_: None)
     assert found.plan_accuracy is not None
     assert found.plan_accuracy.median > 0.3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from ganger.storage.prediction.estimates import Estimate
+from ganger.storage.prediction.lock_types import exclusive, forecast_of
 from ganger.transport.client.etas import JobEta, etas_of
 from ganger.transport.messages import PlanRead
 
@@ -44,3 +45,21 @@ def test_a_job_that_is_held_is_unknown() -> None:
 def test_a_job_beyond_the_plan_is_far() -> None:
     assert etas_of(read()).of(7).unknown == "ended"
     assert etas_of(read(count=1)).of(7).unknown == "far"
+
+
+def test_a_job_waits_for_the_locks_of_the_running_one() -> None:
+    one = forecast_of(node=exclusive(["n1"]))
+    jobs = {"running": [(1, 0, 4.0)], "pending": [(2, 0, [], False), (3, 0, [], False)], "count": 2}
+    found = etas_of(
+        read(**jobs, slots=9, locks=[one], lock_sets={1: 0, 2: 0}, holds_back=True),
+    )
+    assert (found.of(2).start, found.of(3).start) == (1_006.0, 1_000.0)
+
+
+def test_a_running_job_that_waits_for_its_locks_ends_later() -> None:
+    one = forecast_of(node=exclusive(["n1"]))
+    running = [(1, 0, 0.0), (2, 0, 4.0)]
+    found = etas_of(
+        read(running=running, slots=2, locks=[one], lock_sets={1: 0, 2: 0}, standing=[1])
+    )
+    assert (found.of(1).start, found.of(1).end) == (None, 1_016.0)
