@@ -30,7 +30,7 @@ from ..storage.opcodes import catalogue
 from ..transport.envelopes import Envelope
 from ..transport.messages import StopRequested
 from . import choices, first_rapi, output
-from .up import READY_VARIABLE
+from .start_report import Announcement
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -75,7 +75,7 @@ def daemon(
     and by `ganger down`; jobs that run go on, and the next daemon takes them over.
     """
     places = call.places
-    announce = _Announcement(places)
+    announce = Announcement(places)
     try:
         run(
             places,
@@ -115,62 +115,9 @@ def _with_hint(error: errors.GangerError, places: Places) -> errors.GangerError:
     return type(error)(f"{error.text}; check the directory: {ownership.command(places, 'fsck')}")
 
 
-class _Announcement:
-    """Reports once that the daemon is ready, or why it is not.
-
-    `ganger up` reads the report from a descriptor, a person on standard output.
-    """
-
-    def __init__(self, places: Places) -> None:
-        self._data = places.data
-        self._is_for_people = READY_VARIABLE not in os.environ
-        text = os.environ.pop(READY_VARIABLE, "")
-        self._descriptor = int(text) if text.isdecimal() else None
-        if self._descriptor is not None:
-            os.set_inheritable(self._descriptor, False)  # noqa: FBT003
-
-    def ready(self, credentials: FirstCredentials | None = None) -> None:
-        """The daemon takes requests; these credentials are for its remote API."""
-        if self._is_for_people:
-            pid = os.getpid()
-            _print(
-                f"The daemon is ready (pid {pid}) in {self._data}; Ctrl-C or `ganger down` ends it"
-            )
-            for line in credentials.lines() if credentials is not None else []:
-                _print(line)
-        self._say(f"ready {first_rapi.text(credentials)}".rstrip() + "\n")
-
-    def warn(self, text: str) -> None:
-        """Print a warning; `ganger up` prints its own."""
-        if self._is_for_people:
-            _print(f"ganger: {text}")
-
-    def stopped(self) -> None:
-        """The daemon has stopped in order."""
-        if self._is_for_people:
-            _print("The daemon has stopped; jobs that run go on")
-
-    def failed(self, error: errors.GangerError) -> None:
-        """The daemon could not start."""
-        self._say(f"{error.exit_code} {error.text}\n")
-
-    def _say(self, text: str) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with suppress(BrokenPipeError):
-                os.write(descriptor, text.encode())
-            os.close(descriptor)
-
-
-def _print(text: str) -> None:
-    # A closed terminal or pipe must not end a daemon.
-    with suppress(OSError, ValueError):
-        output.echo(text)
-
-
 def run(
     places: Places,
-    announce: _Announcement,
+    announce: Announcement,
     *,
     remote: str | None,
     placement: str,
@@ -190,7 +137,7 @@ def run(
     # thread, for longer the longer the queue is.
     gc.freeze()
     gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
-    ownership.require_own(places, "daemon")
+    ownership.require_own(places, "daemon", announce.files_checked)
     with ExitStack() as stack:
         _prepare(places)
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")
@@ -200,6 +147,7 @@ def run(
         writer = LogWriter(os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8"))
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
+        announce.log = log
         for warning in ownership.group_warnings(places):
             log.warning("others may write into the data directory", problem=warning)
             announce.warn(warning)
@@ -212,6 +160,7 @@ def run(
         stack.callback(daemon_lock.remove)
         keeper = DirectoryKeeper(places, directory_lock, log)
         shutdown = Shutdown()
+
         host = Host(
             directory=Directory(),
             places=places,
@@ -231,6 +180,7 @@ def run(
             endpoints=[],
             budget=budget,
             descriptors_before=descriptors_before,
+            note_start=announce.progress,
         )
 
         def ready() -> None:

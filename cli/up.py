@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from ..storage import documents, errors, ownership, settings, wording
-from . import choices, first_rapi, output
+from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
 from .luxi_wishes import LuxiWishes, without_effect
 
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from .first_rapi import FirstCredentials
 
 NOT_RUNNING_EXIT_CODE = 3
-READY_VARIABLE = "GANGER_READY_FD"
-"""Names a descriptor, to which the daemon writes once, for ``ganger up``: ``ready`` and the
-credentials that it has made, or its error."""
-
 _SHORT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
@@ -41,10 +37,17 @@ _LOOK_SECONDS = 0.1
 
 @click.command()
 @choices.daemon_options
+@click.option(
+    "--timeout",
+    type=choices.Seconds(),
+    help="Seconds to wait at most. Without it the command waits as long as the daemon starts and "
+    "tells how far it is.",
+)
 @click.pass_obj
 def up(
     call: Call,
     *,
+    timeout: float | None,
     remote: str | None,
     placement: str,
     hung_after: float,
@@ -62,7 +65,8 @@ def up(
 ) -> None:
     """Start the daemon in the background; return when it is ready.
 
-    Harmless when it runs already. Its messages go to daemon.log in the data directory.
+    Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
+    takes long, because many jobs are pending, shows on standard error how far it is.
     """
     places = call.places
     ownership.require_own(places, "up")
@@ -97,7 +101,8 @@ def up(
         options += ["--luxi-socket", luxi_socket] if luxi_socket else []
         options += ["--luxi-group", str(luxi_group)] if luxi_group is not None else []
         options += ["--luxi-anonymous-reads"] if luxi_anonymous_reads else []
-        pid, credentials = _start(places, [*options, *(["--test-hooks"] if test_hooks else [])])
+        options += ["--test-hooks"] if test_hooks else []
+        pid, credentials = _start(places, options, timeout)
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
         if credentials is not None:
             for line in credentials.lines():
@@ -148,10 +153,13 @@ def _alone(places: Places) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _start(places: Places, options: list[str]) -> tuple[int, FirstCredentials | None]:
+def _start(
+    places: Places, options: list[str], seconds: float | None = None
+) -> tuple[int, FirstCredentials | None]:
     """Start it detached; its pid when it is ready, and the credentials that it has made.
 
-    `GangerError` with the daemon's reason if it fails.
+    `GangerError` with the daemon's reason if it fails; `DeadlineError` after ``seconds``, or if it
+    tells of no progress, while it goes on.
     """
     reader, writer = os.pipe()
     command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
@@ -163,29 +171,50 @@ def _start(places: Places, options: list[str]) -> tuple[int, FirstCredentials | 
             stderr=out,
             start_new_session=True,
             pass_fds=[writer],
-            env={**os.environ, READY_VARIABLE: str(writer)},
+            env={
+                **os.environ,
+                start_report.READY_VARIABLE: f"{writer}{start_report.WITH_PROGRESS}",
+            },
             cwd="/",
         )
     os.close(writer)
+    ended = os.pidfd_open(process.pid)
+    progress = start_report.Progress()
     try:
-        word = _word(reader)
+        word = start_report.await_word(reader, ended, seconds, progress)
     except KeyboardInterrupt:
         _end_again(process, places)
         raise click.exceptions.Exit(INTERRUPTED_EXIT_CODE) from None
-    if word is None:
+    except start_report.NotReady as late:
+        doing = f" ({progress.last})" if progress.last else ""
         raise errors.DeadlineError(
-            f"the daemon (pid {process.pid}) is still starting, and was not ready within "
-            f"{settings.START_SECONDS:g} s; see `ganger status` and {places.log}"
-        )
-    code, _, text = word.strip().partition(" ")
+            f"the daemon (pid {process.pid}) is still starting{doing}, and {late}; it goes on; "
+            f"see `{ownership.command(places, 'status')}` and {places.log}"
+        ) from None
+    finally:
+        os.close(reader)
+        os.close(ended)
+    code, _, text = word.partition(" ")
     if code == "ready":
         return process.pid, first_rapi.read(text)
     if code.isdecimal():
         output.echo(f"ganger: {text}", err=True)
         raise click.exceptions.Exit(int(code))
-    raise errors.OperatorError(
-        f"the daemon did not start; see {places.data}/daemon.out, and check the directory: "
-        f"{ownership.command(places, 'fsck')}"
+    raise errors.OperatorError(_died(process, places, progress.last))
+
+
+def _died(process: subprocess.Popen[bytes], places: Places, doing: str) -> str:
+    """The text about a daemon that ended without a word while it was starting."""
+    how = "told of no reason"
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        code = process.wait(_SHORT_SECONDS)
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'})"
+    at = f", while {doing}" if doing else ""
+    return (
+        f"the daemon did not start: it {how}{at}; see {places.data}/daemon.out, and check the "
+        f"directory: {ownership.command(places, 'fsck')}"
     )
 
 
@@ -200,21 +229,6 @@ def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
     else:
         text = f"no daemon runs in {places.data}"
     output.echo(f"\nganger: interrupted; {text}", err=True)
-
-
-def _word(reader: int) -> str | None:
-    """The daemon's report of its start, complete when it closes the pipe; None: not in time."""
-    deadline = time.monotonic() + settings.START_SECONDS
-    parts: list[bytes] = []
-    with os.fdopen(reader, "rb", buffering=0) as stream:
-        while (left := deadline - time.monotonic()) > 0:
-            if not select.select([stream], [], [], left)[0]:
-                break
-            part = os.read(stream.fileno(), 4_096)
-            if not part:
-                return b"".join(parts).decode("utf-8", "replace")
-            parts.append(part)
-    return None
 
 
 @click.command()

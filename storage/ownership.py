@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from . import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .settings import Places
 
 _ROOT = 0
+_FILES_TOLD = 1_000
 
 
 def user(uid: int) -> str:
@@ -47,14 +48,18 @@ def command(places: Places, words: str) -> str:
     return f"ganger --data {_quoted(places.data)} {words}"
 
 
-def require_own(places: Places, words: str) -> None:
+def require_own(
+    places: Places, words: str, looked_at: Callable[[int], None] = lambda _: None
+) -> None:
     """Raise `NotOwnerError` unless the present user owns the queue, and no other may write to it.
 
     ``words`` is the subcommand that the owner should run instead, such as ``up``. Missing files
-    count as owned.
+    count as owned. ``looked_at`` is called again and again with the number of files so far.
     """
     own = os.geteuid()
-    for path, status in _entries(places):
+    for count, (path, status) in enumerate(_entries(places)):
+        if not count % _FILES_TOLD:
+            looked_at(count)
         if status.st_uid == own and not status.st_mode & stat.S_IWOTH:
             continue
         if not _is_ours(path, status, places):

@@ -430,8 +430,8 @@ WATCHDOG_SECONDS = 1.0
 HUNG_SECONDS = 60.0
 """A component that works longer at one message hangs, and is replaced (default)."""
 
-START_SECONDS = 30.0
-"""How long ``ganger up`` waits for the daemon to be ready."""
+START_SILENCE_SECONDS = 60.0
+"""How long ``ganger up`` waits for a daemon that starts and tells of no progress."""
 
 DEFAULT_DATA_DIRECTORY = "/var/lib/ganger"
 

@@ -42,7 +42,8 @@ class JobQueue(Component[messages.QueueMessage]):
         directory.prepare()
         journal = Journal(self.places.journal)
         files = remembering.files_of(self.places)
-        loaded = recovery.load(directory, journal, self.runtime.host.daemon_lock.path, files)
+        host = self.runtime.host
+        loaded = recovery.load(directory, journal, host.daemon_lock.path, files, host.note_start)
         self.store = JobStore(self.runtime, loaded.table, directory, journal, files)
         self.gate = StartGate(self.runtime, self.store)
         self.hand_over = HandOver(self.runtime, self.store, self.gate)

@@ -19,12 +19,19 @@ from .job_table import JobTable, Phase, row_of
 from .reconciling import Fate, Life
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Journal
     from ...storage.queue_files.remembered import RememberedFiles
     from .job_table import Row
+
+    Progress = Callable[[str, int, int], None]
+    """Takes what is being done, and with how many jobs of how many; 0: not counted."""
+
+PROGRESS_JOBS = 1_000
+"""After how many jobs a start tells how far it is."""
 
 
 class Loaded(msgspec.Struct):
@@ -59,17 +66,20 @@ def load(
     queue_journal: Journal,
     daemon_lock: str,
     files: RememberedFiles | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Loaded:
     """Everything in the directory, with the job files brought up to the journal.
 
     ``files`` may tell what files of pending jobs say, so that they need not be read.
     ``daemon_lock`` is this daemon's own lock file. A job that names it has no process yet: the job
-    queue was replaced while the process was being made.
+    queue was replaced while the process was being made. ``progress`` is called again and again.
     """
+    progress("reading the journal", 0, 0)
     said = replay.read_journal(queue_journal)
     loaded = Loaded(JobTable(), {}, [], [], {}, [], 0, archived=said.archived)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)
+    progress("listing the queue", 0, 0)
     names = directory.names()
     strange = directory.strange_names(names)
     loaded.quarantined += [f"{name}: no job has that number" for name in strange]
@@ -81,10 +91,10 @@ def load(
     many = len(said.states) if is_doubtful else len(ids) - len(in_files)
     loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
     if files is not None and len(in_files) >= settings.REMEMBERED_JOBS_MIN and not is_doubtful:
-        loaded.recalled = _recalled(directory, files, in_files)
+        loaded.recalled = _recalled(directory, files, in_files, progress)
     remembered = loaded.recalled.rows
     alike = AlikeFiles()
-    for job_id in sorted(ids):
+    for job_id in _told(ids, progress):
         journaled = said.states.get(job_id)
         row = remembered.get(job_id)
         if row is not None and (journaled is None or journaled[0] == row.serial):
@@ -110,7 +120,25 @@ def load(
             _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
         _add(loaded, job, body, life)
         alike.note(body, loaded.table.find(job_id))
+    progress("looking through the archive", 0, 0)
     loaded.refused_inputs = directory.settle_spool(ids)
+    loaded.last_id = _last_id(directory, said, loaded, ids)
+    directory.remove_leftovers(set(loaded.living), names)
+    return loaded
+
+
+def _told(ids: set[int], progress: Progress) -> Iterator[int]:
+    """These jobs in order; ``progress`` is told of every thousandth."""
+    for place, job_id in enumerate(sorted(ids)):
+        if not place % PROGRESS_JOBS:
+            progress("reading the queue", place, len(ids))
+        yield job_id
+
+
+def _last_id(
+    directory: QueueDirectory, said: replay.JournalContent, loaded: Loaded, ids: set[int]
+) -> int:
+    """The highest id that was ever given."""
     recorded = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
     limit = recorded + settings.JOB_ID_JUMP_MAX
     named = (
@@ -121,17 +149,19 @@ def load(
         # They are deleted later: no other job must get them.
         *(spool.owner_of(name) for name in loaded.refused_inputs if loaded.is_late),
     )
-    loaded.last_id = job_files.last_id(recorded, named)
-    directory.remove_leftovers(set(loaded.living), names)
-    return loaded
+    return job_files.last_id(recorded, named)
 
 
 def _recalled(
-    directory: QueueDirectory, files: RememberedFiles, in_files: set[int]
+    directory: QueueDirectory, files: RememberedFiles, in_files: set[int], progress: Progress
 ) -> remembering.Recalled:
     """What is remembered of these files; without it, they are read."""
+
+    def looked_at(count: int) -> None:
+        progress("looking for changed files", count, len(in_files))
+
     try:
-        return remembering.recall(files.read(), directory, in_files)
+        return remembering.recall(files.read(), directory, in_files, looked_at)
     except errors.StorageError:
         return remembering.Recalled()
 

@@ -58,8 +58,16 @@ class Recalled(msgspec.Struct):
     last: int = 0
 
 
-def recall(found: Remembered, directory: QueueDirectory, live: Collection[int]) -> Recalled:
-    """The rows of those jobs in ``live`` whose files are as they were."""
+def recall(
+    found: Remembered,
+    directory: QueueDirectory,
+    live: Collection[int],
+    looked_at: Callable[[int], None] = lambda _: None,
+) -> Recalled:
+    """The rows of those jobs in ``live`` whose files are as they were.
+
+    ``looked_at`` is called again and again with the number of files that were compared so far.
+    """
     recalled = Recalled()
     for number, body in found.templates.items():
         if (template := _row_of_text(body)) is not None:
@@ -68,6 +76,7 @@ def recall(found: Remembered, directory: QueueDirectory, live: Collection[int]) 
     times: dict[float | None, float | None] = {}
     texts: dict[str | None, str | None] = {}
     for page in found.pages:
+        looked_at(recalled.count)
         recalled.count += len(page.ids)
         recalled.last = max(recalled.last, *page.ids, 0)
         template = recalled.templates.get(page.template)

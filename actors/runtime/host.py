@@ -65,6 +65,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     descriptors_before: int | None = None
     """The limit of descriptors that processes of jobs get; None: this process's."""
 
+    note_start: Callable[[str, int, int], None] = lambda *_: None
+    """Takes, from any thread, what a component does while the daemon starts, and with how many jobs
+    of how many; 0: not counted."""
+
     memory_kept: dict[str, int] = {}
     """The most bytes that each component has kept on purpose: a listener does not take their growth
     for that of a connection. What is free again may stay with the process, so they never sink."""

@@ -124,6 +124,8 @@ class Supervisor(Component[messages.SupervisorMessage]):
         name = component.name
         incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
         self._failed.discard(name)
+        if not self._is_up:
+            self.runtime.host.note_start(f"starting the {name.replace('_', ' ')}", 0, 0)
         if name in self._elsewhere:
             self.runtime.tell(AUTHORITY, messages.StartComponent(name, incarnation))
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.cli import daemon, first_rapi, up
+from ganger.cli import first_rapi, start_report
 from ganger.cli.first_rapi import FirstCredentials
 from ganger.storage import errors, rapi_passwords, rapi_users, settings
 from ganger.storage.rapi_users import User
@@ -80,12 +80,12 @@ def test_a_user_whose_password_was_shown_stays_and_so_do_others(places: Places) 
 def test_a_foreground_daemon_shows_the_credentials_once(
     places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(up.READY_VARIABLE, raising=False)
+    monkeypatch.delenv(start_report.READY_VARIABLE, raising=False)
     credentials = FirstCredentials("admin", "4711", URL)
-    daemon._Announcement(places).ready(credentials)
+    start_report.Announcement(places).ready(credentials)
     shown = capsys.readouterr().out
     assert f"Remote API: {URL}\nUser:       admin\nPassword:   4711\n" in shown
-    daemon._Announcement(places).ready()
+    start_report.Announcement(places).ready()
     assert "Remote API" not in capsys.readouterr().out
 
 
@@ -93,9 +93,9 @@ def test_credentials_go_to_the_command_through_a_pipe_and_nowhere_else(
     places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = os.pipe()
-    monkeypatch.setenv(up.READY_VARIABLE, str(writer))
+    monkeypatch.setenv(start_report.READY_VARIABLE, str(writer))
     credentials = FirstCredentials("admin", "4711 \n", URL)
-    daemon._Announcement(places).ready(credentials)
+    start_report.Announcement(places).ready(credentials)
     with open(reader, encoding="utf-8") as report:
         code, _, text = report.read().strip().partition(" ")
     assert code == "ready"

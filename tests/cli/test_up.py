@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from tests.cli import stand_in
 
-from ganger.cli import daemon, main, up
+from ganger.cli import daemon, main, start_report, up
 from ganger.storage import descriptors, errors, settings
 from ganger.transport.messages import DaemonInfo, LimitsRead
 
@@ -49,8 +49,8 @@ class Stub:
         self.path.chmod(0o755)
         self._began = folder / "began"
 
-    def interrupted(self, _reader: int) -> str:
-        """As `up._word`, when the user presses Ctrl-C as soon as the daemon's process is there."""
+    def interrupted(self, *_: object) -> str:
+        """As `start_report.await_word`; Ctrl-C is pressed when the daemon's process is there."""
         self._began.read_text()
         raise KeyboardInterrupt
 
@@ -75,7 +75,7 @@ def start(
 
 
 def interrupted(stub: Stub, folder: Path, patch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
-    patch.setattr(up, "_word", stub.interrupted)
+    patch.setattr(start_report, "await_word", stub.interrupted)
     process, error = start(stub, folder, patch, click.exceptions.Exit)
     assert error.exit_code == 130
     return process
@@ -141,8 +141,8 @@ def test_the_report_of_a_start_is_given_once_and_its_descriptor_then_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = os.pipe()
-    monkeypatch.setenv(up.READY_VARIABLE, str(writer))
-    announce = daemon._Announcement(settings.places(tmp_path))
+    monkeypatch.setenv(start_report.READY_VARIABLE, str(writer))
+    announce = start_report.Announcement(settings.places(tmp_path))
     with (tmp_path / "other").open("wb") as other:
         announce.ready()
         # The number is another file's now.
@@ -178,15 +178,35 @@ def test_a_daemon_that_is_left_by_an_interrupted_start_is_named(
 def test_a_start_that_takes_too_long_is_reported_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "START_SECONDS", 0.01)
+    monkeypatch.setattr(settings, "START_SILENCE_SECONDS", 0.01)
     process, error = start(Stub(tmp_path), tmp_path, monkeypatch, errors.DeadlineError)
-    assert f"the daemon (pid {process.pid}) is still starting" in error.text
+    assert error.text == (
+        f"the daemon (pid {process.pid}) is still starting, and has told of no progress for "
+        f"0.01 s; it goes on; see `ganger --data {tmp_path} status` and {tmp_path}/daemon.log"
+    )
     assert process.poll() is None
     session = os.getsid(process.pid)
     process.kill()
     process.wait()
     # No Ctrl-C and no end of a terminal would have ended it.
     assert session == process.pid
+
+
+def test_a_daemon_that_dies_while_it_starts_is_named_with_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a process that it has started keeps the pipe open."""
+    stub = Stub(tmp_path)
+    told = "starting reading the queue: 3 of 9 jobs"
+    child = f"sleep 600 <&- >&- 2>&- & echo $! > {tmp_path}/child"
+    lines = f'echo "{told}" >&${{GANGER_READY_FD%% *}}\n{child}\nkill -KILL $$\n'
+    stub.path.write_text(f"#!/bin/bash\n{lines}")
+    _, error = start(stub, tmp_path, monkeypatch, errors.OperatorError)
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert error.text.startswith(
+        "the daemon did not start: it was ended by signal 9 (Killed), while reading the queue: "
+        f"3 of 9 jobs; see {tmp_path}/daemon.out, "
+    )
 
 
 @pytest.fixture(name="silent")

@@ -155,3 +155,19 @@ def test_a_final_state_ahead_of_the_journal_may_not_be_flushed(
     job = jobs.Job(id=7, ops=[op], extra={jobs.STATE_SERIAL_KEY: serial})
     body = bytes(settings.JOURNALED_STATE_BYTES_MAX + more)
     assert recovery._is_unflushed_final(job, body, 4) == is_unflushed
+
+
+def test_a_start_tells_how_far_it_is(disk: Leftovers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "PROGRESS_JOBS", 2)
+    for job_id in (1, 2, 3, 5, 8):
+        disk.write(job_id, disk.body(job_id, 1, QUEUED))
+    told: list[tuple[str, int, int]] = []
+    kept = Journal(disk.places.journal)
+    recovery.load(disk.directory, kept, disk.own.path, None, lambda *step: told.append(step))
+    counted = [step for step in told if step[2]]
+    assert counted == [("reading the queue", done, 5) for done in (0, 2, 4)]
+    assert [doing for doing, done, total in told if not total and not done] == [
+        "reading the journal",
+        "listing the queue",
+        "looking through the archive",
+    ]

@@ -63,6 +63,21 @@ def filled(queue: Queue, count: int = 6) -> None:
     queue.rest()
 
 
+def test_a_start_tells_how_many_files_it_has_compared(queue: Queue) -> None:
+    filled(queue)
+    queue.submitted(*[JobSpec(ops=[DELAY | {"duration": 3.0}])] * 4, key="a-key")
+    queue.rest()
+    places, told = queue.stage.places, list[tuple[str, int, int]]()
+    files = remembering.files_of(places)
+    directory, kept = QueueDirectory(places), Journal(places.journal)
+    recovery.load(directory, kept, "none", files, lambda *step: told.append(step))
+    compared = [step for step in told if step[0] == "looking for changed files"]
+    # Jobs of two kinds are in pages of their own.
+    assert compared[0] == ("looking for changed files", 0, 10)
+    assert len(compared) > 1
+    assert 0 < compared[-1][1] < 10
+
+
 def test_files_that_are_as_they_were_are_not_read(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
