@@ -1,7 +1,7 @@
 """The jobs that may start, in order: by priority, then by what is left of their weight, then by id.
 
-How it works. Jobs without locks, and all jobs while nobody predicts, stand in one heap: they cost
-what first in, first out costs. Jobs with locks stand in *lines*. A line holds the jobs of one
+How it works. Jobs without locks, and all jobs while nobody predicts, stand in heaps (`runs`): they
+cost what first in, first out costs. Jobs with locks stand in *lines*. A line holds the jobs of one
 priority and one shape (`predicting`) for which the same names were taken in a conflicting mode
 when they entered it. Its jobs have the same weight, and ids grow with age, so the first of a line
 is the one with the lowest id.
@@ -11,6 +11,9 @@ the owners of a name change, the lines that the name is in go to another group. 
 of a group is never more than that of each job in it, because a name that was taken later only
 adds to the weight of a job. So when a job comes first, its names are looked up; if more of them
 are taken than its line knows, it enters another line.
+
+An order takes over another one by its heaps and lines, without a look at each job. So it may have
+several of one kind.
 
 A group whose jobs are certain to block is passed over, unless its first job has no weight left
 (`Policy.holds_back`). Its jobs cost nothing until a name changes hands.
@@ -24,9 +27,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .predicting import Mask, Prediction, Shape, mask_of, shape_of
+from .runs import FEW, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from .holding import Conflict
     from .known_jobs import Pending
@@ -49,12 +53,13 @@ SortKey = tuple[int, float, int]
 class _Line:
     """Jobs of one priority and shape, with conflicts on the same names."""
 
-    __slots__ = ("group", "heap", "key", "order", "priority")
+    __slots__ = ("alike", "group", "heap", "key", "order", "priority")
 
-    def __init__(self, order: Eligible, priority: int, key: _LineKey) -> None:
+    def __init__(self, order: Eligible, priority: int, key: _LineKey, alike: Hashable) -> None:
         self.order = order
         self.priority = priority
         self.key = key
+        self.alike = alike
         self.heap: list[Entry] = []
         self.group: _Group | None = None
 
@@ -124,6 +129,7 @@ _STALE_HEADS_MAX = 16
 
 _Conflicts = tuple["Conflict", ...]
 _LineKey = tuple[Shape, Shape, _Conflicts, _Conflicts]
+_Place = tuple[int, _LineKey, "Hashable"]
 _GroupKey = tuple[Shape, Mask, Shape, Mask, bool]
 
 
@@ -133,40 +139,40 @@ class Eligible:
     def __init__(self, prediction: Prediction, find: Callable[[Entry], Pending | None]) -> None:
         self._prediction = prediction
         self._find = find
-        self._free: list[Entry] = []
-        self._lines: dict[tuple[int, _LineKey], _Line] = {}
+        self._free = Runs()
+        self._lines: set[_Line] = set()
+        # Jobs enter these.
+        self._open: dict[_Place, _Line] = {}
         self._groups: dict[int, dict[_GroupKey, _Group]] = {}
         self._from: _Line | None = None
 
     def __len__(self) -> int:
         """How many entries there are, stale ones included."""
-        return len(self._free) + sum(len(line.heap) for line in self._lines.values())
+        return len(self._free) + sum(len(line.heap) for line in self._lines)
 
     def add(self, job: Pending) -> None:
         """Put the job in its place, under its present entry."""
         assert job.entry is not None
         if job.needs is None:
-            heapq.heappush(self._free, job.entry)
+            self._free.add(job.entry)
         else:
             self._enter_line(job)
 
     def absorb(self, *others: Eligible) -> None:
-        """Take over all entries of other orders, which are empty then."""
-        for other in others:
-            free, with_locks = other.drain()
-            self._free += free
-            for entry in with_locks:
-                if (job := self._find(entry)) is not None:
-                    self._enter_line(job)
-        heapq.heapify(self._free)
+        """Take over all entries of other orders, which are empty then.
 
-    def drain(self) -> tuple[list[Entry], list[Entry]]:
-        """Forget all jobs; returns the entries of those without and of those with locks."""
-        free, self._free = self._free, []
-        with_locks = [entry for line in self._lines.values() for entry in line.heap]
-        for line in list(self._lines.values()):
+        The cost does not grow with their number: whole lines change hands.
+        """
+        for other in others:
+            other._free.give_all(self._free)  # noqa: SLF001 - the same class
+            for line in list(other._lines):  # noqa: SLF001 - the same class
+                other._give(line, self)  # noqa: SLF001 - the same class
+
+    def forget(self) -> None:
+        """Forget all jobs."""
+        self._free = Runs()
+        for line in list(self._lines):
             self._drop_line(line)
-        return free, with_locks
 
     def first(self, now: float) -> Pending | None:
         """The first job that nothing holds back; None also if the pass must pause."""
@@ -189,10 +195,10 @@ class Eligible:
     def take(self) -> None:
         """Remove the job that `first` has just returned."""
         line, self._from = self._from, None
-        if line is None:
-            heapq.heappop(self._free)
-        else:
+        if line is not None:
             self._pop(line)
+        elif (run := self._free.first()) is not None:
+            self._free.pop(run)
 
     def sort_key(self, job: Pending, now: float) -> SortKey:
         """The place of a job in the order, as long as nothing changes."""
@@ -235,11 +241,11 @@ class Eligible:
     # ------------------------------------------------------------ jobs without locks
 
     def _first_free(self) -> Pending | None:
-        while self._free:
-            job = self._find(self._free[0])
+        while (run := self._free.first()) is not None:
+            job = self._find(run.entries[0])
             if job is not None:
                 return job
-            heapq.heappop(self._free)
+            self._free.pop(run)
         return None
 
     # ------------------------------------------------------------ lines
@@ -254,14 +260,35 @@ class Eligible:
             first_shape = shape_of(needs_first)
             first_conflicts = taken.conflicts(needs_first, job.id)
         key = (shape, first_shape, conflicts, first_conflicts)
-        line = self._lines.get((job.priority, key))
+        place = (job.priority, key, None)
+        line = self._open.get(place)
         if line is None:
-            line = self._lines[job.priority, key] = _Line(self, job.priority, key)
+            line = self._open[place] = _Line(self, *place)
+            self._lines.add(line)
             for level, name, _ in {*conflicts, *first_conflicts}:
                 taken.watchers[level, name].add(line.refresh)
-        heapq.heappush(line.heap, job.entry)
-        if line.heap[0] is job.entry:
+        self._push(line, job.entry)
+
+    def _push(self, line: _Line, entry: Entry) -> None:
+        heapq.heappush(line.heap, entry)
+        if line.heap[0] is entry:
             self.regroup(line)
+
+    def _give(self, line: _Line, other: Eligible) -> None:
+        """Let another order have a line of this one."""
+        place = (line.priority, line.key, line.alike)
+        known = other._open.get(place)
+        if known is not None and len(line.heap) <= FEW:
+            self._drop_line(line)
+            for entry in line.heap:
+                other._push(known, entry)
+            return
+        self._leave_group(line)
+        self._forget_line(line)
+        line.order = other
+        other._lines.add(line)
+        other._open.setdefault(place, line)
+        other.regroup(line)
 
     def regroup(self, line: _Line) -> None:
         """Put a line into the group of its jobs, by the names that are taken now."""
@@ -303,8 +330,14 @@ class Eligible:
         else:
             self._drop_line(line)
 
+    def _forget_line(self, line: _Line) -> None:
+        self._lines.remove(line)
+        place = (line.priority, line.key, line.alike)
+        if self._open.get(place) is line:
+            del self._open[place]
+
     def _drop_line(self, line: _Line) -> None:
-        del self._lines[line.priority, line.key]
+        self._forget_line(line)
         self._leave_group(line)
         _, _, conflicts, first_conflicts = line.key
         watchers = self._prediction.taken.watchers

@@ -136,7 +136,7 @@ class Schedule:
     ) -> None:
         """These jobs alone are pending, and these hold a slot. ``came``: else as was noted."""
         for order in (self._order, self._held, *self._parked.values()):
-            order.drain()
+            order.forget()
         self._forget()
         if came:
             self._prediction.arrivals.restart(came)
@@ -155,7 +155,7 @@ class Schedule:
             return
         self._prediction.change(policy)
         for order in (self._order, self._held, *self._parked.values()):
-            order.drain()
+            order.forget()
         self._order, self._held, self._parked = self._new_order(), self._new_order(), {}
         for job in self._pending.in_order():
             job.predict(self._prediction)

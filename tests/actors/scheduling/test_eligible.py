@@ -238,3 +238,28 @@ def test_the_order_has_locks_until_there_are_too_many_names(
     found = known.order(9)
     assert len(found.pending) == 3
     assert sorted(found.lock_sets) == [1, 3]
+
+
+@pytest.mark.parametrize("forecast", [None, HOT])
+def test_other_rules_put_all_held_jobs_into_order_without_a_look_at_each(
+    forecast: LockForecast | None,
+) -> None:
+    known = Schedule(1, CHAIN, policy=HOLDS_BACK)
+    known.add(verdict(1, HOT, priority=-5))
+    assert known.decide(0.0).start == [1]
+    known.limit(20)
+    for n in range(2, 1_000):
+        job = PendingJob(id=n, priority=-6, forecast=forecast)
+        known.add(JobVerdict(job=job, action="PAUSE", rule="r", chain=CHAIN))
+    known.decide(1.0)
+    order = known._order
+    with (
+        mock.patch.object(order, "_find", side_effect=order._find) as looked_up,
+        mock.patch.object(order, "add", side_effect=order.add) as added,
+    ):
+        known.change_chain(CHAIN + 1)
+    assert looked_up.call_count + added.call_count == 0
+    assert len(order) == 998
+    known.judge(JobVerdict(job=PendingJob(id=1, priority=-5), chain=CHAIN + 1))
+    # In order, and judged under the new rules before any starts.
+    assert known.decide(2.0).unjudged == list(range(2, 502))
