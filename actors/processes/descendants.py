@@ -24,6 +24,8 @@ LOOK_SECONDS = 1.0
 """How long to wait for killed processes to end before killing again."""
 
 _SET_CHILD_SUBREAPER = 36
+_ALL_CHILDREN = 0x40000000
+"""Also those that end without a signal to their parent (``__WALL``): libraries make such ones."""
 
 _is_following = False
 
@@ -38,8 +40,9 @@ def is_followed(opcode: Opcode) -> bool | None:
 def follow(*, is_wanted: bool = True) -> None:
     """Be a child sub-reaper from now on, or no longer. `OSError` if the system refuses."""
     global _is_following  # noqa: PLW0603 - as it is in the kernel: one for the process
-    if _is_following == is_wanted:
+    if not (is_wanted or _is_following):
         return
+    # Also if it was one: an earlier operation in this process may have changed that.
     import ctypes  # noqa: PLC0415 - see above
 
     library = ctypes.CDLL(None, use_errno=True)
@@ -80,7 +83,7 @@ def end_all(context: OperationContext) -> int:
 def has_children() -> bool:
     """Whether this process has a child, ended or not: while it is a sub-reaper, any descendant."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _ALL_CHILDREN)
     except ChildProcessError:
         return False
     return True
@@ -103,6 +106,6 @@ def _pidfd(pid: int) -> int | None:
 def _reap(pids: dict[int, int | None]) -> int:
     ended = 0
     for pid in pids:
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | _ALL_CHILDREN) is not None:
             ended += 1
     return ended

@@ -20,6 +20,7 @@ from ...storage import settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TextIO
 
 OwnState = dict[str, Any]
 """What is compared, each part by its name."""
@@ -27,10 +28,16 @@ OwnState = dict[str, Any]
 MEMORY = "memory of its own"
 """The part that may grow, by `settings.REUSED_GROWTH_BYTES_MAX`."""
 
+_MEMORY_PARTS = (MEMORY, "shared memory", "swapped memory")
+"""Parts that count together: shared memory of a job is its own, and swapped out it still counts."""
+
 _STATUS_BYTES_MAX = 16 * 1024
 _STATUS_PARTS = {
     b"Name": "name",
     b"RssAnon": MEMORY,
+    b"RssShmem": "shared memory",
+    b"VmSwap": "swapped memory",
+    b"VmLck": "locked memory",
     b"Umask": "umask",
     b"TracerPid": "tracer",
     b"Uid": "user",
@@ -59,13 +66,28 @@ _OF_THE_LIBRARY = 0b11 << 31
 _HANDLED = "signals with a handler"
 _LIMITS = tuple(number for name, number in vars(resource).items() if name.startswith("RLIMIT_"))
 _NAMESPACES = tuple(
-    f"/proc/self/ns/{name}"
-    for name in ("cgroup", "ipc", "mnt", "net", "pid_for_children", "user", "uts")
+    path
+    for name in (
+        "cgroup",
+        "ipc",
+        "mnt",
+        "net",
+        "pid_for_children",
+        "time_for_children",
+        "user",
+        "uts",
+    )
+    # Not every kernel has each of them.
+    if os.path.lexists(path := f"/proc/self/ns/{name}")
 )
 _places: dict[int, list[tuple[int, str, int]]] = {}
 """By the number of lines of the status: where the parts are. The kernel does not move them."""
 
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_TIMERS_FILE = "/proc/self/timers"
+"""Timers of POSIX (`timer_create`), where the kernel tells them."""
+
+_has_timers_file = os.path.exists(_TIMERS_FILE)  # noqa: PTH110 - pathlib is slow to import
 
 
 def take(*, without: int = -1) -> OwnState:
@@ -83,6 +105,8 @@ def take(*, without: int = -1) -> OwnState:
     state["descriptors"] = _descriptors(without)
     state["handlers"] = _handlers(caught)
     state["timers"] = tuple(map(_timer, _TIMERS))
+    if _has_timers_file:
+        state["further timers"] = _text(_TIMERS_FILE)
     state["limits"] = tuple(map(resource.getrlimit, _LIMITS))
     state["session"] = os.getsid(0)
     state["process group"] = os.getpgid(0)
@@ -99,7 +123,7 @@ def _of_interpreter() -> OwnState:
         "sys.path": tuple(sys.path),
         "import hooks": tuple(map(id, sys.meta_path)),
         "trace functions": (sys.gettrace(), sys.getprofile()),
-        "standard streams": (id(sys.stdin), id(sys.stdout), id(sys.stderr)),
+        "standard streams": tuple(map(_stream, (sys.stdin, sys.stdout, sys.stderr))),
         "recursion limit": sys.getrecursionlimit(),
         "switch interval": sys.getswitchinterval(),
         "locale": _locale.setlocale(_locale.LC_ALL),
@@ -137,7 +161,8 @@ def _of_status() -> OwnState:
     state: OwnState = {}
     for place, part, start in _places[len(lines)]:
         state[part] = lines[place][start:]
-    state[MEMORY] = int(state.get(MEMORY, b"0").split()[0]) * _KIBIBYTE
+    parts = [state.pop(part, b"0") for part in _MEMORY_PARTS]
+    state[MEMORY] = sum(int(part.split()[0]) for part in parts) * _KIBIBYTE
     return state
 
 
@@ -175,6 +200,11 @@ def _timer(number: int) -> tuple[bool, float]:
     """Whether this timer runs, and how often it rings."""
     left, interval = signal.getitimer(number)
     return left > 0, interval
+
+
+def _stream(stream: TextIO | None) -> tuple[int, bool]:
+    """Which stream this is, and whether it is closed."""
+    return id(stream), stream is not None and stream.closed
 
 
 def _handlers(caught: int) -> dict[int, object]:

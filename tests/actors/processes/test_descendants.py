@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 
@@ -27,6 +28,53 @@ for pid in left:
     os.kill(pid, 9)
 print(count, len(left))
 """
+
+
+SILENT = """
+import ctypes, os, time
+from ganger.actors.processes import descendants
+from ganger.actors.operations.test_context import TestContext
+from ganger.storage import process_identity
+
+descendants.follow()
+library = ctypes.CDLL(None)
+child = library.syscall(CLONE, 0, 0, 0, 0, 0)
+if child == 0:
+    time.sleep(600)
+count = descendants.end_all(TestContext())
+print(count, process_identity.of(child) is None, descendants.has_children())
+"""
+
+AGAIN = """
+import ctypes
+from ganger.actors.processes import descendants
+
+library, found = ctypes.CDLL(None), ctypes.c_int()
+descendants.follow()
+library.prctl(36, 0, 0, 0, 0)
+descendants.follow()
+library.prctl(37, ctypes.byref(found), 0, 0, 0)
+print(found.value)
+"""
+
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+"""The number of the system call clone(2)."""
+
+
+def _printed(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(CLONE is None, reason="the number of the call is not known here")
+def test_a_child_that_ends_without_a_signal_is_ended_as_well() -> None:
+    assert _printed(SILENT.replace("CLONE", str(CLONE))) == "1 True False"
+
+
+def test_the_next_job_of_a_process_is_followed_also_if_one_has_ended_that() -> None:
+    assert _printed(AGAIN) == "1"
 
 
 @pytest.mark.parametrize(("how", "expected"), [("followed", "2 0"), ("not followed", "0 2")])

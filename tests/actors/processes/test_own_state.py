@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import locale
+import mmap
 import os
 import resource
 import signal
@@ -12,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -193,6 +195,52 @@ def test_each_change_is_seen(change: Callable[[], Any], part: str) -> None:
     assert own_state.difference(before, own_state.take()) is None
 
 
+class _TimerEvent(ctypes.Structure):
+    """What a timer does: see timer_create(2)."""
+
+    _fields_: ClassVar = [
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("rest", ctypes.c_char * 48),
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/timers").exists(), reason="the kernel does not tell")
+def test_a_timer_of_the_kernel_is_seen() -> None:
+    library, timer = ctypes.CDLL(None), ctypes.c_void_p()
+    before = own_state.take()
+    event = _TimerEvent(None, signal.SIGUSR2, 0, b"")
+    assert library.timer_create(1, ctypes.byref(event), ctypes.byref(timer)) == 0
+    assert own_state.difference(before, own_state.take()) == "further timers"
+    library.timer_delete(timer)
+    assert own_state.difference(before, own_state.take()) is None
+
+
+def test_a_standard_stream_that_was_closed_is_seen() -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as text:
+        before = own_state.take()
+        text.close()
+        assert own_state.difference(before, own_state.take()) == "standard streams"
+
+
+def test_shared_memory_counts_as_memory_of_its_own() -> None:
+    size = settings.REUSED_GROWTH_BYTES_MAX + mmap.PAGESIZE
+    before = own_state.take()
+    with mmap.mmap(-1, size) as shared:
+        shared.write(bytes(size))
+        grown = own_state.take()
+    assert grown[own_state.MEMORY] - before[own_state.MEMORY] >= size
+    assert own_state.difference(before, grown) == own_state.MEMORY
+
+
+def test_another_name_space_of_time_for_children_is_compared() -> None:
+    found = own_state.take()["name spaces"]
+    assert len(found) >= len(own_state._NAMESPACES) > 0
+    is_known = Path("/proc/self/ns/time_for_children").exists()
+    assert ("/proc/self/ns/time_for_children" in own_state._NAMESPACES) is is_known
+
+
 def test_a_thread_is_seen() -> None:
     # The kernel ends a thread a moment after it was joined.
     before = own_state.take()
@@ -248,5 +296,5 @@ def test_a_part_that_is_gone_is_a_difference() -> None:
 def test_what_is_compared_is_there() -> None:
     found = own_state.take()
     assert found[own_state.MEMORY] > 0
-    assert {*own_state._STATUS_PARTS.values()} <= {*found}
+    assert {*own_state._STATUS_PARTS.values()} - {*own_state._MEMORY_PARTS} <= {*found}
     assert found["session"] == os.getsid(0)
