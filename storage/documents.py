@@ -34,6 +34,7 @@ _PIECE_BYTES = 256 * 1024
 _numbers = itertools.count()
 
 _AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 _renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
 _renameat2.argtypes = [
@@ -154,6 +155,48 @@ def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
         if flush:
             flush_directory(os.path.dirname(path))
         return is_kept and _is_writable_again(spare)
+
+
+def create(path: str, data: bytes) -> bool:
+    """Make ``data`` the content of a new file, entirely or not at all, not flushed.
+
+    False: there is something of that name, which stays as it is. `StorageError` if it fails.
+    """
+    with storage_errors(path):
+        directory, name = os.path.split(path)
+        temporary, descriptor = _make_temporary(f"{directory}/{TEMPORARY_PREFIX}{name}", FILE_MODE)
+        try:
+            try:
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+            if _rename_new(temporary, path):
+                return True
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        os.unlink(temporary)
+        return False
+
+
+def _rename_new(source: str, target: str) -> bool:
+    """Rename, unless the target exists."""
+    names = (_AT_FDCWD, source.encode(), _AT_FDCWD, target.encode())
+    if _renameat2(*names, _RENAME_NOREPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number == errno.EEXIST:
+        return False
+    if number not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(number, os.strerror(number))
+    # The file system knows no such rename.
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    os.unlink(source)
+    return True
 
 
 def _is_writable_again(spare: str) -> bool:

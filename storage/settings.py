@@ -312,6 +312,15 @@ FILES_PER_TURN = 2
 FLOOD_FACTOR = 4
 """A turn that brings more than so many times as many new jobs leaves the files to a later one."""
 
+FILES_ASIDE_MIN = 100
+"""New jobs without files above which a thread creates the files."""
+
+FILES_ASIDE_MAX = 1_000
+"""Most files that the thread gets at a time."""
+
+FILES_ASIDE_SECONDS = 60.0
+"""How long after many files the thread creates the next ones, too, however few they are."""
+
 FILES_SLICE_SECONDS = 0.005
 """Most time that the queue spends on files of new jobs before it looks for messages again."""
 

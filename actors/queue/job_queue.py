@@ -172,6 +172,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.admission.work_on()
             case messages.JournalCut():
                 self.store.note_cut(message)
+            case messages.FilesWritten():
+                self.store.note_files(message)
             case messages.SegmentMade():
                 self.store.note_segment(message)
             case _:
@@ -198,8 +200,7 @@ class JobQueue(Component[messages.QueueMessage]):
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""
         if hasattr(self, "store"):
-            self.store.announcements.ages.store()
-            self.store.ledger.close()
+            self.store.close()
         if hasattr(self, "estimating"):
             self.estimating.store()
 

@@ -15,6 +15,7 @@ from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
+from .files_aside import FilesAside
 from .job_table import Phase
 from .ledger import Ledger
 from .queries import QueueReader
@@ -50,6 +51,7 @@ class JobStore:
         """``files``: where the next start finds what files of pending jobs say, if anywhere."""
         self.table = table
         self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
+        self.files_aside = FilesAside(runtime, self.ledger)
         self.reader = QueueReader(table, self.ledger, runtime.log)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.quarantined: list[str] = []
@@ -346,12 +348,12 @@ class JobStore:
         before = self.ledger.unwritten_count
         self.ledger.commit()
         if self.ledger.is_far_behind:
-            self.write_files(is_urgent=True)
+            self._write_urgently()
         elif self.ledger.is_behind:
             # In a flood of new jobs a few files change nothing, and delay the next flush.
             grown = self.ledger.unwritten_count - before
             if grown <= settings.FILES_PER_TURN * settings.FLOOD_FACTOR:
-                self.ledger.write_newest(settings.FILES_PER_TURN)
+                self._write_some()
         if self.ledger.is_read_only and not self._is_retry_due:
             self._log.error("the disk refuses writes: the queue takes no changes")
             self._retry_later()
@@ -360,13 +362,32 @@ class JobStore:
         kept += self.ledger.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
         self._runtime.host.keep_memory("jobs", kept)
 
-    def write_files(self, *, is_urgent: bool = False) -> None:
-        """Write files of new jobs until the time is up or, unless it is urgent, a message waits."""
-        if self.ledger.has_left_memory and not is_urgent:
+    def _write_some(self) -> None:
+        if self.files_aside.is_due:
+            self.files_aside.allow(settings.FILES_PER_TURN)
+        else:
+            self.ledger.write_newest(settings.FILES_PER_TURN)
+
+    def _write_urgently(self) -> None:
+        """Write files though messages wait, until the time is up."""
+        if not (self.files_aside.is_due and self.files_aside.hurry()):
+            self._write_slice(is_urgent=True)
+
+    def write_files(self) -> None:
+        """Write files of new jobs until the time is up or a message waits."""
+        if self.ledger.has_left_memory:
             # In a turn without other work, as it takes a few milliseconds.
             self.ledger.has_left_memory = False
             free_memory.give_back()
             return
+        if not (self.files_aside.is_due and self.files_aside.begin()):
+            self._write_slice(is_urgent=False)
+
+    def note_files(self, message: messages.FilesWritten) -> None:
+        """The thread that creates files is through, or has failed."""
+        self.files_aside.note_written(message)
+
+    def _write_slice(self, *, is_urgent: bool) -> None:
         is_behind = self.ledger.is_behind
         end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
 
@@ -384,13 +405,21 @@ class JobStore:
             end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
             self._remembering.work(lambda: self._runtime.has_news or self._runtime.clock() >= end)
 
+    def close(self) -> None:
+        """Write what has no file yet, and close what is open."""
+        self.files_aside.close()
+        try:
+            self.announcements.ages.store()
+        finally:
+            self.ledger.close()
+
     def make_spares(self) -> None:
         """Make spare files ahead, unless a message waits."""
         self.ledger.make_spares(lambda: self._runtime.has_news)
 
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
-        if self.ledger.is_read_only:
+        if self.ledger.is_read_only or self.files_aside.is_under_way:
             return None
         ledger = self.ledger
         if not (ledger.has_unwritten or ledger.is_short_of_spares or ledger.has_left_memory):

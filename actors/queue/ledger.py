@@ -9,6 +9,8 @@ read-only, and `retry` finds out whether the disk works again.
 it, so the file needs no flush of its own, and need not even exist yet. ``_staged`` holds the
 states that wait for the flush: the next state of the same job must start from there.
 
+The files of many new jobs are created by a thread (`storage/queue_files/new_files` has the rules).
+
 A start that finds many jobs without files writes none. The segments of the predecessor stay beside
 a new one until the queue, when it is idle, has written all files that they cover, and a thread has
 flushed the file system.
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.queue_files import replay
 from ...storage.queue_files.journal import JobArchived, JobsStored, StateStored, StoredRecord
+from ...storage.queue_files.new_files import NewFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -75,6 +78,9 @@ class Ledger:
         self._states: dict[int, tuple[int, bytes]] = {}
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
+        self._new_files: NewFiles | None = None
+        # Of the unwritten ones, those whose files exist: a thread creates files only.
+        self._to_replace: set[int] = set()
         self._covered: set[int] = set()
         self._repeated: set[int] = set()
         self._unarchived: dict[int, Callable[[], None]] = {}
@@ -106,6 +112,8 @@ class Ledger:
         """Take no changes from now on, because of this error, until `retry` has gone well."""
         self.is_read_only = True
         self._cause = error.text
+        if self._new_files is not None:
+            self._new_files.stop()
         # The disk may be full, and job files need room too.
         self._journal.give_up_ahead()
 
@@ -301,6 +309,7 @@ class Ledger:
     def _drop(self, job_id: int) -> None:
         self._states.pop(job_id, None)
         self._unwritten.pop(job_id, None)
+        self._to_replace.discard(job_id)
         if self._was_behind and not self._unwritten:
             # Dictionaries that were large keep their memory.
             self._unwritten, self._states = {}, dict(self._states)
@@ -321,6 +330,7 @@ class Ledger:
         known = self._states.get(job_id)
         if known is None:
             return
+        self._withdraw(job_id)
         try:
             self.directory.write(job_id, known[1], flush=False)
         except errors.StorageError as error:
@@ -397,6 +407,44 @@ class Ledger:
             if is_enough():
                 return
 
+    @property
+    def has_new_files(self) -> bool:
+        """Whether there are files that a thread can create."""
+        return len(self._unwritten) > len(self._to_replace) and not self.is_read_only
+
+    def begin_new_files(self, count: int) -> NewFiles:
+        """The files of so many new jobs, the newest first, for a thread to create.
+
+        `end_new_files` must be called when the thread is through, or when it is not to go on.
+        """
+        assert self._new_files is None
+        self._was_behind |= len(self._unwritten) > settings.FILES_UNWRITTEN_MAX
+        ids = (one for one in reversed(self._unwritten) if one not in self._to_replace)
+        states = {job_id: self._states[job_id] for job_id in itertools.islice(ids, count)}
+        self._new_files = NewFiles(self.directory, states)
+        return self._new_files
+
+    def end_new_files(self) -> None:
+        """Take notice of the files that the thread has created; it creates no more of these."""
+        if self._new_files is None:
+            return
+        new_files, self._new_files = self._new_files, None
+        new_files.give_up()
+        for job_id, serial in new_files.written:
+            known = self._states.get(job_id)
+            # A job with a newer state by now stays unwritten, unless the queue has written that.
+            if job_id in self._unwritten and known is not None and known[0] == serial:
+                self._in_doubt.discard(job_id)
+                self._drop(job_id)
+        self._to_replace.update(self._unwritten.keys() & new_files.existing)
+        if new_files.error is not None and not self.is_read_only:
+            self.refuse_writes(new_files.error)
+
+    def _withdraw(self, job_id: int) -> None:
+        """See to it that no thread touches the job's file from now on."""
+        if self._new_files is not None:
+            self._new_files.withdraw(job_id)
+
     def write_pending(self, ids: Iterable[int] | None = None) -> None:
         """Write the files of new jobs that have none yet."""
         for job_id in sorted(self._unwritten if ids is None else ids):
@@ -413,6 +461,7 @@ class Ledger:
 
     def close(self) -> None:
         """Write what has no file yet, and close everything."""
+        self.end_new_files()
         self.write_pending()
         self.write_serial()
         self._journal.close()
@@ -439,7 +488,9 @@ class Ledger:
 
         The queue writes some at a time, and a new segment would need all of them at once.
         """
-        return self._is_being_cut or len(self._unwritten) > settings.FILES_AT_ONCE
+        if self._is_being_cut or self._new_files is not None:
+            return True
+        return len(self._unwritten) > settings.FILES_AT_ONCE
 
     def _commit_once(self) -> None:
         effects, self._effects = self._effects, []
@@ -459,6 +510,7 @@ class Ledger:
         """Move the files of archived jobs; the journal remembers those that cannot be moved."""
         for job_id, done in list(self._unarchived.items()):
             known = self._states.get(job_id)
+            self._withdraw(job_id)
             try:
                 if known is not None:
                     self.directory.write(job_id, known[1], flush=False)
@@ -536,6 +588,7 @@ class Ledger:
 
     def _bring_up_files(self) -> None:
         """Write and move the files that are late: only the old segments have these changes."""
+        self.end_new_files()
         self.write_pending()
         self._archive_late()
 

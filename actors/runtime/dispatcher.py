@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 from ...transport.envelopes import silence, unsilence
 from .mailbox import InboxItem, Mailbox
+from .steps_aside import IdleGate, StepsAside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .actor import ComponentActor
 
@@ -77,6 +78,7 @@ class Dispatcher:
         self._generation = 0
         self._running: ComponentActor | None = None
         self._is_asleep = False
+        self._idle = IdleGate()
         self._poll: select.epoll | None = None
         self._wake = _CLOSED
         # Held to change threads, and to wake one: the descriptor may be another file's afterwards.
@@ -162,6 +164,19 @@ class Dispatcher:
 
         threading.Thread(target=run, name=f"{ASIDE}-{name}", daemon=True).start()
 
+    def aside_in_steps(
+        self, name: str, steps: Iterator[object], finish: Callable[[], None]
+    ) -> StepsAside:
+        """As `aside`: take ``steps`` while this dispatcher sleeps, then call ``finish``."""
+        work = StepsAside(self._idle, steps)
+
+        def run() -> None:
+            work.run()
+            finish()
+
+        self.aside(name, run)
+        return work
+
     def have_others_work(self) -> bool:
         """Whether an actor waits for its turn."""
         return bool(self._ready)
@@ -238,8 +253,12 @@ class Dispatcher:
         self._is_asleep = True
         seconds = 0.0 if self._ready else self._seconds_to_sleep()
         assert self._poll is not None
+        if seconds != 0.0:
+            self._idle.is_open = True
+            if self._idle.waiting:
+                self._idle.wake()
         found = self._poll.poll(seconds)
-        self._is_asleep = False
+        self._is_asleep = self._idle.is_open = False
         for descriptor, _ in found:
             if descriptor == self._wake:
                 os.eventfd_read(self._wake)

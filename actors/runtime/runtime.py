@@ -13,13 +13,14 @@ from ...transport.messages import Failure, InterimReply
 from .mailbox import Answer, Expired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ...transport.messages import Message, Request
     from .actor import ComponentActor
     from .directory import Address
     from .dispatcher import Alarm
     from .host import Host
+    from .steps_aside import StepsAside
 
 MessageT = TypeVar("MessageT", bound="Message")
 ReplyT = TypeVar("ReplyT", bound="Message")
@@ -182,6 +183,21 @@ class Runtime:
             directory.tell(name, Envelope(work()))
 
         self._actor.dispatcher.aside(name, run)
+
+    def aside_in_steps(
+        self, steps: Iterator[object], finished: Callable[[], Message]
+    ) -> StepsAside:
+        """Take ``steps`` in a thread, each while this component's dispatcher has nothing to do.
+
+        Then tell this component, or its successor, what ``finished`` returns. `RuntimeError`: there
+        is no thread to be had.
+        """
+        name, directory = self._actor.name, self.host.directory
+
+        def finish() -> None:
+            directory.tell(name, Envelope(finished()))
+
+        return self._actor.dispatcher.aside_in_steps(name, steps, finish)
 
     # ------------------------------------------------------------ descriptors and turns
 

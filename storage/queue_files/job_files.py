@@ -167,6 +167,13 @@ class QueueDirectory:
             # Something other than a plain file lay in this place: put it aside, do not lose it.
             self.quarantine(spare, name=f"job-{job_id}")
 
+    def create(self, job_id: int, body: bytes) -> bool:
+        """Make the job's file, not flushed; False if there is something in its place.
+
+        Any thread may call this.
+        """
+        return documents.create(path(self._queue, job_id), body)
+
     def flush_names(self) -> None:
         """Make the names of the live jobs' files durable."""
         with documents.storage_errors(self._queue):

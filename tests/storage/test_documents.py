@@ -168,6 +168,45 @@ def test_a_spare_that_a_successor_deletes_meanwhile_is_done_without(
     assert path.read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("knows_the_call", [True, False])
+def test_a_file_is_created_only_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, knows_the_call: bool
+) -> None:
+    def unable(*_: object) -> int:
+        ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    if not knows_the_call:
+        monkeypatch.setattr(documents, "_renameat2", unable)
+    path = tmp_path / "file"
+    assert documents.create(str(path), b"new")
+    assert not documents.create(str(path), b"newer")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_nlink == 1
+    assert path.stat().st_mode & 0o7777 == documents.FILE_MODE & ~_umask()
+    assert list(tmp_path.iterdir()) == [path]
+    path.unlink()
+    path.symlink_to(tmp_path / "nothing")
+    assert not documents.create(str(path), b"new")
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize("call", ["open", "write", "rename"])
+def test_a_file_that_cannot_be_created_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def full(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    if call == "rename":
+        monkeypatch.setattr(documents, "_renameat2", full)
+    calls = [] if call == "rename" else [call]
+    with refusing(*calls), pytest.raises(errors.StorageError, match="No space left"):
+        documents.create(str(tmp_path / "file"), b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("call", ["open", "write", "fdatasync"])
 def test_a_refused_exchange_leaves_the_old_version(tmp_path: Path, call: str) -> None:
     path = tmp_path / "file"

@@ -137,7 +137,8 @@ QueueMessage = (
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
-    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | SubmissionsDue
+    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | FilesWritten
+    | SubmissionsDue
     | StoreEstimates | StoreAges | JobWaitsDue
 )
 ReaderMessage = ReadOutput | OutputGrew

@@ -125,6 +125,13 @@ class SegmentMade(Notice, frozen=True):
     error: str | None = None
 
 
+class FilesWritten(Notice, frozen=True):
+    """From the queue's own thread: it has ended this batch of files of new jobs, or failed."""
+
+    incarnation: int
+    batch: int
+
+
 class SubmissionsDue(Notice, frozen=True):
     """From the queue itself: go on with large submissions."""
 

@@ -86,6 +86,13 @@ class Queue:
         """Nothing comes for so long that every file is written, unless the disk refuses."""
         while self.actor.component.runtime.patience_seconds is not None:
             self.actor.be_quiet()
+            self.let_threads_work()
+
+    def let_threads_work(self) -> None:
+        """The thread that creates files is through with its batch, and says so."""
+        for work in self.stage.beside:
+            work.run()
+        self.actor.turn(*self.stage.take(messages.FilesWritten))
 
     def greet(self, job_id: int) -> str:
         """A child for the job holds its lock file and asks to go on; the turn goes on."""

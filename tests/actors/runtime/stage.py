@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
+from ganger.actors.runtime.steps_aside import IdleGate, StepsAside
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import lock_files, settings
@@ -102,6 +103,49 @@ class StageDispatcher(Dispatcher):
     def aside(self, name: str, work: Callable[[], None]) -> None:
         self.stage.timers.append(Timer(0.0, work, component=name))
 
+    def aside_in_steps(
+        self, name: str, steps: Iterator[object], finish: Callable[[], None]
+    ) -> StagedSteps:
+        work = StagedSteps(steps, finish)
+        self.stage.beside = [one for one in self.stage.beside if not one.is_over] + [work]
+        self.stage.timers.append(Timer(0.0, work.run, component=name))
+        return work
+
+
+class StagedSteps(StepsAside):
+    """Steps of another thread, which are taken when the test says so."""
+
+    def __init__(self, steps: Iterator[object], finish: Callable[[], None]) -> None:
+        super().__init__(IdleGate(), steps)
+        self._left = steps
+        self._finish = finish
+        self.is_over = False
+
+    def take(self, count: int) -> None:
+        """Let the thread take so many steps, as far as there are any."""
+        for _ in range(count):
+            if self.is_over:
+                return
+            try:
+                next(self._left)
+            except StopIteration:
+                self.is_over = True
+                self._finish()
+
+    def run(self) -> None:
+        while not self.is_over:
+            self.take(1)
+
+    def allow(self, count: int) -> None:
+        self.take(count)
+
+    def hurry(self, seconds: float) -> None:
+        assert seconds > 0
+        self.run()
+
+    def finish(self) -> None:
+        self.run()
+
 
 class Stage(Directory):
     """The other components, as far as the actor on the stage can see."""
@@ -113,6 +157,8 @@ class Stage(Directory):
         self.requests: list[tuple[str, Envelope]] = []
         """What was sent to be answered, by components or on behalf of a client."""
         self.timers: list[Timer] = []
+        self.beside: list[StagedSteps] = []
+        """Work of other threads that is done step by step."""
         self.now = 1_000.0
         self.today = 1_700_000_000.0
         """What the components see on the clocks."""

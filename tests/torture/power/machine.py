@@ -144,6 +144,7 @@ class Machine:
     def _forget_daemon(self) -> None:
         self.is_up = False
         self._stage.timers.clear()
+        self._stage.beside.clear()
         ledger = self.queue.component.store.ledger
         ledger._journal.close()
         ledger.directory.close()
@@ -177,6 +178,12 @@ class Machine:
     def run_timers(self) -> None:
         """The time has come for everything that waits for it: the disk is tried again."""
         self._stage.run_timers()
+        self._deliver_notices()
+
+    def step_aside(self, count: int) -> None:
+        """Let the thread that creates files of new jobs take so many steps, if there is one."""
+        for work in self._stage.beside:
+            work.take(count)
         self._deliver_notices()
 
     def power_off(self) -> None:
@@ -254,7 +261,7 @@ class Machine:
                         line.inbox.append(Received(message.message, 0))
                     case messages.RefuseHandOver() if message.job_id in self.processes:
                         self.end(self.processes[message.job_id])
-                    case messages.DiskRetried() | messages.JournalCut():
+                    case messages.DiskRetried() | messages.JournalCut() | messages.FilesWritten():
                         (self.queue if name == "job_queue" else self.locks).notify(message)
                     case messages.OwnerEnded():
                         assert name == "lock_manager"

@@ -46,6 +46,8 @@ ACTIONS_PER_SCRIPT = 70
 ACTIONS_AFTER_RECOVERY: Sequence[int] = (0, 10, 25)
 SECOND_LOSSES = 3
 LATE_FILES_CHANCE = 0.5
+FILES_ASIDE_CHANCE = 0.5
+"""How likely it is that another thread creates the files of new jobs."""
 SECOND_LOSS_CHANCE = 0.12
 MEMORY = Path("/dev/shm")
 
@@ -137,6 +139,7 @@ class _Run:
         recorder = Recorder(self._root / "data")
         with pytest.MonkeyPatch.context() as patch:
             small_limits(patch)
+            _choose_who_creates(patch, self._name)
             self._clock.install(patch)
             recorder.install(patch)
             machine = Machine(self._root, self._dice, self._clock, recorder.happened)
@@ -233,6 +236,7 @@ class _Run:
                 # A start writes no files, and the queue writes them all before it flushes them.
                 patch.setattr(settings, "FILES_UNWRITTEN_MAX", 0)
                 patch.setattr(settings, "FILES_AT_ONCE", 0)
+            _choose_who_creates(patch, where)
             self._clock.install(patch)
             self._clock.now += dice.choice((3.0, 1000.0))
             if is_recorded:
@@ -266,6 +270,12 @@ class _Run:
     def _clear(self) -> None:
         shutil.rmtree(self._root, ignore_errors=True)
         self._root.mkdir()
+
+
+def _choose_who_creates(patch: pytest.MonkeyPatch, where: str) -> None:
+    """Have another thread create the files of new jobs, or the queue."""
+    if random.Random(f"thread {where}").random() < FILES_ASIDE_CHANCE:
+        patch.setattr(settings, "FILES_ASIDE_MIN", 0)
 
 
 def _bring_up(disk: Disk, events: list[Event], entries: Sequence[Entry]) -> None:

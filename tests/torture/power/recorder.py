@@ -38,6 +38,7 @@ from tests.torture.power.disk import (
 from ganger.storage import documents
 from ganger.storage.queue_files import journal
 
+_RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 
 
@@ -213,6 +214,9 @@ class Recorder:
         self._before(*places)
         result: int = self._real_exchange(_one, source, _two, target, flags)
         if result == 0 and places[0] is not None and places[1] is not None:
+            if flags == _RENAME_NOREPLACE:
+                self._name((*places[0], None), (*places[1], self._inode(places[0])))
+                return result
             assert flags == _RENAME_EXCHANGE
             first, second = self._inode(places[0]), self._inode(places[1])
             self._name((*places[0], second), (*places[1], first))

@@ -14,6 +14,8 @@ REFUSALS = (0.0, 0.0, 0.03, 0.2)
 """How likely it is that a flush fails, of which each script has one."""
 RETRY_CHANCE = 0.3
 """How likely it is, before each action, that the disk is tried again if it failed."""
+STEPS = (0, 1, 1, 2, 5)
+"""How many files another thread creates before each action, if one is at it."""
 JOBS_MAX = 10
 
 
@@ -41,6 +43,8 @@ class Script:
         machine.clock.now += self._dice.choice((0.001, 0.01, 0.2, 1.5))
         if machine.is_up and self._disk_dice.random() < RETRY_CHANCE:
             machine.run_timers()
+        if machine.is_up:
+            machine.step_aside(self._disk_dice.choice(STEPS))
         running = [one for one in machine.processes.values() if one.is_started]
         if running and self._dice.random() < 0.45:
             machine.step(self._dice.choice(running))

@@ -220,6 +220,7 @@ ONCE: tuple[type[Message], ...] = (
     # Results of a component's own thread, and replies on their way out.
     messages.JournalCut,
     messages.SegmentMade,
+    messages.FilesWritten,
     messages.WholeWritten,
     messages.SsconfWritten,
     messages.OpcodeDecided,

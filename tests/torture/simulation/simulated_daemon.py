@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from ganger.actors.runtime.mailbox import (
     Readable,
     TurnEnded,
 )
+from ganger.actors.runtime.steps_aside import IdleGate, StepsAside
 from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
@@ -453,6 +454,43 @@ class WorldDispatcher(Dispatcher):
 
     def aside(self, _name: str, work: Callable[[], None]) -> None:
         VirtualTimer(0.0, work).start()
+
+    def aside_in_steps(
+        self, _name: str, steps: Iterator[object], finish: Callable[[], None]
+    ) -> WorldSteps:
+        return WorldSteps(self._daemon.core, steps, finish)
+
+
+class WorldSteps(StepsAside):
+    """Steps of a thread beside the daemon's components, which come between their turns."""
+
+    def __init__(self, core: Core, steps: Iterator[object], finish: Callable[[], None]) -> None:
+        super().__init__(IdleGate(), steps)
+        self._core = core
+        self._left = steps
+        self._finish = finish
+        self._go_on()
+
+    def _go_on(self) -> None:
+        VirtualTimer(self._core.delay(), self._take).start()
+
+    def _take(self) -> None:
+        self._core.injected["step of a thread"] += 1
+        try:
+            next(self._left)
+        except StopIteration:
+            self._finish()
+        else:
+            self._go_on()
+
+    def allow(self, count: int) -> None:
+        """They come by themselves."""
+
+    def hurry(self, seconds: float) -> None:
+        """They come by themselves."""
+
+    def finish(self) -> None:
+        """They come by themselves."""
 
 
 def make_folder(root: Path) -> Places:
