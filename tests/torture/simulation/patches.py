@@ -141,6 +141,7 @@ def simulated() -> Iterator[None]:
         (own_state, "take", simulated_processes.take_state),
         (documents, "replace", guarded(documents.replace)),
         (documents, "exchange", guarded(documents.exchange)),
+        (documents, "create", guarded(documents.create)),
         (journal.Journal, "commit", guarded(journal.Journal.commit)),
         (job_files.QueueDirectory, "archive", guarded(job_files.QueueDirectory.archive)),
         (settings, "JOURNAL_RESERVE_BYTES", 4_096),
@@ -148,6 +149,7 @@ def simulated() -> Iterator[None]:
         (settings, "REPORT_JOBS", 3),
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
+        (settings, "FILES_ASIDE_MIN", settings.FILES_ASIDE_MIN),
         (channels, "pair", sockets.pair),
         (dealer, "Dealer", network.Dealer),
         (listener, "Router", network.Router),

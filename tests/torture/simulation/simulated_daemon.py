@@ -475,7 +475,6 @@ class WorldSteps(StepsAside):
         VirtualTimer(self._core.delay(), self._take).start()
 
     def _take(self) -> None:
-        self._core.injected["step of a thread"] += 1
         try:
             next(self._left)
         except StopIteration:

@@ -57,6 +57,9 @@ DESCRIPTORS_LEFT_MAX = 5
 LIMITS = "JOURNAL_SEGMENT_BYTES=2048 DISK_RETRY_SECONDS=0.1"
 """So that segments are renewed, and the disk is tried again, within each case."""
 
+THREADS = ("", " FILES_ASIDE_MIN=0")
+"""Who creates the files of new jobs: the queue in its turns, or another thread. By turns."""
+
 REQUEST_SECONDS = 5.0
 RECOVERY_SECONDS = 10.0
 WAIT_SECONDS = 40.0
@@ -107,8 +110,9 @@ class RequestOutcome(msgspec.Struct):
 class RefusalStage:
     """One data directory with a daemon in it, and witnesses of what ran."""
 
-    def __init__(self, folder: Path) -> None:
-        self.daemon = DirectDaemon(folder, LIMITS)
+    def __init__(self, folder: Path, number: int) -> None:
+        """``number``: of the daemon, from 0 on."""
+        self.daemon = DirectDaemon(folder, LIMITS + THREADS[number % len(THREADS)])
         self.folder = folder
         (folder / "witnesses").mkdir(parents=True)
         self.numbers = itertools.count(1)
@@ -470,7 +474,8 @@ class RefusalCampaign:
             text = f"seed {self._seed} case {number}: {refusal}"
             try:
                 if self._stage is None:
-                    self._stage = RefusalStage(self._folder / str(next(self._stages)))
+                    place = next(self._stages)
+                    self._stage = RefusalStage(self._folder / str(place), place)
                 case = Case(self._stage, refusal)
                 is_injected = case.run()
             except Exception as error:  # noqa: BLE001 - the next ones shall be tried all the same
