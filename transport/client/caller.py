@@ -5,7 +5,6 @@ The thread that waits lets frames come and go, for all requests of the client.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import threading
@@ -25,6 +24,8 @@ from .pending_requests import PendingCall, PendingRequest, ReplyT
 
 _Socket = Dealer | LocalDealer
 
+Lock = threading.Lock
+
 _CLOSED = "the client was closed"
 
 
@@ -37,6 +38,23 @@ class _Waker:
 
     def wake(self) -> None:
         os.eventfd_write(self.descriptor, 1)
+
+
+class _Turn:
+    """The block in which a thread has the client: less than a `contextlib.contextmanager` costs."""
+
+    __slots__ = ("_caller", "_connection", "_deadline", "_lock")
+
+    def __init__(
+        self, caller: Caller, deadline: float | None, connection: Connection[_Socket] | None
+    ) -> None:
+        self._caller, self._deadline, self._connection = caller, deadline, connection
+
+    def __enter__(self) -> None:
+        self._lock = self._caller.take_turn(self._deadline, self._connection)
+
+    def __exit__(self, *_: object) -> None:
+        self._caller.end_turn(self._lock)
 
 
 class Caller:
@@ -157,28 +175,40 @@ class Caller:
         while self._abandoned:
             self._connection.session.forget(self._abandoned.popleft())
 
-    @contextlib.contextmanager
-    def _turn(
-        self, deadline: float | None, connection: Connection[_Socket] | None = None
-    ) -> Iterator[None]:
+    def _turn(self, deadline: float | None, connection: Connection[_Socket] | None = None) -> _Turn:
         """Have the client for this thread; ``connection`` says which one its request began on."""
+        return _Turn(self, deadline, connection)
+
+    def take_turn(self, deadline: float | None, connection: Connection[_Socket] | None) -> Lock:
+        """Begin a turn of this thread; the lock that `end_turn` gets."""
         lock = self._lock
         patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
         if not lock.acquire(timeout=patience):
             raise errors.DeadlineError("another thread used this client for too long")
         self._thread = threading.get_ident()
         try:
-            if self._is_closed:
-                raise RuntimeError(_CLOSED)
-            if connection not in {None, self._connection}:
-                raise RuntimeError(forks.INHERITED)
-            self._forget_abandoned()
-            yield
-        finally:
+            self._check_usable(connection)
+            if self._abandoned:
+                self._forget_abandoned()
+        except BaseException:
+            self.end_turn(lock)
+            raise
+        return lock
+
+    def _check_usable(self, connection: Connection[_Socket] | None) -> None:
+        if self._is_closed:
+            raise RuntimeError(_CLOSED)
+        if connection is not None and connection is not self._connection:
+            raise RuntimeError(forks.INHERITED)
+
+    def end_turn(self, lock: Lock) -> None:
+        """End a turn; if the client was closed meanwhile, end what is under way."""
+        try:
             if lock is self._lock:
                 self._thread = None
                 if self._is_closed:
                     self._end()
+        finally:
             lock.release()
 
     def _pump_for(
@@ -198,7 +228,8 @@ class Caller:
             if wanted.has_news():
                 break
             wait = connection.wait_seconds(now)
-            waits = (each for each in (wait, end - now) if each is not None and each < math.inf)
-            item = socket.receive(min(waits, default=None), self._waker.descriptor)
+            if end < math.inf:
+                wait = end - now if wait is None else min(wait, end - now)
+            item = socket.receive(wait, self._waker.descriptor)
             if item is not None:
                 connection.take(item, time.monotonic())

@@ -72,6 +72,8 @@ class ClientSocket(Protocol):
     """What a connection needs of the dealers of `transport.zmq`."""
 
     endpoint: str
+    refuses_when_lost: bool
+    """Whether `send` returns False once the connection has ended, before a read has shown that."""
 
     def move(self, endpoint: str) -> None:
         """Connect to another endpoint."""
@@ -130,12 +132,16 @@ class Connection(Generic[SocketT]):
         return self.open_socket
 
     def work(self, socket: SocketT, now: float) -> None:
-        """Take in what has come, do what is due, send what can be sent; never blocks."""
-        for _ in range(ITEMS_MAX):
-            item = socket.take()
-            if item is None:
-                break
-            self.take(item, now)
+        """Take in what has come, do what is due, send what can be sent; never blocks.
+
+        What has come may wait while there is something to send: who waits for the reply reads it.
+        """
+        if not (socket.refuses_when_lost and self.session.can_send):
+            for _ in range(ITEMS_MAX):
+                item = socket.take()
+                if item is None:
+                    break
+                self.take(item, now)
         self.session.tick(now)
         self.session.flush(socket.send, now)
 

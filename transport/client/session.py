@@ -80,6 +80,11 @@ class Session:
         return self._reach.is_connected
 
     @property
+    def can_send(self) -> bool:
+        """Whether something is to be sent, and the connection stands."""
+        return bool(self._outbox or self._notices) and self.is_connected
+
+    @property
     def is_idle(self) -> bool:
         """Whether no request is under way and nothing waits to be sent."""
         return not self._pending and not self._notices
@@ -475,19 +480,18 @@ class Session:
                 self._finish(request, ConnectionLostError(lost))
 
     def _begin(self, request: PendingRequest, now: float) -> None:
-        is_first = not self._pending
-        if is_first:
+        if not self._pending:
             # An outage while the client had no request is not reported.
             self._reach.outage.put_off(now)
         self._pending[request.number] = request
         self._outbox[request] = None
         deadline = request.deadline
-        if isinstance(request, PendingWatch) or deadline is None or is_first:
+        if isinstance(request, PendingWatch) or deadline is None or not self.is_connected:
             # The next `tick` works out when this request needs another one.
             self._wake_by(now)
         else:
-            # One call among many must not cost a look at all of them.
-            self._wake_by(deadline if self.is_connected else now)
+            # Only its deadline does: a call must not cost a look at all that is under way.
+            self._wake_by(deadline)
 
     def _finish(
         self, request: PendingRequest, error: Exception | None = None, *, is_ended: bool = False

@@ -60,6 +60,9 @@ class BaseDealer:
     ``pair`` is the client's own key, with the daemon's public one, for a remote listener.
     """
 
+    refuses_when_lost = False
+    """libzmq keeps what is sent to a connection that has ended, and sends it on the next one."""
+
     def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
         self.endpoint = ""
         self._event: ConnectionEvent | None = None

@@ -50,6 +50,9 @@ class BaseLocalDealer:
     A connection to an endpoint ``ipc://PATH``.
     """
 
+    refuses_when_lost = True
+    """The kernel takes nothing for a connection whose other end is closed."""
+
     def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
         assert pair is None, "the kernel proves who is at a local socket"
         self.endpoint = ""
@@ -81,12 +84,14 @@ class BaseLocalDealer:
         self._retry_at = 0.0
 
     def send(self, data: bytes) -> bool:
-        """Send a frame; False while there is no connection, or too much waits for the daemon."""
+        """Send a frame; False while there is no connection, or too much waits for the daemon.
+
+        False also if the daemon has closed the connection, before a read has shown that.
+        """
         reader = self._reader
         if reader is None or not reader.is_ready or len(self._unsent) > UNSENT_BYTES_MAX:
             return False
-        self._write(zmtp.framed(data))
-        return True
+        return self._write(zmtp.framed(data))
 
     def take(self) -> bytes | ConnectionEvent | None:
         """The next frame or news of the connection, if there is any now."""
@@ -182,25 +187,35 @@ class BaseLocalDealer:
                 self._be_refused(reader.refusal)
                 return
 
-    def _write(self, data: bytes) -> None:
-        """Send these bytes after those that wait."""
+    def _write(self, data: bytes) -> bool:
+        """Send these bytes after those that wait; False if the connection is broken.
+
+        Its end shows when it is read. What waited is lost with it.
+        """
         if self._unsent:
             self._unsent += data
             with memoryview(self._unsent) as view:
                 sent = self._sent(view)
+            if sent is None:
+                self._unsent.clear()
+                return False
             del self._unsent[:sent]
-        elif (sent := self._sent(data)) < len(data):
+            return True
+        sent = self._sent(data)
+        if sent is None:
+            return False
+        if sent < len(data):
             self._unsent += data[sent:]
+        return True
 
-    def _sent(self, data: bytes | memoryview) -> int:
-        """How many of these bytes the kernel has taken."""
+    def _sent(self, data: bytes | memoryview) -> int | None:
+        """How many of these bytes the kernel has taken; None if the connection is broken."""
         try:
             return self._open[0].send(data, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return 0
         except OSError:
-            # They are lost with the connection, whose end shows when it is read.
-            return len(data)
+            return None
 
     def _lose(self) -> None:
         """The connection is gone."""
@@ -233,6 +248,11 @@ class BaseLocalDealer:
 class LocalDealer(BaseLocalDealer):
     """A client's connection to an endpoint ``ipc://PATH``, for one thread."""
 
+    def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
+        self._poll = select.poll()
+        self._polled: tuple[socket.socket | None, int | None, bool] = (None, None, False)
+        super().__init__(endpoint, pair)
+
     def receive(
         self, timeout_seconds: float | None, waker: int | None = None
     ) -> bytes | ConnectionEvent | None:
@@ -254,16 +274,27 @@ class LocalDealer(BaseLocalDealer):
 
     def _wait(self, end: float | None, waker: int | None) -> bool:
         """Wait until there may be something to `take`; whether ``waker`` is readable."""
-        poll = select.poll()
-        if self._open:
-            events = select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
-            poll.register(self._open[0], events)
-        if waker is not None:
-            poll.register(waker, select.POLLIN)
+        polled = (self._open[0] if self._open else None, waker, bool(self._unsent))
+        if polled != self._polled:
+            self._polled, self._poll = polled, _poll_of(*polled)
         patience = self._patience_seconds(end)
         if patience is not None:
             patience = int(patience * 1_000) + 1 if patience else 0
-        return any(descriptor == waker for descriptor, _ in poll.poll(patience))
+        found = self._poll.poll(patience)
+        return waker is not None and waker in dict(found)
+
+
+def _poll_of(
+    one: socket.socket | None,
+    waker: int | None,
+    has_unsent: bool,  # noqa: FBT001 - as `LocalDealer` keeps it
+) -> select.poll:
+    poll = select.poll()
+    if one is not None:
+        poll.register(one, select.POLLIN | select.POLLOUT if has_unsent else select.POLLIN)
+    if waker is not None:
+        poll.register(waker, select.POLLIN)
+    return poll
 
 
 def _close_all(sockets: list[socket.socket]) -> None:

@@ -28,6 +28,20 @@ def test_replies_find_their_requests_in_any_order() -> None:
     assert talk.session.is_idle
 
 
+def test_a_call_on_a_connection_that_stands_needs_no_look_before_its_deadline() -> None:
+    talk = Talk()
+    for _ in range(2):
+        call = talk.call(messages.ReadJob(id=1), seconds=5.0)
+        deadline = call.deadline
+        assert talk.session.wake_at == deadline
+        talk.session.forget(call)
+    talk.link(ConnectionEvent.LOST)
+    talk.turn()
+    later = talk.session.request(messages.ReadJob(id=1), now=talk.now, deadline=talk.now + 5)
+    assert talk.session.wake_at == talk.now
+    talk.session.forget(later)
+
+
 def test_a_failure_becomes_the_error_of_its_name() -> None:
     talk, call = calling(messages.ReadJob(id=7))
     talk.refuse(errors.UnknownJobError("job 7: there is no such job"))

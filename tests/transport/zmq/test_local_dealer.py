@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.transport.client.both_clients import Aside
 from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, received, serve
 
 from ganger.storage import errors, settings
@@ -59,6 +60,45 @@ def test_a_client_learns_of_loss_and_return(path: Path, local: LocalDealer) -> N
         assert link(second, local, MADE) == [REACHED, MADE]
         assert local.send(b"sent")
         assert received(second).data == b"sent"
+
+
+def test_a_frame_for_a_daemon_that_has_gone_is_refused_before_the_loss_is_read(
+    path: Path, local: LocalDealer
+) -> None:
+    with contextlib.closing(Router(path)) as router:
+        connect(router, local)
+    assert not local.send(b"lost")
+    assert local.receive(PATIENCE_SECONDS) is LOST
+
+
+def test_frames_that_wait_for_a_daemon_that_has_gone_are_lost_with_the_connection(
+    impostor: socket.socket, local: LocalDealer
+) -> None:
+    with _greeted(impostor, local):
+        while not local._unsent:
+            assert local.send(b"x" * 1_000_000)
+    assert not local.send(b"y")
+    assert not local._unsent
+    assert local.receive(PATIENCE_SECONDS) is LOST
+
+
+def test_a_client_that_waits_sends_the_rest_and_does_so_at_its_next_connection(
+    path: Path, local: LocalDealer
+) -> None:
+    data = os.urandom(settings.FRAME_BYTES_MAX)
+    for _ in range(2):
+        with contextlib.closing(Router(path)) as router:
+            connect(router, local)
+            peer = _peer(router, local)
+            router.send(peer, b"before")
+            assert local.receive(PATIENCE_SECONDS) == b"before"
+            assert local.send(data)
+            assert local._unsent
+            waiting = Aside(lambda: local.receive(PATIENCE_SECONDS))
+            assert received(router).data == data
+            router.send(peer, b"after")
+            assert waiting.result() == b"after"
+        assert local.receive(PATIENCE_SECONDS) is LOST
 
 
 def test_what_came_before_the_loss_is_read_before_the_loss(path: Path, local: LocalDealer) -> None:
