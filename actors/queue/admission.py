@@ -252,6 +252,11 @@ class Admission:
             self._ledger.refuse_writes(error)
             raise self._ledger.refusal() from error
 
+    @property
+    def has_new(self) -> bool:
+        """Whether there are jobs to `announce_new`."""
+        return bool(self._arriving)
+
     def announce_new(self) -> None:
         """Announce new jobs before the flush, so that others decide while the disk works."""
         if self._arriving:

@@ -184,8 +184,8 @@ class JobQueue(Component[messages.QueueMessage]):
 
         The filter evaluator gets new jobs before the flush, and judges them while the disk works.
         """
-        self.admission.announce_new()
-        self.store.end_turn()
+        has_new = self.admission.has_new
+        self.store.end_turn(self.admission.announce_new if has_new else None)
         self.waits.turn_ended()
         if self.admission.has_work():
             # In the next turn: the components beside this one come first.

@@ -343,10 +343,13 @@ class JobStore:
 
     # ------------------------------------------------------------ turns
 
-    def end_turn(self) -> None:
-        """Make all of the turn durable with one flush, and then announce it."""
+    def end_turn(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Make all of the turn durable with one flush, and then announce it.
+
+        ``meanwhile`` is called while the disk writes.
+        """
         before = self.ledger.unwritten_count
-        self.ledger.commit()
+        self.ledger.commit(meanwhile)
         if self.ledger.is_far_behind:
             self._write_urgently()
         elif self.ledger.is_behind:

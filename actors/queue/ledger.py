@@ -219,10 +219,16 @@ class Ledger:
         """Do this when everything stored so far is durable."""
         self._effects.append((done, failed))
 
-    def commit(self) -> None:
-        """Make everything durable, run the effects, and repeat that for records that these add."""
+    def commit(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Make everything durable, run the effects, and repeat that for records that these add.
+
+        ``meanwhile`` is called before the effects, while the disk writes, unless it refuses that.
+        """
+        if meanwhile is not None and not self._effects:
+            meanwhile()
         while self._effects:
-            self._commit_once()
+            self._commit_once(meanwhile)
+            meanwhile = None
         self.renew_if_due()
         self._want_next_segment()
 
@@ -492,11 +498,11 @@ class Ledger:
             return True
         return len(self._unwritten) > settings.FILES_AT_ONCE
 
-    def _commit_once(self) -> None:
+    def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> None:
         effects, self._effects = self._effects, []
         self._staged.clear()
         try:
-            self._journal.commit(self.last_id)
+            self._journal.commit(self.last_id, meanwhile)
         except errors.StorageError as error:
             self.refuse_writes(error)
             refusal = self.refusal()

@@ -31,6 +31,27 @@ def test_ids_are_answered_after_the_flush_and_not_before(
     assert second.answer == messages.JobsSubmitted(ids=[3])
 
 
+def test_new_jobs_are_announced_between_the_write_and_the_flush(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(spec())
+    queue.stage.take(messages.JobsArrived)
+    order: list[object] = []
+    write = os.pwrite
+
+    def note(descriptor: int, data: bytes, offset: int) -> int:
+        order.append(len(queue.stage.take(messages.JobsArrived)))
+        return write(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", note)
+    monkeypatch.setattr(
+        os, "fdatasync", lambda _: order.append(len(queue.stage.take(messages.JobsArrived)))
+    )
+    queue.actor.say(SubmitJobs(jobs=[spec()]))
+    queue.actor.end_turn()
+    assert order == [0, 1]
+
+
 def test_acknowledged_jobs_survive_daemon_and_machine(queue: Queue) -> None:
     assert queue.submitted(spec(), spec()) == [1, 2]
     queue.restart()

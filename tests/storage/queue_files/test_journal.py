@@ -95,6 +95,33 @@ def test_the_flush_comes_after_the_write(directory: Path, monkeypatch: pytest.Mo
     kept.close()
 
 
+def test_work_beside_a_commit_is_done_between_the_write_and_the_flush(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(directory)
+    kept.begin(0)
+    before, order = kept.size, list[str]()
+
+    def meanwhile() -> None:
+        [path] = segments(directory)
+        is_written = path.read_bytes().rstrip(b"\0")[before:]
+        order.append("written" if is_written else "not written")
+
+    monkeypatch.setattr(os, "fdatasync", lambda _: order.append("flush"))
+    kept.append(FIRST)
+    kept.commit(0, meanwhile)
+    assert order == ["written", "flush"]
+    # Without records there is nothing to wait for.
+    kept.commit(0, meanwhile)
+    assert order == ["written", "flush"]
+    kept.append(SECOND)
+    with refusing("pwrite"), pytest.raises(errors.StorageError):
+        kept.commit(0, meanwhile)
+    assert "flush" not in order[2:]
+    assert "written" not in order[2:]
+    kept.close()
+
+
 def test_a_record_that_fits_into_the_reserve_does_not_extend_the_file(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
