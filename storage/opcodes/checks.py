@@ -37,6 +37,42 @@ def check_opcode(raw: object) -> dict[str, Any]:
     plain = _mapping(raw)
     declared = _declared(plain)
     check_operation(declared)
+    place = _place_of(plain, declared)
+    if place is not None and (known := _checked.get(place)) is not None:
+        return _decode(known)
+    fields = _checked_fields(plain, declared)
+    if place is not None:
+        if len(_checked) >= _CHECKED_MAX:
+            _checked.clear()
+        _checked[place] = _encode(fields)
+    return fields
+
+
+_checked: dict[tuple[int, bytes], bytes] = {}
+"""What the check of an opcode has made of it: jobs often repeat others."""
+
+_CHECKED_MAX = 1_024
+_CHECKED_BYTES_MAX = 512
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def _place_of(plain: Mapping[str, Any], declared: type[Opcode]) -> tuple[int, bytes] | None:
+    """The place of an opcode among those that were checked; None: it is not kept there.
+
+    What a user has installed may check something else each time, and secrets are not kept.
+    """
+    if not declared.built_in or declared.secret_fields:
+        return None
+    try:
+        text = _encode(plain)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return (catalogue.generation(), text) if len(text) <= _CHECKED_BYTES_MAX else None
+
+
+def _checked_fields(plain: Mapping[str, Any], declared: type[Opcode]) -> dict[str, Any]:
     opcode = _convert(plain, declared)
     try:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:

@@ -171,6 +171,41 @@ def test_a_checked_opcode_shares_no_state_with_the_submitted_one() -> None:
     assert submitted == {**EXEC, "argv": ["echo", "a"]}
 
 
+def test_an_opcode_that_comes_again_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = {**EXEC, "argv": ["echo", "again"], "depends": [[1, ["success"]]]}
+    first = opcodes.check_opcode(submitted)
+    monkeypatch.setattr(checks, "check_plain", _no_check)
+    second = opcodes.check_opcode(dict(submitted))
+    assert second == first
+    second["depends"][0][1].append("error")
+    second["argv"].append("more")
+    assert opcodes.check_opcode(submitted) == first
+    for other in ({"argv": ["echo", "other"]}, {"priority": 1}, {"timeout": 1}, {"timeout": 1.5}):
+        with pytest.raises(errors.OpcodeError, match="checked"):
+            opcodes.check_opcode({**submitted, **other})
+
+
+def _no_check(*_: object) -> None:
+    raise ValueError("it is checked")
+
+
+def test_a_refused_opcode_is_refused_again() -> None:
+    for _ in range(2):
+        with pytest.raises(errors.OpcodeError, match="priority"):
+            opcodes.check_opcode({**EXEC, "argv": ["echo"], "priority": 100})
+
+
+def test_what_is_known_of_checked_opcodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_CHECKED_MAX", 4)
+    for number in range(20):
+        opcodes.check_opcode({**EXEC, "argv": ["echo", f"{number}"]})
+        assert len(checks._checked) <= 4 or number == 0
+    large = {**EXEC, "argv": ["echo", "x" * 10_000]}
+    before = dict(checks._checked)
+    opcodes.check_opcode(large)
+    assert checks._checked == before
+
+
 def test_a_dependency_under_either_key_is_stored_as_depends() -> None:
     stored = opcodes.check_opcode({**EXEC, "depend": [[-1, ["success"]]]})
     assert stored["depends"] == [[-1, ["success"]]]
@@ -375,6 +410,19 @@ class OpBroken(opcodes.Opcode, kw_only=True):
 @pytest.fixture
 def _broken_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalogue._from_users, "OP_BROKEN", OpBroken)
+
+
+@pytest.mark.usefixtures("_broken_is_known")
+def test_opcodes_of_users_are_checked_each_time_and_kept_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = dict(checks._checked)
+    submitted = {"OP_ID": "OP_BROKEN", "where": "nowhere"}
+    opcodes.check_opcode(submitted)
+    monkeypatch.setattr(OpBroken, "lock_needs", _no_check)
+    with pytest.raises(errors.OpcodeError, match="checked"):
+        opcodes.check_opcode(submitted)
+    assert checks._checked == kept
 
 
 @pytest.mark.usefixtures("_broken_is_known")
