@@ -1,7 +1,8 @@
 """Who is measured: the names, environments, configurations and promises of all queues.
 
 The promises are those of the configuration that is measured, taken from each project's
-documentation and code at the pinned version.
+documentation and code at the pinned version. Which page or name says so stands in
+docs/decisions/peers-are-measured-in-their-own-environments.md.
 """
 
 from __future__ import annotations

@@ -153,6 +153,6 @@ def checked_ids(ids: Iterable[object]) -> list[int]:
     checked = []
     for id_ in ids:
         if not isinstance(id_, int) or isinstance(id_, bool) or not 0 < id_ < 2**63:
-            raise errors.BadRequestError(f"job id {id_!r}: expected a positive number")
+            raise errors.BadRequestError(f"job id {id_!r}: expected a positive number of 64 bits")
         checked.append(id_)
     return checked

@@ -168,7 +168,7 @@ def test_an_unknown_status_is_named() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "7", 2**63, [7]])
 def test_what_is_no_job_id_is_named(wrong: object) -> None:
-    with pytest.raises(errors.BadRequestError, match="expected a positive number"):
+    with pytest.raises(errors.BadRequestError, match="expected a positive number of 64 bits"):
         watch_progress.checked_ids([1, wrong])
 
 
