@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, assert_never
 
 import msgspec
 
@@ -94,13 +94,15 @@ COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def parse_filter(raw: object, *, where: str = "filter") -> Filter:
+def parse_filter(
+    raw: object, *, where: str = "filter", operators_max: int = OPERATORS_MAX
+) -> Filter:
     """The tree of a filter in JSON form; `FilterRuleError` names the place under ``where``.
 
     >>> parse_filter(["!=", "status", "error"])
     Not(part=Comparison(operator='==', field='status', value='error'))
     """
-    _check_size(raw, where)
+    _check_size(raw, where, operators_max)
     return _parse(raw, where)
 
 
@@ -143,14 +145,30 @@ def fields_of(tree: Filter) -> Iterator[str]:
 
 def searches(raw: object) -> int:
     """The number of regular expressions in a filter in JSON form, even in a malformed one."""
-    found = 0
+    return sum(1 for _ in _searches(raw))
+
+
+def pattern_characters(raw: object) -> int:
+    """The length of all regular expressions in a filter in JSON form, even in a malformed one."""
+    texts = (text for array in _searches(raw) for text in array[2:3] if isinstance(text, str))
+    return sum(map(len, texts))
+
+
+def is_value(raw: object) -> TypeGuard[Value]:
+    """Whether a comparison may have this value, as it is."""
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw.bit_length() <= INTEGER_BITS_MAX
+    return isinstance(raw, str)
+
+
+def _searches(raw: object) -> Iterator[Sequence[object]]:
     arrays = [raw]
     while arrays:
         array = arrays.pop()
         if isinstance(array, list | tuple):
-            found += bool(array) and array[0] == "=~"
+            if array and array[0] == "=~":
+                yield array
             arrays += array
-    return found
 
 
 def rule_error(where: str, problem: str) -> errors.FilterRuleError:
@@ -161,7 +179,7 @@ def rule_error(where: str, problem: str) -> errors.FilterRuleError:
 # ---------------------------------------------------------------- parsing
 
 
-def _check_size(raw: object, where: str) -> None:
+def _check_size(raw: object, where: str, operators_max: int) -> None:
     """Check depth and size level by level, before any recursion."""
     arrays = [raw] if isinstance(raw, list | tuple) else []
     seen = 0
@@ -169,8 +187,8 @@ def _check_size(raw: object, where: str) -> None:
         if not arrays:
             return
         seen += len(arrays)
-        if seen > OPERATORS_MAX:
-            raise rule_error(where, f"has more than {OPERATORS_MAX} operators")
+        if seen > operators_max:
+            raise rule_error(where, f"has more than {operators_max} operators")
         arrays = [part for array in arrays for part in array if isinstance(part, list | tuple)]
     if arrays:
         raise rule_error(where, f"is nested deeper than {DEPTH_MAX}")

@@ -106,7 +106,7 @@ QUERY_PAGE_BYTES_MAX = 1024 * 1024
 QUERY_ROW_RESERVE_BYTES = 64 * 1024
 """Bytes of a frame that are left for what stands beside the items of an answer."""
 
-QUERY_SLICE_SECONDS = 0.02
+QUERY_SLICE_SECONDS = 0.015
 """Time after which a page of the answer to a query ends: other messages wait meanwhile."""
 
 JOB_MEMORY_BYTES = 1536

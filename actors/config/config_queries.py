@@ -95,10 +95,11 @@ class ConfigQueries:
         snapshot = self._snapshot()
         if self._view is None or self._view.configuration is not snapshot:
             self._view = ClusterView(snapshot)
+        asked = query_pages.checked(resource.name, message)
         is_of_cluster = message.what == "cluster"
         self._view.known = self._known() if is_of_cluster else {}
         try:
-            return query_pages.answered(self._runtime, resource, self._view, message)
+            return query_pages.answered(self._runtime, asked, self._view, message.after)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             # Getters rely on the types of values, but a damaged configuration is served, too.
             found = problems(snapshot)

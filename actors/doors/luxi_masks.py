@@ -19,7 +19,7 @@ OPCODES: Final = "ops"
 
 
 OPERATORS_MAX: Final = 1_000
-"""Most operators of a filter: each page of the answer reads it anew, and others wait for that."""
+"""Most operators of a filter, also of one that only names items: others wait while it is read."""
 
 
 def check_filter(raw_filter: object) -> None:

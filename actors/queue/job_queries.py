@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, jobs
-from ...storage.filters import fields_of, parse_filter
 from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
 from ..runtime import query_pages
 from .job_state import JobState
@@ -31,13 +30,11 @@ class JobQueries:
 
     def page(self, message: messages.QueryJobs) -> messages.QueryAnswered:
         """One page of the answer. Raises `BadRequestError`, or `StorageError` of a named job."""
-        is_archive_listed = ARCHIVE_FIELD in (
-            *message.fields,
-            *fields_of(parse_filter(message.filter)),
-        )
+        asked = query_pages.checked(JOBS.name, message)
+        is_archive_listed = ARCHIVE_FIELD in asked.fields or ARCHIVE_FIELD in asked.filter_fields
         after = _id_of(message.after)
         rows = _Rows(self._store, self._whole, after, is_archive_listed=is_archive_listed)
-        return query_pages.answered(self._runtime, JOBS, rows, message)
+        return query_pages.answered(self._runtime, asked, rows, message.after)
 
     def state(self, row: Row) -> JobState:
         """The live job at this moment, for those who wait for a change. Raises `StorageError`."""

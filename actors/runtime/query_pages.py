@@ -2,52 +2,79 @@
 
 from __future__ import annotations
 
-import math
+import functools
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ...storage import settings
 from ...storage.queries import paging
+from ...storage.queries.answering import Asked
+from ...storage.queries.resources import RESOURCES
 from ...transport import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...storage.queries.answering import Resource
     from .runtime import Runtime
 
     Query = messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration
 
+_KEPT_MAX = 8
+
+
+def checked(resource_name: str, message: Query) -> Asked[Any]:
+    """The query of the message. Raises what `paging.page` raises.
+
+    Every page asks for it anew, and the reading of a long filter takes as long as a page: so a few
+    queries are kept.
+    """
+    paging.check_fields(message.fields)
+    is_classic = not isinstance(message, messages.QueryLocks) and message.is_classic
+    fields = tuple(message.fields)
+    try:
+        text = msgspec.msgpack.encode(message.filter)
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        # No filter has such a value: the error names its place.
+        return Asked(RESOURCES[resource_name], fields, message.filter, is_classic=is_classic)
+    return _checked(resource_name, fields, text, is_classic)
+
+
+@functools.lru_cache(_KEPT_MAX)
+def _checked(
+    resource_name: str,
+    fields: tuple[str, ...],
+    text: bytes,
+    is_classic: bool,  # noqa: FBT001 - a key
+) -> Asked[Any]:
+    raw_filter = msgspec.msgpack.decode(text)
+    return Asked(RESOURCES[resource_name], fields, raw_filter, is_classic=is_classic)
+
 
 def answered(
-    runtime: Runtime, resource: Resource[Any], source: object, message: Query
+    runtime: Runtime, asked: Asked[Any], source: object, after: str | None
 ) -> messages.QueryAnswered:
-    """The page that the message asks for. Raises what `paging.page` raises."""
+    """The page behind the mark ``after``. Raises what `paging.page` raises."""
     bounds = paging.Bounds(
         page_bytes=settings.QUERY_PAGE_BYTES_MAX,
         reply_bytes=settings.FRAME_BYTES_MAX - settings.QUERY_ROW_RESERVE_BYTES,
         is_enough=turn_limit(runtime),
     )
-    found = paging.page(
-        resource,
-        source,
-        message.fields,
-        message.filter,
-        message.after,
-        bounds=bounds,
-        is_classic=not isinstance(message, messages.QueryLocks) and message.is_classic,
-    )
+    found = paging.page_of(asked, source, after, bounds)
     return messages.QueryAnswered(fields=found.fields, rows=found.rows, next_after=found.next_after)
 
 
 def turn_limit(runtime: Runtime) -> Callable[[], bool]:
     """Whether a page has taken its turn (`QUERY_SLICE_SECONDS`), asked after each item."""
-    end = math.inf
+    begun, end = runtime.clock(), None
 
     def is_enough() -> bool:
         nonlocal end
         now = runtime.clock()
-        # The time begins with the first item: to find it may take as long.
-        end = min(end, now + settings.QUERY_SLICE_SECONDS)
+        if end is None:
+            # To find the first item may take as long; a page of one item would lead nowhere soon.
+            least = now + settings.QUERY_SLICE_SECONDS / 4
+            end = max(begun + settings.QUERY_SLICE_SECONDS, least)
         return now >= end
 
     return is_enough

@@ -9,8 +9,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, Final, Generic, NamedTuple
 
 from .. import errors
-from ..filter_evaluation import MISSING, Dialect, Resolve, compile_filter
-from ..filters import AnyOf, Comparison, Filter, Value, fields_of, parse_filter
+from ..filter_evaluation import MISSING, Dialect, FilterTest, Resolve, compile_filter
+from ..filters import (
+    OPERATORS_MAX,
+    Always,
+    AnyOf,
+    Comparison,
+    Filter,
+    Value,
+    fields_of,
+    is_value,
+    parse_filter,
+    pattern_characters,
+    rule_error,
+)
 from .fields import (
     UNKNOWN,
     Answer,
@@ -23,6 +35,12 @@ from .fields import (
     Source,
     Status,
 )
+
+QUERY_OPERATORS_MAX: Final = 1_000
+"""Most operators in the filter of a query, unless it only compares names: others wait for it."""
+
+PATTERN_CHARACTERS_MAX: Final = 2_000
+"""Most characters of all regular expressions in the filter of a query, for the same reason."""
 
 
 class Resource(NamedTuple, Generic[Source]):
@@ -107,6 +125,34 @@ def requested_names(resource: Resource[Any], tree: Filter) -> list[Value] | None
     return None
 
 
+def _listed_names(resource: Resource[Any], raw_filter: object) -> list[Value] | None:
+    """As `requested_names`, of a plain list of names in JSON form, which needs no tree.
+
+    A listing by names may have ten thousand of them.
+    """
+    if resource.find is None or not isinstance(raw_filter, list | tuple):
+        return None
+    if len(raw_filter) < _LISTED_MIN or raw_filter[0] != "|" or len(raw_filter) > OPERATORS_MAX:
+        return None
+    field, names = resource.name_field, list[Value]()
+    for part in raw_filter[1:]:
+        if not isinstance(part, list | tuple) or len(part) != _COMPARISON_PARTS:
+            return None
+        sign, name, value = part
+        if name != field or sign not in {"==", "="} or not is_value(value):
+            return None
+        names.append(value)
+    return names
+
+
+def _parsed(raw_filter: object) -> Filter:
+    """The tree; `FilterRuleError` also refuses a filter that would take too long."""
+    if pattern_characters(raw_filter) > PATTERN_CHARACTERS_MAX:
+        problem = f"its regular expressions have more than {PATTERN_CHARACTERS_MAX} characters"
+        raise rule_error("filter", problem)
+    return parse_filter(raw_filter, operators_max=QUERY_OPERATORS_MAX)
+
+
 def _check_known(resource: Resource[Any], fields: Sequence[str]) -> None:
     unknown = [name for name in fields if name not in resource.fields]
     if unknown:
@@ -135,6 +181,8 @@ def _is_equal(found: object, wanted: object) -> bool:
     return isinstance(found, HostName) and found.startswith(f"{wanted}.")
 
 
+_LISTED_MIN: Final = 2
+_COMPARISON_PARTS: Final = 3
 _DIALECT: Final = Dialect(equal=_is_equal, is_for_queries=True)
 
 
@@ -155,20 +203,28 @@ class Asked(Generic[Source]):
         """Raises `FilterRuleError` or `ParameterError`; if classic, also `BadRequestError`."""
         if is_classic:
             _check_known(resource, fields)
-        tree = parse_filter(raw_filter)
-        for name in fields_of(tree):
-            if name not in resource.fields:
-                raise errors.ParameterError(f"Can't find field named '{name}'")
-        self.resource = resource
-        self.names = requested_names(resource, tree)
+        self.names = _listed_names(resource, raw_filter)
         """The names of the items; None: all that match."""
+        self._tree: Filter | None = None
+        self.filter_fields = frozenset([resource.name_field])
+        """The fields at which the filter looks."""
+        if self.names is None:
+            tree = self._tree = _parsed(raw_filter)
+            self.filter_fields = frozenset(fields_of(tree))
+            for name in fields_of(tree):
+                if name not in resource.fields:
+                    raise errors.ParameterError(f"Can't find field named '{name}'")
+            self.names = requested_names(resource, tree)
+        self.resource = resource
+        self.fields = tuple(fields)
+        """The fields of each row."""
         self.is_as_named = self.names is not None and (
             not is_classic or resource.is_listed_as_named
         )
         """Whether the items come in the order of their names."""
         self._is_classic = is_classic
         self._chosen = [_chosen(resource, name) for name in fields]
-        self._test = None if raw_filter is None else compile_filter(tree, _DIALECT)
+        self._test: FilterTest | None = None
 
     def definitions(self) -> list[dict[str, str]]:
         """The fields, as JSON."""
@@ -221,7 +277,11 @@ class Asked(Generic[Source]):
 
     def passes(self, source: Source, item: Item) -> bool:
         """Whether the item passes the filter. Raises `ParameterError`."""
-        return self._test is None or self._test(_resolver(self.resource.fields, source, item))
+        if self._tree is None or isinstance(self._tree, Always):
+            return True
+        if self._test is None:
+            self._test = compile_filter(self._tree, _DIALECT)
+        return self._test(_resolver(self.resource.fields, source, item))
 
 
 def _found(resource: Resource[Source], source: Source, name: Value) -> Item:

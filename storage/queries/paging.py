@@ -63,6 +63,12 @@ def page(
     """
     check_fields(fields)
     asked = Asked(resource, fields, raw_filter, is_classic=is_classic)
+    return page_of(asked, source, after, bounds)
+
+
+def page_of(asked: Asked[Source], source: Source, after: str | None, bounds: Bounds) -> Page:
+    """As `page`, of a query that was checked before: all pages of an answer may share it."""
+    resource = asked.resource
     definitions = asked.definitions()
     room = bounds.reply_bytes - len(_encoded(definitions))
     rows: list[bytes] = []

@@ -6,6 +6,8 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 from tests.storage.queries.recorded_clusters import (
     GROUP,
     NETWORK,
@@ -17,17 +19,28 @@ from tests.storage.queries.recorded_clusters import (
 )
 
 from ganger.storage import errors
-from ganger.storage.queries.answering import Resource, query, query_fields, values
+from ganger.storage.filters import parse_filter
+from ganger.storage.queries import answering
+from ganger.storage.queries.answering import (
+    Asked,
+    Resource,
+    query,
+    query_fields,
+    requested_names,
+    values,
+)
 from ganger.storage.queries.cluster import CLUSTER
 from ganger.storage.queries.cluster_view import ClusterView
 from ganger.storage.queries.groups import GROUPS
 from ganger.storage.queries.instances import INSTANCES
+from ganger.storage.queries.locks import LOCKS
 from ganger.storage.queries.networks import NETWORKS
 from ganger.storage.queries.nodes import NODES
 from ganger.storage.queries.resources import IN_JOBS_ONLY, OF_CONFIGURATION, RESOURCES
 
 VIEW = view_of(RECORDED)
 LARGER = view_of(larger())
+NAMES = st.sampled_from(["node1", "node2", "web", ""])
 
 
 def names(resource: Resource[ClusterView], raw_filter: object) -> list[str]:
@@ -295,3 +308,66 @@ def test_every_resource_has_the_name_under_which_it_is_asked_for() -> None:
         assert resource.find is None or resource.name_field in resource.fields
     assert RESOURCES.keys() > IN_JOBS_ONLY
     assert OF_CONFIGURATION.items() <= RESOURCES.items()
+
+
+# ---------------------------------------------------------------- bounds of filters
+
+
+LISTED: st.SearchStrategy[Any] = st.one_of(
+    st.tuples(st.sampled_from(["==", "="]), st.just("name"), NAMES | st.integers(0, 9)),
+    st.tuples(st.sampled_from(["==", "="]), st.just("name"), NAMES | st.integers(0, 9)),
+    st.tuples(
+        st.sampled_from(["==", "!=", "<"]),
+        st.sampled_from(["name", "role"]),
+        st.sampled_from(["node1", 7.0, 7.5, True, None, 2**70, []]),
+    ),
+    st.tuples(st.just("?"), st.just("master")),
+)
+
+
+@given(
+    st.sampled_from(["|", "|", "&"]),
+    st.lists(LISTED.map(list), max_size=4),
+    st.sampled_from([NODES, LOCKS]),
+)
+def test_a_plain_list_of_names_asks_for_what_its_tree_asks_for(
+    sign: str, parts: list[Any], resource: Resource[Any]
+) -> None:
+    raw = [sign, *parts]
+    listed = answering._listed_names(resource, raw)
+    if listed is not None:
+        assert listed == requested_names(resource, parse_filter(raw))
+        event("listed")
+
+
+def test_ten_thousand_names_are_read_without_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "parse_filter", None)
+    monkeypatch.setattr(answering, "compile_filter", None)
+    wanted = [f"node{number}" for number in range(9_999)]
+    asked = Asked(NODES, ["name"], named(*wanted))
+    assert asked.names == wanted
+    assert asked.filter_fields == {"name"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (["|", *[["==", "role", "M"]] * 1_000], "filter: has more than 1000 operators"),
+        (["&", *[["==", "name", "node1"]] * 1_000], "filter: has more than 1000 operators"),
+        (named(*["node1"] * 10_000), "filter: has more than 1000 operators"),
+        (
+            ["|", *[["=~", "name", "x" * 500]] * 5],
+            "filter: its regular expressions have more than 2000 characters",
+        ),
+    ],
+)
+def test_a_filter_that_would_hold_up_others_is_refused(raw: object, problem: str) -> None:
+    with pytest.raises(errors.FilterRuleError) as caught:
+        Asked(NODES, ["name"], raw)
+    assert caught.value.text == problem
+
+
+def test_a_filter_of_nearly_that_size_is_answered() -> None:
+    assert names(NODES, ["|", ["=~", "name", "x" * 1_000], ["=~", "name", "y" * 1_000]]) == []
+    many = ["|", *[["==", "role", "?"]] * 998, ["?", "offline"]]
+    assert names(NODES, many) == names(NODES, ["?", "offline"])
