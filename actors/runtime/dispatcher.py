@@ -61,6 +61,10 @@ _SLEEP_SECONDS_MAX = 3_600.0
 later than that."""
 
 
+LOOK_SECONDS = 0.001
+"""While actors wait for their turn, descriptors are looked at no more often than that."""
+
+
 ALARMS_KEPT_MIN = 1_024
 """So many alarms are kept before canceled ones are looked for."""
 
@@ -78,6 +82,7 @@ class Dispatcher:
         self._generation = 0
         self._running: ComponentActor | None = None
         self._is_asleep = False
+        self._looked_at = 0.0
         self._idle = IdleGate()
         self._poll: select.epoll | None = None
         self._wake = _CLOSED
@@ -244,9 +249,11 @@ class Dispatcher:
 
     def _look(self) -> None:
         """Look at alarms and descriptors; sleep if there is nothing to do."""
+        now = time.monotonic()
         if self._alarms:
-            self._ring()
-        if self._ready and not self._watched:
+            self._ring(now)
+        if self._ready and (not self._watched or now < self._looked_at + LOOK_SECONDS):
+            # A look costs as much as a short turn.
             return
         # The flag goes up before the line is looked at, so that an actor that is scheduled in
         # between either is seen here or wakes the poll.
@@ -259,6 +266,7 @@ class Dispatcher:
                 self._idle.wake()
         found = self._poll.poll(seconds)
         self._is_asleep = self._idle.is_open = False
+        self._looked_at = now if seconds == 0 else time.monotonic()
         for descriptor, _ in found:
             if descriptor == self._wake:
                 os.eventfd_read(self._wake)
@@ -267,8 +275,7 @@ class Dispatcher:
                     actor.readable.append(descriptor)
                 actor.mailbox.request_turn()
 
-    def _ring(self) -> None:
-        now = time.monotonic()
+    def _ring(self, now: float) -> None:
         # Most requests are answered at once: their canceled alarms must not pile up.
         while self._alarms and (self._alarms[0].is_canceled or self._alarms[0].due <= now):
             alarm = heapq.heappop(self._alarms)

@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 from tests.actors.runtime.stage import Asker
 
+from ganger.actors.runtime import dispatcher
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Address, Directory
@@ -272,10 +273,23 @@ def test_news_of_a_descriptor_are_not_taken_for_those_of_its_successor(
         os.close(descriptor)
 
 
-def test_descriptors_are_not_starved_by_messages(
-    scene: DispatcherScene, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.0, [1, "T", b"x", 2, "T", 3, 4, "T"]),
+        # A look would be due only when no message waits.
+        (math.inf, [1, "T", 2, 3, "T", 4, "T", b"x"]),
+    ],
+)
+def test_descriptors_are_not_starved_by_messages_but_not_looked_at_after_each_turn(
+    scene: DispatcherScene,
+    pipe: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    expected: list[object],
 ) -> None:
     monkeypatch.setattr(settings, "TURN_MESSAGES_MAX", 2)
+    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", seconds)
     reader, writer = pipe
     log = scene.start(Log)
     scene.tell(Log, OutputGrew(job_id=1, size=reader))
@@ -284,7 +298,7 @@ def test_descriptors_are_not_starved_by_messages(
     scene.say(Log, 1, 2, 3, 4)
     os.write(writer, b"x")
     log.went_on.set()
-    assert log.take(8) == [1, "T", b"x", 2, "T", 3, 4, "T"]
+    assert log.take(8) == expected
 
 
 def test_an_alarm_rings_once_and_a_canceled_one_never(scene: DispatcherScene) -> None:
