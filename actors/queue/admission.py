@@ -264,8 +264,10 @@ class Admission:
             self._store.announcements.pending(arriving)
 
     def _submitted(self, new: _New) -> None:
+        # The client goes on while the jobs become known: its next request comes after this turn.
+        reply = self._answer(new)
         self._add(new.jobs)
-        self._answer(new)
+        self._tell_others(new, reply)
 
     def _land(self, new: _New) -> None:
         """A large submission is durable: its jobs become known in slices, then it is answered."""
@@ -276,23 +278,27 @@ class Admission:
             self._add(part)
             self._store.announcements.pending(_arrivals(part))
             yield
-        self._answer(new)
+        self._tell_others(new, self._answer(new))
 
     def _add(self, new: Iterable[_Accepted]) -> None:
         for one in new:
             self._store.add(one.row, one.secrets)
 
-    def _answer(self, new: _New) -> None:
+    def _answer(self, new: _New) -> messages.JobsSubmitted:
         if new.rejected:
             # No other file has the ids of rejected jobs, which are never given again.
             self._ledger.write_serial()
         ids = [one.row.id for one in new.jobs]
         reply = messages.JobsSubmitted(ids=ids, rejected=new.rejected)
         new.envelope.reply(reply)
+        return reply
+
+    def _tell_others(self, new: _New, reply: messages.JobsSubmitted) -> None:
+        """Answer those who repeated the submission meanwhile, and notify those who follow jobs."""
         for repeated in self._keys.land(new.key):
             repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
         if new.retry_of is not None:
-            for job_id in ids:
+            for job_id in reply.ids:
                 self._control.link_retry(new.retry_of, job_id)
         if len(self._store.reader.watches):
             for one in new.jobs:
