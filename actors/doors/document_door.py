@@ -24,7 +24,13 @@ class DocumentDoor(Component[messages.DoorMessage]):
     _is_look_due = False
 
     def _open(self) -> None:
-        """Open the socket, again if its file was deleted."""
+        """Open the socket, again if its file was deleted, and note the file for the watchdog."""
+        self._open_socket()
+        if self._socket.file is not None:
+            self.runtime.host.local_sockets[self.name] = self._socket.file
+
+    def _open_socket(self) -> None:
+        """Open the socket; log why it is not open."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from .peers import peer_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ..runtime.host import FileId
     from ..runtime.runtime import Runtime
     from .peers import Peer
 
@@ -132,12 +133,13 @@ class DocumentSocket:
         self._number = 0
         self._is_accepting = False
         self._listener: socket.socket | None = None
-        self._file: _FileId | None = None
+        self.file: FileId | None = None
+        """The file at which it was opened last."""
 
     @property
     def is_open(self) -> bool:
         """Whether clients find it: it listens, and its file is there."""
-        return self._listener is not None and _file_id(self._path) == self._file
+        return self._listener is not None and _file_id(self._path) == self.file
 
     def open(self, mode: int, group: int | None = None) -> None:
         """Listen, again if the file was deleted or replaced; connections stay.
@@ -148,7 +150,7 @@ class DocumentSocket:
             return
         self._stop_listening()
         self._listener = _listen(self._path, mode, group)
-        self._file = _file_id(self._path)
+        self.file = _file_id(self._path)
         self._accept(is_open=True)
 
     def close(self) -> None:
@@ -423,11 +425,7 @@ def prepare_place(path: Path) -> None:
         raise errors.StorageError(f"{path}: another program listens at this socket")
 
 
-_FileId = tuple[int, int]
-"""A file's device and inode."""
-
-
-def _file_id(path: Path) -> _FileId | None:
+def _file_id(path: Path) -> FileId | None:
     """The file at ``path``; None: there is none that could be ours."""
     try:
         found = path.lstat()

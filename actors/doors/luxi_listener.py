@@ -66,7 +66,7 @@ class LuxiListener(DocumentDoor):
         )
         self._open()
 
-    def _open(self) -> None:
+    def _open_socket(self) -> None:
         assert self._options is not None
         problem = ""
         try:

@@ -49,7 +49,7 @@ class WconfdListener(DocumentDoor):
         )
         self._open()
 
-    def _open(self) -> None:
+    def _open_socket(self) -> None:
         try:
             self._socket.open(_SOCKET_MODE)
         except errors.StorageError as error:

@@ -6,7 +6,6 @@ from ...transport.messages import (
     AuthorityListenerMessage,
     AuthorityMessage,
     ConfigMessage,
-    DoorMessage,
     ExecutorMessage,
     FilterMessage,
     ListenerMessage,
@@ -30,5 +29,4 @@ OUTPUT_READER = Address[ReaderMessage]("output_reader")
 RAPI_KEEPER = Address[RapiKeeperMessage]("rapi_keeper")
 SCHEDULER = Address[SchedulerMessage]("scheduler")
 SUPERVISOR = Address[SupervisorMessage]("supervisor")
-WCONFD_LISTENER = Address[DoorMessage]("wconfd_listener")
 WIRE_LISTENER = Address[ListenerMessage]("wire_listener")

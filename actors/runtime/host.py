@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from .component import Component
 
 
+FileId = tuple[int, int]
+"""A file's device and inode."""
+
+
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """What the components of one process share."""
 
@@ -64,6 +68,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Who may have how many descriptors; None: as the system's limit has it."""
     descriptors_before: int | None = None
     """The limit of descriptors that processes of jobs get; None: this process's."""
+
+    local_sockets: dict[str, FileId] = {}
+    """The sockets' files that other programs may replace, by their listeners, which note them."""
 
     note_start: Callable[[str, int, int], None] = lambda *_: None
     """Takes, from any thread, what a component does while the daemon starts, and with how many jobs

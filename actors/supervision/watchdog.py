@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..runtime.actor import ComponentActor
-    from ..runtime.host import Host
+    from ..runtime.host import FileId, Host
     from .directory_keeper import DirectoryKeeper
     from .supervisor import Shutdown
 
@@ -37,6 +37,10 @@ LISTENERS: dict[str, Callable[[Host], Path | None]] = {
     "luxi_listener": lambda host: Path(host.luxi_states[-1].path) if host.luxi_states else None,
 }
 """The components with a local socket, and its file; None: it has none."""
+
+
+_LOOKS_AT_OTHERS = 30
+"""After how many looks a listener hears again of another program's socket."""
 
 
 class Watchdog:
@@ -55,6 +59,8 @@ class Watchdog:
         self._seconds = hung_after_seconds
         self._looks_max = max(2, math.ceil(hung_after_seconds / settings.WATCHDOG_SECONDS))
         self._seen: dict[str, tuple[Sight, int]] = {}
+        self._strange: dict[str, tuple[FileId | None, int]] = {}
+        """What lies instead of a socket's file, and for how many looks it has."""
 
     def watch(self) -> None:
         """Look again and again until the daemon is to end."""
@@ -64,10 +70,33 @@ class Watchdog:
             self.look_at_directory()
 
     def look_at_local_sockets(self) -> None:
-        """Notify each listener whose socket's file was deleted, or replaced by something else."""
+        """Notify each listener whose socket's file was deleted, or replaced by something else.
+
+        Another program's socket stays there: the listener hears of it once, and seldom again.
+        """
         for name, path in LISTENERS.items():
-            if name in self._host.actors and _is_missing(path(self._host)):
+            if name in self._host.actors and self._is_to_be_told(name, path(self._host)):
                 self._host.directory.tell(name, Envelope(LocalSocketMissing()))
+
+    def _is_to_be_told(self, name: str, path: Path | None) -> bool:
+        if path is None:
+            return False
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # Unknown: the next look decides.
+        if not stat.S_ISSOCK(found.st_mode):
+            return True
+        own, file = self._host.local_sockets.get(name), (found.st_dev, found.st_ino)
+        if own is None or file == own:
+            self._strange.pop(name, None)
+            return False
+        before, looks = self._strange.get(name, (None, 0))
+        looks = looks + 1 if before == file else 0
+        self._strange[name] = file, looks
+        return not looks % _LOOKS_AT_OTHERS
 
     def look_at_directory(self) -> None:
         """Write deleted files again; without its directory the daemon ends."""
@@ -116,14 +145,3 @@ def _sight(actor: ComponentActor) -> Sight | None:
 def _stack(thread: int) -> str:
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to see it
     return "" if frame is None else "".join(traceback.format_stack(frame))
-
-
-def _is_missing(path: Path | None) -> bool:
-    if path is None:
-        return False
-    try:
-        return not stat.S_ISSOCK(path.lstat().st_mode)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False  # Unknown: the next look decides.

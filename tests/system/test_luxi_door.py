@@ -215,6 +215,29 @@ def test_the_socket_of_another_program_stays(path: Path, tmp_path: Path) -> None
         assert luxi.call("QueryTags", "cluster", "") == []
 
 
+def test_a_socket_that_another_program_puts_there_later_is_told_and_stays(tmp_path: Path) -> None:
+    own = tmp_path / "ganeti-query"
+    text = f"{own}: another program listens at this socket"
+    with (
+        Daemon(tmp_path / "it", "--luxi-socket", str(own)) as daemon,
+        socket.socket(socket.AF_UNIX) as end,
+    ):
+        own.unlink()
+        beside = tmp_path / "beside"
+        end.bind(str(beside))
+        end.listen()
+        beside.replace(own)
+        deadline = time.monotonic() + 30
+        while state(daemon).problem != text:
+            assert time.monotonic() < deadline
+            os.sched_yield()
+        assert f"LUXI:       {own} NOT OPEN: {text}" in daemon.run("status").stdout
+        daemon.run("down")
+        assert own.is_socket()
+        lines = daemon.places.log.read_text().splitlines()
+        assert sum(text in line for line in lines) == 1
+
+
 def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
     left = tmp_path / "ganeti-query"
     with socket.socket(socket.AF_UNIX) as end:

@@ -9,6 +9,7 @@ import pytest
 from tests.actors.runtime.stage import Stage
 
 from ganger.actors.scheduling.scheduler import Scheduler
+from ganger.actors.supervision import watchdog as watchdog_file
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.actors.supervision.watchdog import Watchdog
 from ganger.storage import errors, settings
@@ -50,6 +51,32 @@ def test_the_listener_hears_of_a_deleted_or_replaced_socket(
         end.bind(str(stage.places.socket))
         watchdog.look_at_local_sockets()
     assert len(stage.sent) == 2
+
+
+def test_a_listener_hears_seldom_of_a_socket_that_another_program_has_put_there(
+    stage: Stage, watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog_file, "_LOOKS_AT_OTHERS", 3)
+    path = stage.places.wconfd_socket
+    path.parent.mkdir(exist_ok=True)
+    stage.host.actors["wconfd_listener"] = mock.Mock()
+
+    def look(times: int) -> int:
+        before = len(stage.sent)
+        for _ in range(times):
+            watchdog.look_at_local_sockets()
+        return len(stage.sent) - before
+
+    with socket.socket(socket.AF_UNIX) as own, socket.socket(socket.AF_UNIX) as other:
+        own.bind(str(path))
+        stage.host.local_sockets["wconfd_listener"] = path.stat().st_dev, path.stat().st_ino
+        assert look(5) == 0
+        path.unlink()
+        assert look(2) == 2
+        other.bind(str(path))
+        assert [look(1) for _ in range(7)] == [1, 0, 0, 1, 0, 0, 1]
+        stage.host.local_sockets["wconfd_listener"] = path.stat().st_dev, path.stat().st_ino
+        assert look(5) == 0
 
 
 def test_without_its_directory_the_daemon_is_abandoned(
