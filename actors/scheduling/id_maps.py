@@ -19,17 +19,18 @@ _Other = TypeVar("_Other")
 _BLOCK_BITS = 6
 _SIZE = 1 << _BLOCK_BITS
 _IN_BLOCK = _SIZE - 1
-# Behind the places: how many of them are taken.
-_COUNT = _SIZE
 
 
 class IdMap(MutableMapping[int, _Value], Generic[_Value]):
     """What belongs to each id, as in a dictionary; None is no value. Iteration is in order."""
 
-    __slots__ = ("_blocks", "_size")
+    __slots__ = ("_blocks", "_counts", "_size")
 
     def __init__(self) -> None:
+        # Of 512 bytes, the most that the interpreter's own allocator takes: so they lie together.
         self._blocks: dict[int, list[Any]] = {}
+        # How many places of each block are taken.
+        self._counts: dict[int, int] = {}
         self._size = 0
 
     def __len__(self) -> int:
@@ -73,10 +74,10 @@ class IdMap(MutableMapping[int, _Value], Generic[_Value]):
         block = self._blocks.get(number)
         if block is None:
             block = self._blocks[number] = [None] * _SIZE
-            block.append(0)
+            self._counts[number] = 0
         place = one & _IN_BLOCK
         if block[place] is None:
-            block[_COUNT] += 1
+            self._counts[number] += 1
             self._size += 1
         block[place] = value
 
@@ -87,20 +88,19 @@ class IdMap(MutableMapping[int, _Value], Generic[_Value]):
         if block is None or block[place] is None:
             raise KeyError(one)
         block[place] = None
-        block[_COUNT] -= 1
         self._size -= 1
-        if not block[_COUNT]:
-            del self._blocks[number]
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._blocks[number], self._counts[number]
 
     def __iter__(self) -> Iterator[int]:
         """The ids, in order; those that come or go meanwhile may be among them or not."""
         for number in sorted(self._blocks):
             base = number << _BLOCK_BITS
             block = self._blocks.get(number, ())
-            yield from (base + place for place in range(len(block) - 1) if block[place] is not None)
+            yield from (base + place for place in range(len(block)) if block[place] is not None)
 
     def in_order(self) -> Iterator[_Value]:
         """What belongs to the ids, in their order."""
         for number in sorted(self._blocks):
-            block = self._blocks.get(number, [0])
-            yield from (one for one in block[:-1] if one is not None)
+            yield from (one for one in self._blocks.get(number, ())[:] if one is not None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,13 @@ def test_it_does_what_a_dictionary_does(steps: list[tuple[str, int]]) -> None:
         with pytest.raises(KeyError):
             made[one]
         assert made.get(one, "nothing") == "nothing"
+
+
+def test_blocks_are_no_larger_than_what_the_interpreter_keeps_together() -> None:
+    made: IdMap[int] = IdMap()
+    made[7] = 1
+    [block] = made._blocks.values()
+    assert sys.getsizeof(block) - sys.getsizeof([]) <= 512
 
 
 def test_what_comes_and_goes_meanwhile_does_no_harm() -> None:
