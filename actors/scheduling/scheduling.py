@@ -425,6 +425,19 @@ class Schedule:
         other._eligible.clear()
         return other
 
+    def dissolving(self, at_once: int) -> Generator[None, None, None]:
+        """Free the jobs, so many at a time: a schedule refers to itself, and would stay for long.
+
+        It must not be used any more.
+        """
+        for order in (self._order, self._held, *self._parked.values()):
+            order.forget()
+        for place, job_id in enumerate(self._pending):
+            self._pending.take(job_id)
+            if (place + 1) % at_once == 0:
+                yield
+        self._forget()
+
     def pending_in_order(self) -> list[int]:
         """The pending jobs by priority, then by what is left of their weight, then by id."""
         return [job.id for job in self.standing_now().in_order()]

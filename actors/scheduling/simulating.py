@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .scheduling import Schedule
 
 _WAITING_SHOWN_MAX = 200
+_FREED_AT_ONCE = 5_000
 
 
 def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
@@ -66,13 +67,15 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
         ended.append((job.id, _rejected_by(job.judged.rule)))
         if (place + 1) % settings.LOOKED_AT_ONCE == 0:
             yield
-    return Simulated(
+    simulated = Simulated(
         start=start,
         paused=[verdict.job.id for verdict in paused],
         ended=ended,
         counts=dict(other.standing_now().obstacles()),
         waiting=_waiting(other),
     )
+    yield from other.dissolving(_FREED_AT_ONCE)
+    return simulated
 
 
 def _waiting(schedule: Schedule) -> list[WaitingJob]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
-from ganger.transport.messages import JobVerdict, QueuePosition
+from ganger.transport.messages import JobVerdict, QueuePosition, RunSimulation, Simulate
 
 SUCCESS = JobStatus.SUCCESS
 NEXT = CHAIN + 1
@@ -70,3 +73,23 @@ def test_a_job_is_held_by_the_slots_where_all_are_taken(running: list[int], kind
         slots=2, best_priority=0,
     )  # fmt: skip
     assert simulating.first_obstacle(position)[0] == kind
+
+
+def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [verdict(n, action="PAUSE" if n % 2 else "ACCEPT") for n in range(1, 11)]
+    known = schedule(*jobs, slots=1)
+    made: list[Schedule] = []
+    what_if = Schedule.what_if
+
+    def watched(*arguments: Any) -> Generator[None, None, Schedule]:
+        made.append((yield from what_if(*arguments)))
+        return made[-1]
+
+    monkeypatch.setattr(Schedule, "what_if", watched)
+    monkeypatch.setattr(simulating, "_FREED_AT_ONCE", 3)
+    asked = RunSimulation(simulation=Simulate(), jobs=jobs, running=[])
+    assert simulating.outcome(known, asked).counts == {"rule": 5, "slots": 4}
+    [other] = made
+    lines = (other._order, other._held, *other._parked.values())
+    assert (other.pending_in_order(), sum(map(len, lines))) == ([], 0)
+    assert known.pending_in_order() == [*range(1, 11)]
