@@ -20,12 +20,12 @@ from .job_table import NO_RUN, Phase, row_of
 from .reconciling import Fate, Life, fate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from structlog.typing import FilteringBoundLogger
 
     from ...storage.queue_files.job_files import QueueDirectory
-    from ...storage.queue_files.remembered import Mark, Remembered
+    from ...storage.queue_files.remembered import Mark
     from ...storage.settings import Places
     from .job_table import JobTable, Row
     from .ledger import Ledger
@@ -59,7 +59,7 @@ class Recalled(msgspec.Struct):
 
 
 def recall(
-    found: Remembered,
+    found: Iterable[Template | Page],
     directory: QueueDirectory,
     live: Collection[int],
     looked_at: Callable[[int], None] = lambda _: None,
@@ -69,13 +69,14 @@ def recall(
     ``looked_at`` is called again and again with the number of files that were compared so far.
     """
     recalled = Recalled()
-    for number, body in found.templates.items():
-        if (template := _row_of_text(body)) is not None:
-            recalled.templates[number] = template
     replace, mark_of, rows = msgspec.structs.replace, directory.mark, recalled.rows
     times: dict[float | None, float | None] = {}
     texts: dict[str | None, str | None] = {}
-    for page in found.pages:
+    for page in found:
+        if isinstance(page, Template):
+            if (row := _row_of_text(page.body)) is not None:
+                recalled.templates[page.number] = row
+            continue
         looked_at(recalled.count)
         recalled.count += len(page.ids)
         recalled.last = max(recalled.last, *page.ids, 0)

@@ -21,7 +21,7 @@ from .. import documents
 from ..checked_records import HEAD, packed, payload_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 FORMAT_VERSION = 1
 
@@ -79,13 +79,6 @@ def mark_of(status: os.stat_result) -> Mark:
     return status.st_ino, status.st_ctime_ns
 
 
-class Remembered(msgspec.Struct):
-    """What the file holds."""
-
-    templates: dict[int, bytes] = {}
-    pages: list[Page] = []
-
-
 class RememberedFiles:
     """The file that remembers. One thread uses it."""
 
@@ -95,10 +88,13 @@ class RememberedFiles:
         self._boot = boot
         self._end = 0
 
-    def read(self) -> Remembered:
-        """All that counts; `StorageError` if the file cannot be read. Appending goes on there."""
+    def read(self) -> Iterator[Template | Page]:
+        """All that counts; `StorageError` if the file cannot be read. Appending goes on there.
+
+        A record is decoded when it is asked for: all at once take more memory than the jobs.
+        """
         data = documents.read(self._path) or b""
-        found, offset = Remembered(), 0
+        offset = 0
         while payload := payload_at(data, offset):
             try:
                 record = _decode(payload)
@@ -106,14 +102,10 @@ class RememberedFiles:
                 break
             if offset == 0 and record != Begun(FORMAT_VERSION, self._boot):
                 break
-            match record:
-                case Template():
-                    found.templates[record.number] = record.body
-                case Page() if record.is_whole:
-                    found.pages.append(record)
             offset += HEAD.size + len(payload)
+            if isinstance(record, Template) or (isinstance(record, Page) and record.is_whole):
+                yield record
         self._end = offset
-        return found
 
     def begin(self) -> None:
         """Forget everything; `StorageError` if that fails."""

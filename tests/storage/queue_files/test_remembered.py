@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,25 +28,45 @@ def filled(path: Path, boot: str = "b1") -> RememberedFiles:
     return files
 
 
+def pages(files: RememberedFiles) -> list[Page]:
+    return [record for record in files.read() if isinstance(record, Page)]
+
+
 def test_what_was_noted_is_read(path: Path) -> None:
     filled(path)
     files = RememberedFiles(path, "b1")
     assert not files.has_begun
-    found = files.read()
-    assert (found.templates, found.pages) == ({3: b'{"id":1}'}, [PAGE])
+    assert list(files.read()) == [TEMPLATE, PAGE]
     assert files.has_begun
+
+
+def test_a_record_is_decoded_when_it_is_asked_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path)
+    decoded: list[bytes] = []
+    decode = remembered._decode
+
+    def counting(payload: bytes) -> Any:
+        decoded.append(payload)
+        return decode(payload)
+
+    monkeypatch.setattr(remembered, "_decode", counting)
+    records = RememberedFiles(path, "b1").read()
+    assert (next(records), len(decoded)) == (TEMPLATE, 2), "the beginning, and this one"
+    assert (next(records), len(decoded)) == (PAGE, 3)
 
 
 def test_nothing_is_remembered_of_another_boot_or_version_or_of_no_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert RememberedFiles(path, "b1").read().pages == []
+    assert pages(RememberedFiles(path, "b1")) == []
     filled(path)
     other = RememberedFiles(path, "b2")
-    assert other.read().pages == []
+    assert pages(other) == []
     assert not other.has_begun
     monkeypatch.setattr(remembered, "FORMAT_VERSION", 2)
-    assert RememberedFiles(path, "b1").read().pages == []
+    assert pages(RememberedFiles(path, "b1")) == []
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -53,12 +74,10 @@ def test_a_torn_end_counts_as_missing_and_is_written_over(path: Path, cut: int) 
     filled(path)
     path.write_bytes(path.read_bytes()[:-cut])
     files = RememberedFiles(path, "b1")
-    found = files.read()
-    assert found.pages == []
+    assert pages(files) == []
     more = Page(3, [7], [1], [2], [None], [None], [None])
     files.append([more])
-    found = RememberedFiles(path, "b1").read()
-    assert found.pages == [more]
+    assert pages(RememberedFiles(path, "b1")) == [more]
 
 
 def test_what_is_damaged_ends_what_counts(path: Path) -> None:
@@ -68,25 +87,25 @@ def test_what_is_damaged_ends_what_counts(path: Path) -> None:
     whole = path.read_bytes()
     data[-3] ^= 1
     path.write_bytes(data + whole[len(data) :])
-    assert RememberedFiles(path, "b1").read().pages == []
+    assert pages(RememberedFiles(path, "b1")) == []
 
 
 def test_records_of_another_kind_or_with_lists_of_other_lengths_do_not_count(path: Path) -> None:
     filled(path)
     short = Page(3, [7], [1], [], [None], [None], [None])
     files = RememberedFiles(path, "b1")
-    files.read()
+    pages(files)
     files.append([short, PAGE])
-    assert RememberedFiles(path, "b1").read().pages == [PAGE, PAGE]
+    assert pages(RememberedFiles(path, "b1")) == [PAGE, PAGE]
     path.write_bytes(path.read_bytes() + packed(b"\x92\xa5other\x01"))
-    assert RememberedFiles(path, "b1").read().pages == [PAGE, PAGE]
+    assert pages(RememberedFiles(path, "b1")) == [PAGE, PAGE]
 
 
 def test_a_file_that_cannot_be_read_or_written_is_named(path: Path) -> None:
     files = filled(path)
     path.unlink()
     path.mkdir()
-    for work in (files.read, files.begin, lambda: files.append([PAGE])):
+    for work in (lambda: pages(files), files.begin, lambda: files.append([PAGE])):
         with pytest.raises(errors.StorageError, match=r"remembered\.data"):
             work()
 
