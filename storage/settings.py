@@ -330,6 +330,9 @@ FILES_SLICE_MAX = 100
 FILES_REST_SECONDS = 0.01
 """Time without messages after which the queue writes files of new jobs."""
 
+MEMORY_REST_SECONDS = 0.1
+"""Time without messages after which the queue gives back what large pieces of work have freed."""
+
 FILES_UNWRITTEN_MAX = 1_000
 """New jobs above which the queue writes their files though messages wait."""
 

@@ -378,9 +378,10 @@ class JobStore:
 
     def write_files(self) -> None:
         """Write files of new jobs until the time is up or a message waits."""
-        if self.ledger.has_left_memory:
+        ledger = self.ledger
+        if ledger.has_left_memory and not ledger.has_unwritten:
             # In a turn without other work, as it takes a few milliseconds.
-            self.ledger.has_left_memory = False
+            ledger.has_left_memory = False
             free_memory.give_back()
             return
         if not (self.files_aside.is_due and self.files_aside.begin()):
@@ -425,6 +426,8 @@ class JobStore:
         if self.ledger.is_read_only or self.files_aside.is_under_way:
             return None
         ledger = self.ledger
-        if not (ledger.has_unwritten or ledger.is_short_of_spares or ledger.has_left_memory):
-            return self._remembering.patience_seconds if self._remembering.is_due else None
-        return 0 if self.ledger.is_behind else settings.FILES_REST_SECONDS
+        if ledger.has_unwritten or ledger.is_short_of_spares:
+            return 0 if ledger.is_behind else settings.FILES_REST_SECONDS
+        if ledger.has_left_memory:
+            return settings.MEMORY_REST_SECONDS
+        return self._remembering.patience_seconds if self._remembering.is_due else None

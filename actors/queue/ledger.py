@@ -46,6 +46,19 @@ def _nothing() -> None:
     """Nothing is left to be done."""
 
 
+_FIRST_SERIAL = 1
+_State = tuple[int, bytes] | bytes
+"""Serial and text; the text alone of a new job, of which there may be many without a file."""
+
+
+def _state(serial: int, body: bytes) -> _State:
+    return body if serial == _FIRST_SERIAL else (serial, body)
+
+
+def _parts(state: _State) -> tuple[int, bytes]:
+    return (_FIRST_SERIAL, state) if isinstance(state, bytes) else state
+
+
 class Ledger:
     """Everything that the job queue has promised to remember."""
 
@@ -67,7 +80,7 @@ class Ledger:
         self._is_cut_due = False
         self._was_behind = False
         self.has_left_memory = False
-        """Whether the texts of many jobs were freed, of which the C library keeps the pages."""
+        """Whether something large was freed lately, of which the C library keeps the pages."""
 
         self._older_bytes = 0
         self.directory = directory
@@ -75,7 +88,7 @@ class Ledger:
         self.is_read_only = False
         self._cause = ""
         self._journal = journal
-        self._states: dict[int, tuple[int, bytes]] = {}
+        self._states: dict[int, _State] = {}
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
         self._new_files: NewFiles | None = None
@@ -170,7 +183,7 @@ class Ledger:
         def stored() -> None:
             ids = [job_id for job_id, _, _ in jobs]
             self._covered.update(ids)
-            self._states.update({job_id: (serial, body) for job_id, serial, body in jobs})
+            self._states.update({job_id: _state(serial, body) for job_id, serial, body in jobs})
             self._unwritten.update(dict.fromkeys(ids))
             done()
 
@@ -187,7 +200,7 @@ class Ledger:
 
         def stored() -> None:
             self._covered.add(job_id)
-            known = self._states.get(job_id)
+            known = self._known(job_id)
             # A newer one may have been noted while this one waited for its flush.
             if known is None or known[0] < serial:
                 self._states[job_id] = (serial, body)
@@ -268,7 +281,7 @@ class Ledger:
 
     def body(self, job_id: int) -> bytes | None:
         """The newest durable state of a live job; None if there is none."""
-        known = self._states.get(job_id)
+        known = self._known(job_id)
         return self.directory.read(job_id) if known is None else known[1]
 
     def newest(self, job_id: int) -> bytes | None:
@@ -283,14 +296,18 @@ class Ledger:
     def in_memory(self, job_id: int) -> bytes | None:
         """As `newest`, but None if only the file has it."""
         staged = self._staged.get(job_id)
-        if staged is not None or job_id not in self._states:
-            return staged
-        return self._states[job_id][1]
+        known = self._known(job_id) if staged is None else None
+        return staged if known is None else known[1]
 
     def serial(self, job_id: int) -> int | None:
         """The serial of the state in memory; None: the file is the newest."""
-        known = self._states.get(job_id)
+        known = self._known(job_id)
         return None if known is None else known[0]
+
+    def _known(self, job_id: int) -> tuple[int, bytes] | None:
+        """Serial and text of the state in memory."""
+        known = self._states.get(job_id)
+        return None if known is None else _parts(known)
 
     def is_covered(self, job_id: int) -> bool:
         """Whether the journal has the job's state, should its file be torn."""
@@ -304,7 +321,7 @@ class Ledger:
 
     def forget(self, job_id: int) -> None:
         """Drop the state in memory: the job's file is as new."""
-        known = self._states.get(job_id)
+        known = self._known(job_id)
         if job_id in self._in_doubt:
             self._in_doubt.discard(job_id)
             if known is not None and job_id not in self._owned:
@@ -333,7 +350,7 @@ class Ledger:
 
     def write_file(self, job_id: int) -> None:
         """Write the newest state into the job's file; if the disk refuses, `retry` does it."""
-        known = self._states.get(job_id)
+        known = self._known(job_id)
         if known is None:
             return
         self._withdraw(job_id)
@@ -426,7 +443,7 @@ class Ledger:
         assert self._new_files is None
         self._was_behind |= len(self._unwritten) > settings.FILES_UNWRITTEN_MAX
         ids = (one for one in reversed(self._unwritten) if one not in self._to_replace)
-        states = {job_id: self._states[job_id] for job_id in itertools.islice(ids, count)}
+        states = {job_id: _parts(self._states[job_id]) for job_id in itertools.islice(ids, count)}
         self._new_files = NewFiles(self.directory, states)
         return self._new_files
 
@@ -437,7 +454,7 @@ class Ledger:
         new_files, self._new_files = self._new_files, None
         new_files.give_up()
         for job_id, serial in new_files.written:
-            known = self._states.get(job_id)
+            known = self._known(job_id)
             # A job with a newer state by now stays unwritten, unless the queue has written that.
             if job_id in self._unwritten and known is not None and known[0] == serial:
                 self._in_doubt.discard(job_id)
@@ -515,7 +532,7 @@ class Ledger:
     def _move_archived(self) -> None:
         """Move the files of archived jobs; the journal remembers those that cannot be moved."""
         for job_id, done in list(self._unarchived.items()):
-            known = self._states.get(job_id)
+            known = self._known(job_id)
             self._withdraw(job_id)
             try:
                 if known is not None:
@@ -610,9 +627,10 @@ class Ledger:
         """
         self._append_segment(self._states)
 
-    def _append_segment(self, states: Mapping[int, tuple[int, bytes]]) -> None:
+    def _append_segment(self, states: Mapping[int, _State]) -> None:
         self._journal.begin(self.last_id)
-        for job_id, (serial, body) in states.items():
+        for job_id, known in states.items():
+            serial, body = _parts(known)
             self._journal.append(StateStored(job_id, serial, body))
         self._journal.commit(self.last_id)
         # The older segments may go at any moment from now on.

@@ -64,6 +64,26 @@ def test_the_memory_of_many_texts_goes_back_to_the_system_once_all_have_files(
         assert given_back.call_count == times
 
 
+def test_the_memory_of_a_large_question_goes_back_to_the_system_when_nothing_else_comes(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back = mock.Mock()
+    monkeypatch.setattr(free_memory, "give_back", given_back)
+    monkeypatch.setattr(settings, "TRIED_JOBS", 2)
+    monkeypatch.setattr(settings, "REPORT_JOBS", 2)
+    queue.submitted(spec())
+    for count in (0, 1):
+        queue.submitted(spec())
+        for question in (messages.Simulate(), messages.TestFilters(), messages.ReportAllJobs()):
+            queue.rest()
+            queue.actor.ask(question)
+            runtime = queue.actor.component.runtime
+            assert runtime.patience_seconds == (settings.MEMORY_REST_SECONDS if count else None)
+            queue.rest()
+            assert given_back.call_count == count
+            given_back.reset_mock()
+
+
 def test_a_job_that_is_handed_over_has_its_file_at_once_and_the_others_wait(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.choose(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,16 @@ def books(tmp_path: Path) -> Iterator[Books]:
     made = Books(tmp_path).begin()
     yield made
     made.close()
+
+
+def test_a_new_job_takes_no_memory_beside_its_text(books: Books) -> None:
+    books.commit_new(7)
+    text = books.ledger.in_memory(7)
+    assert text == body(7, 1)
+    assert books.ledger.serial(7) == 1
+    assert [one for one in gc.get_referrers(text) if isinstance(one, tuple)] == []
+    books.commit_state(7, 2, "canceled")
+    assert (books.ledger.serial(7), books.ledger.in_memory(7)) == (2, body(7, 2, "canceled"))
 
 
 # What is promised.
