@@ -226,6 +226,8 @@ def _swap(spare: str, path: str) -> bool:
 
 
 _READ_BYTES = 16 * 1024
+_READ_BYTES_MAX = 1024 * 1024 * 1024
+"""No file of ours comes near: what has more would only use up the memory."""
 
 
 def read(path: str | os.PathLike[str]) -> bytes | None:
@@ -246,13 +248,22 @@ def read(path: str | os.PathLike[str]) -> bytes | None:
             data = os.read(descriptor, _READ_BYTES)
             if len(data) < _READ_BYTES:
                 return data
-            size = os.fstat(descriptor).st_size
+            size = _readable_size(os.fstat(descriptor))
             parts = [data, os.read(descriptor, max(1, size - len(data)) + 1)]
             while parts[-1]:
-                parts.append(os.read(descriptor, 65_536))
+                parts.append(os.read(descriptor, _BLOCK_BYTES))
         finally:
             os.close(descriptor)
     return b"".join(parts)
+
+
+def _readable_size(status: os.stat_result) -> int:
+    """The size of this file; `OSError` if it may have no end, or too much for the memory."""
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a plain file")
+    if status.st_size > _READ_BYTES_MAX:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return status.st_size
 
 
 def names_in(folder: str | os.PathLike[str]) -> list[str]:
@@ -284,7 +295,7 @@ def last_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The lines of a file, from the last one on; none if there is no file. Reads what is asked."""
     with storage_errors(path):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return
         try:

@@ -12,7 +12,9 @@ has another mark is read, and so is one that is missing here.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -93,7 +95,7 @@ class RememberedFiles:
 
         A record is decoded when it is asked for: all at once take more memory than the jobs.
         """
-        data = documents.read(self._path) or b""
+        data = (documents.read(self._path) or b"") if self._is_plain() else b""
         offset = 0
         while payload := payload_at(data, offset):
             try:
@@ -110,6 +112,9 @@ class RememberedFiles:
     def begin(self) -> None:
         """Forget everything; `StorageError` if that fails."""
         self._end = 0
+        if not self._is_plain():
+            with documents.storage_errors(self._path), contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
         # Into the same file: to make one takes long where many were deleted a moment ago.
         self._write(packed(_encode(Begun(FORMAT_VERSION, self._boot))))
 
@@ -128,8 +133,24 @@ class RememberedFiles:
         """Add these; `StorageError` if that fails, and then some may be there."""
         self._write(b"".join(packed(_encode(record)) for record in records))
 
+    def _is_plain(self) -> bool:
+        """Whether this is a file of our own, with this name alone: we write into it in its place.
+
+        To open a pipe would block, behind a link lies another file, and what others may write
+        must not be believed.
+        """
+        with documents.storage_errors(self._path):
+            try:
+                found = os.lstat(self._path)
+            except FileNotFoundError:
+                return False
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            return False
+        return found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+
     def _write(self, data: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CLOEXEC | (0 if self._end else os.O_CREAT)
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags |= 0 if self._end else os.O_CREAT
         with documents.storage_errors(self._path):
             descriptor = os.open(self._path, flags, documents.FILE_MODE)
             try:

@@ -281,3 +281,19 @@ def test_parts_are_written_one_behind_the_other(
         end = documents.write_parts_at(file.fileno(), parts, 3)
     assert (tmp_path / "file").read_bytes()[3:] == b"".join(parts)
     assert end == 3 + sum(map(len, parts))
+
+
+def test_a_device_without_an_end_and_a_file_beyond_all_bounds_are_not_read(tmp_path: Path) -> None:
+    endless, huge = tmp_path / "endless", tmp_path / "huge"
+    endless.symlink_to("/dev/zero")
+    with pytest.raises(errors.StorageError, match="endless: not a plain file"):
+        documents.read(endless)
+    huge.touch()
+    os.truncate(huge, documents._READ_BYTES_MAX + 1)
+    with pytest.raises(errors.StorageError, match="huge: File too large"):
+        documents.read(huge)
+
+
+def test_a_pipe_has_no_lines_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert [*documents.last_lines(tmp_path / "pipe")] == []

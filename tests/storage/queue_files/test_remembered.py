@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +108,55 @@ def test_a_file_that_cannot_be_read_or_written_is_named(path: Path) -> None:
     files = filled(path)
     path.unlink()
     path.mkdir()
-    for work in (lambda: pages(files), files.begin, lambda: files.append([PAGE])):
+    assert pages(files) == []
+    for work in (files.begin, lambda: files.append([PAGE])):
         with pytest.raises(errors.StorageError, match=r"remembered\.data"):
             work()
+
+
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_link(path: Path) -> None:
+    path.rename(path.with_name("other"))
+    path.symlink_to("other")
+
+
+def as_one_of_two_names(path: Path) -> None:
+    path.with_name("other").hardlink_to(path)
+
+
+def as_file_of_everybody(path: Path) -> None:
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("change", [as_pipe, as_link, as_one_of_two_names, as_file_of_everybody])
+def test_what_is_no_file_of_ours_alone_is_neither_believed_nor_written(
+    path: Path, change: Callable[[Path], None]
+) -> None:
+    filled(path)
+    before = path.read_bytes()
+    change(path)
+    files = RememberedFiles(path, "b1")
+    assert [*files.read()] == []
+    assert not files.has_begun
+    files.begin()
+    files.append([PAGE])
+    assert stat.S_ISREG(path.lstat().st_mode)
+    assert pages(RememberedFiles(path, "b1")) == [PAGE]
+    other = path.with_name("other")
+    assert not other.exists() or other.read_bytes() == before
+
+
+def test_a_link_that_comes_meanwhile_is_not_written(path: Path) -> None:
+    files = filled(path)
+    as_link(path)
+    before = path.read_bytes()
+    with pytest.raises(errors.StorageError, match=r"remembered\.data"):
+        files.append([PAGE])
+    assert path.read_bytes() == before
 
 
 def test_the_clock_of_files_goes_on(path: Path) -> None:
