@@ -362,8 +362,10 @@ def flush_directory(path: str | os.PathLike[str]) -> None:
 
 def open_to_append(path: Path) -> int:
     """A descriptor that appends to ``path``, made if it is missing; `StorageError` if it fails."""
+    # To open a pipe for writing alone waits for its reader.
+    access = os.O_RDWR if path.is_fifo() else os.O_WRONLY
     with storage_errors(path):
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        return os.open(path, access | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
 
 def make_directory(path: str | os.PathLike[str], mode: int = DIRECTORY_MODE) -> None:
