@@ -343,6 +343,10 @@ takes more waits."""
 JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""
 
+JUDGED_ALONE_MAX = 500
+"""Pending jobs of one template that the scheduler has judged by themselves under each new rule;
+further ones share a verdict."""
+
 PASS_LOOKS_MAX = 1_000
 """Pending jobs at which the scheduler looks in one pass: 20 ms at most. It goes on with the others
 in its next turn."""

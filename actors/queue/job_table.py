@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import enum
 import functools
+import itertools
 import time
 from collections import Counter
 from operator import attrgetter
@@ -180,9 +181,14 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
         """The row as the scheduler sees it."""
         traits = self.traits
         known = traits.foreseen
+        template = 0 if traits.shared_inputs is None else traits.shared_inputs.number
         if known is None:
             return PendingJob(
-                id=self.id, priority=self.priority, depends=traits.depends, limits=traits.limits
+                id=self.id,
+                priority=self.priority,
+                depends=traits.depends,
+                limits=traits.limits,
+                template=template,
             )
         first, of_all = known.forecast
         return PendingJob(
@@ -193,6 +199,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             forecast=first,
             forecast_of_all=None if of_all is first else of_all,
             question=known.question,
+            template=template,
         )
 
 
@@ -270,6 +277,7 @@ class _Template(msgspec.Struct):
 
 _templates: dict[bytes, _Template] = {}
 _TEMPLATES_MAX = 4_096
+_numbers = itertools.count(1)
 _TEMPLATE_BYTES_MAX = 1_024
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -292,7 +300,7 @@ def _template_of(job: jobs.Job) -> _Template:
             _templates[key] = found
     elif found.pending is found.alone:
         # The parameters are kept once a second job has had the same: for no single one.
-        shared = SharedInputs(inputs=inputs)
+        shared = SharedInputs(inputs=inputs, number=next(_numbers))
         found.pending = msgspec.structs.replace(found.alone, shared_inputs=shared)
     return found
 

@@ -142,6 +142,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             chain=self._number,
             serial=self._serial,
             reads_opcodes=self._chain.reads_opcodes,
+            tells_alike_apart=self._chain.tells_alike_apart,
             rules=self._rules,
         )
         # The scheduler first: its choices hold under this chain from now on.
@@ -256,9 +257,10 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _verdict(self, arrived: messages.JobToJudge) -> JobVerdict | None:
         """The verdict on a job; None if it takes more than the rest of the slice."""
         if not self._chain.links:
-            return JobVerdict(job=arrived.job, chain=self._number)
+            return JobVerdict(job=arrived.job, chain=self._number, is_common=True)
+        is_common = not self._chain.tells_alike_apart
         if (known := self._shared.find(arrived)) is not None:
-            return _verdict_of(arrived, known, self._number)
+            return _verdict_of(arrived, known, self._number, is_common=is_common)
         if self._chain.reads_opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
@@ -268,7 +270,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         except (SliceOverError, TooMuchWorkError):
             return None
         self._shared.note(arrived, verdict)
-        return _verdict_of(arrived, verdict, self._number)
+        return _verdict_of(arrived, verdict, self._number, is_common=is_common)
 
     def _judging(self, arrived: messages.JobToJudge, *, is_running: bool) -> Judging:
         facts = self._facts(arrived, self._chain)
@@ -340,7 +342,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             begun.held = next(begun.work)
         except StopIteration as done:
             self._shared.note(begun.arrived, done.value)
-            verdict = _verdict_of(begun.arrived, done.value, self._number)
+            is_common = not self._chain.tells_alike_apart
+            verdict = _verdict_of(begun.arrived, done.value, self._number, is_common=is_common)
             found = [verdict]
             running, pending = (found, []) if begun.is_running else ([], found)
             judged = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
@@ -471,7 +474,11 @@ def _has_inputs(arrived: messages.JobToJudge, chain: filtering.RuleChain) -> boo
 
 
 def _verdict_of(
-    arrived: messages.JobToJudge, verdict: filtering.Verdict, number: int
+    arrived: messages.JobToJudge,
+    verdict: filtering.Verdict,
+    number: int,
+    *,
+    is_common: bool = False,
 ) -> JobVerdict:
     return JobVerdict(
         job=arrived.job,
@@ -480,6 +487,7 @@ def _verdict_of(
         rule=verdict.rule,
         limit=verdict.limit,
         chain=number,
+        is_common=is_common,
     )
 
 

@@ -81,6 +81,11 @@ class RuleChain(msgspec.Struct, frozen=True):
     changes_at: float | None = None
     """When the next window opens or closes: then the chain must be compiled again."""
 
+    @property
+    def tells_alike_apart(self) -> bool:
+        """Whether jobs with the same inputs but for reasons may get several verdicts."""
+        return self.reads_reasons or self.reads_ids
+
 
 def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
     """The chain of the rules that can apply at ``now``, by priority, watermark and UUID."""

@@ -20,7 +20,7 @@ class SharedVerdicts:
 
     def __init__(self, chain: RuleChain) -> None:
         self.chain = chain
-        self._is_of_use = chain.reads_opcodes and not (chain.reads_reasons or chain.reads_ids)
+        self._is_of_use = chain.reads_opcodes and not chain.tells_alike_apart
         # With the template itself: another one must not get its place in memory.
         self._known: dict[int, tuple[SharedInputs, Verdict]] = {}
 

@@ -13,7 +13,8 @@ adds to the weight of a job. So when a job comes first, its names are looked up;
 are taken than its line knows, it enters another line.
 
 An order takes over another one by its heaps and lines, without a look at each job. So it may have
-several of one kind.
+several of one kind. Jobs that filter rules cannot tell apart (`alike`) have heaps and lines of
+their own, which move to another order as a whole.
 
 A group whose jobs are certain to block is passed over, unless its first job has no weight left
 (`Policy.holds_back`). Its jobs cost nothing until a name changes hands.
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .alike import alike_of
 from .predicting import Mask, Prediction, Shape, mask_of, shape_of
 from .runs import FEW, Runs
 
@@ -51,7 +53,10 @@ SortKey = tuple[int, float, int]
 
 
 class _Line:
-    """Jobs of one priority and shape, with conflicts on the same names."""
+    """Jobs of one priority and shape, with conflicts on the same names.
+
+    ``alike``: the set whose verdict they share; None: each has its own.
+    """
 
     __slots__ = ("alike", "group", "heap", "key", "order", "priority")
 
@@ -154,7 +159,7 @@ class Eligible:
         """Put the job in its place, under its present entry."""
         assert job.entry is not None
         if job.needs is None:
-            self._free.add(job.entry)
+            self._free.add(job.entry, alike_of(job))
         else:
             self._enter_line(job)
 
@@ -199,6 +204,17 @@ class Eligible:
             self._pop(line)
         elif (run := self._free.first()) is not None:
             self._free.pop(run)
+
+    def move(self, other: Eligible) -> None:
+        """Move the job that `first` has just returned, and all of its line, to another order.
+
+        All of them have the same ``alike``.
+        """
+        line, self._from = self._from, None
+        if line is not None:
+            self._give(line, other)
+        elif (run := self._free.first()) is not None:
+            self._free.give(run, other._free)
 
     def sort_key(self, job: Pending, now: float) -> SortKey:
         """The place of a job in the order, as long as nothing changes."""
@@ -260,7 +276,7 @@ class Eligible:
             first_shape = shape_of(needs_first)
             first_conflicts = taken.conflicts(needs_first, job.id)
         key = (shape, first_shape, conflicts, first_conflicts)
-        place = (job.priority, key, None)
+        place = (job.priority, key, alike_of(job))
         line = self._open.get(place)
         if line is None:
             line = self._open[place] = _Line(self, *place)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from .alike import Alike
 from .id_sets import IdSet
 from .known_jobs import HELD, REJECTED
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...storage.prediction.lock_types import LockForecast
-    from .known_jobs import Pending
+    from .known_jobs import Judged, Pending
     from .remedies import Buckets
 
 _STOPPED = HELD | {REJECTED}
 
-_Key = tuple[int, int, int, str, str | None, "Buckets", bool]
+_Verdict = Alike | tuple[str, str | None, "Buckets"]
+"""The set whose verdict the jobs share, or what theirs says."""
+
+_Key = tuple[int, int, int, _Verdict, bool]
 
 
 class Kind:
@@ -38,10 +42,18 @@ class Kind:
 
     def __init__(self, job: Pending, key: _Key) -> None:
         self.key = key
-        self.priority, _, _, self.action, self.rule, self.buckets, self.is_open = key
+        self.priority, _, _, verdict, self.is_open = key
+        if isinstance(verdict, Alike):
+            self.take(verdict)
+        else:
+            self.action, self.rule, self.buckets = verdict
         self.needs: LockForecast | None = job.needs
         self.first: LockForecast | None = job.needs_first or job.needs
         self.ids = IdSet()
+
+    def take(self, alike: Alike) -> None:
+        """This is the verdict of all these jobs."""
+        self.action, self.rule, self.buckets = _verdict_of(alike)
 
     @property
     def is_held(self) -> bool:
@@ -58,16 +70,11 @@ class Kinds:
     def place(self, job: Pending) -> None:
         """Put a pending job where it belongs now."""
         needs = job.needs
-        action, rule = (
-            ("", None)
-            if job.judged.action not in _STOPPED
-            else (job.judged.action, job.judged.rule)
-        )
+        judged = job.judged
+        verdict: _Verdict = judged if isinstance(judged, Alike) else _verdict_of(judged)
         # Jobs with the same locks share one forecast, as far as they come one after the other.
         first = None if needs is None else job.wants.forecast
-        key = (
-            job.priority, id(needs), id(first), action, rule, job.judged.buckets, job.entry is None
-        )  # fmt: skip
+        key = (job.priority, id(needs), id(first), verdict, job.entry is None)
         kind = job.kind
         if kind is not None:
             if kind.key == key:
@@ -79,6 +86,8 @@ class Kinds:
         found = kinds.get(key)
         if found is None:
             found = kinds[key] = Kind(job, key)
+            if isinstance(judged, Alike):
+                judged.kinds[found] = None
         found.ids.add(job.id)
         job.kind = found
 
@@ -91,8 +100,17 @@ class Kinds:
         if not kind.ids:
             kinds = self._by_priority[kind.priority]
             del kinds[kind.key]
+            verdict = kind.key[3]
+            if isinstance(verdict, Alike):
+                del verdict.kinds[kind]
             if not kinds:
                 del self._by_priority[kind.priority]
+
+    @staticmethod
+    def take(alike: Alike) -> None:
+        """The verdict of these jobs is another one."""
+        for kind in alike.kinds:
+            kind.take(alike)
 
     def __iter__(self) -> Iterator[Kind]:
         """All kinds, by priority."""
@@ -108,3 +126,8 @@ class Kinds:
     def is_weighed(self) -> bool:
         """Whether locks play a role in the order."""
         return any(kind.needs is not None for kind in self)
+
+
+def _verdict_of(judged: Judged) -> tuple[str, str | None, Buckets]:
+    stops = judged.action in _STOPPED
+    return judged.action if stops else "", judged.rule if stops else None, judged.buckets

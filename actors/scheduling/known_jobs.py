@@ -31,22 +31,26 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
     return verdict.job.limits
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """What the filter rules say of a job, under the chain of this number, and its buckets."""
+class Judged(msgspec.Struct, eq=False):
+    """What the filter rules say of a job, under the chain of this number, and its buckets.
+
+    Several jobs share it, so it never changes, but that of a set of jobs does (`alike`).
+    """
 
     action: str
     rule: str | None
     chain: int
     limit: int | None
     buckets: Buckets
+    template: int = 0
 
 
-@functools.lru_cache(maxsize=1_024)
-def _judged(
-    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets
+@functools.lru_cache(maxsize=8_192)
+def _judged(  # noqa: PLR0917 - the fields
+    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets, template: int
 ) -> Judged:
     """Jobs with the same verdict share it."""
-    return Judged(action, rule, chain, limit, buckets)
+    return Judged(action, rule, chain, limit, buckets, template)
 
 
 class Wants(msgspec.Struct, frozen=True):
@@ -101,7 +105,7 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         wants = _NO_WANTS
         if job.forecast is not None or job.forecast_of_all is not None or job.question is not None:
             wants = Wants(job.forecast, job.forecast_of_all, job.question)
-        return cls(job.id, job.priority, _judged_by(verdict), wants, Waits.on(job.depends))
+        return cls(job.id, job.priority, judged_by(verdict), wants, Waits.on(job.depends))
 
     def foresee(self, forecast: LockForecast | None, of_all: LockForecast | None) -> None:
         """This is known of its locks; `predict` comes next."""
@@ -158,21 +162,27 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         waits = _NO_WAITS
         if self.entry is None and self.waits.depends:
             waits = msgspec.structs.replace(self.waits, known=dict(self.waits.known))
-        copy = Pending(self.id, self.priority, _judged_by(verdict), self.wants, waits)
+        copy = Pending(self.id, self.priority, judged_by(verdict), self.wants, waits)
         copy.predict(prediction)
         return copy
 
-    def judge(self, verdict: JobVerdict) -> None:
-        """Take what the filter rules say."""
-        self.judged = _judged_by(verdict)
-
-    def outdate(self) -> None:
-        """What the filter rules say counts no longer."""
-        self.judged = msgspec.structs.replace(self.judged, chain=0)
+    def judge_alone(self, *, is_outdated: bool) -> None:
+        """The job is like no other one; ``is_outdated``: what was said of it counts no longer."""
+        now = self.judged
+        chain = 0 if is_outdated else now.chain
+        self.judged = _judged(now.action, now.rule, chain, now.limit, now.buckets, 0)
 
 
-def _judged_by(verdict: JobVerdict) -> Judged:
-    return _judged(verdict.action, verdict.rule, verdict.chain, verdict.limit, buckets_of(verdict))
+def judged_by(verdict: JobVerdict) -> Judged:
+    """What this verdict says of its job."""
+    return _judged(
+        verdict.action,
+        verdict.rule,
+        verdict.chain,
+        verdict.limit,
+        buckets_of(verdict),
+        verdict.job.template,
+    )
 
 
 class Running:

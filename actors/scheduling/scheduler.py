@@ -53,7 +53,9 @@ class Scheduler(Component[messages.SchedulerMessage]):
     def boot(self) -> None:
         """Ask for the configuration and for all jobs."""
         # No run slots until the configuration store has sent their number: too many might start.
-        self._schedule = Schedule(0, looks_max=settings.PASS_LOOKS_MAX)
+        self._schedule = Schedule(
+            0, looks_max=settings.PASS_LOOKS_MAX, alone_max=settings.JUDGED_ALONE_MAX
+        )
         self._report = 0
         self._is_partial = False
         self._are_ages_known = False
@@ -124,7 +126,11 @@ class Scheduler(Component[messages.SchedulerMessage]):
             case messages.ForecastsOutdated():
                 self._resolving.outdate(message.serial_no)
             case messages.RuleChainChanged():
-                self._schedule.change_chain(message.chain, reads_opcodes=message.reads_opcodes)
+                self._schedule.change_chain(
+                    message.chain,
+                    reads_opcodes=message.reads_opcodes,
+                    tells_alike_apart=message.tells_alike_apart,
+                )
                 # After all choices made under older rules.
                 noted = messages.RuleChainAcknowledged(serial=message.serial)
                 self.runtime.tell(JOB_QUEUE, noted)
@@ -285,15 +291,12 @@ class Scheduler(Component[messages.SchedulerMessage]):
         elif message.is_rest:
             self._take_rest(message)
         elif message.is_repeat:
-            for verdict in message.jobs:
-                self._count_hit(verdict, self._schedule.rule_of(verdict.job.id))
             for verdict in (*message.jobs, *message.running):
-                self._schedule.judge(verdict)
+                self._count_hits(verdict, self._schedule.judge(verdict))
         else:
             now = self.runtime.clock()
             for verdict in message.jobs:
-                self._count_hit(verdict, None)
-                self._schedule.add(verdict, now)
+                self._count_hits(verdict, self._schedule.add(verdict, now))
             self._note_questions(message.jobs)
 
     def _take_rest(self, message: messages.JobsJudged) -> None:
@@ -306,10 +309,13 @@ class Scheduler(Component[messages.SchedulerMessage]):
             self._schedule.add(verdict, now, is_age_known=self._are_ages_known)
         self._note_questions(message.jobs)
 
-    def _count_hit(self, verdict: messages.JobVerdict, before: str | None) -> None:
-        """Count a rule that begins to apply to a job; ``before``: the one that applied so far."""
-        if verdict.rule is not None and verdict.rule != before:
-            self._hits[verdict.rule] += 1
+    def _count_hits(self, verdict: messages.JobVerdict, applied: int) -> None:
+        """Count that a rule begins to apply to so many jobs."""
+        if applied:
+            # What was known of others like it may say more than the verdict.
+            rule = verdict.rule or self._schedule.rule_of(verdict.job.id)
+            if rule is not None:
+                self._hits[rule] += applied
 
     def _note_questions(self, verdicts: list[messages.JobVerdict]) -> None:
         for verdict in verdicts:

@@ -13,7 +13,8 @@ it starts, and only then. If a bucket is full, the job is parked there until a p
 A verdict of the filter rules holds for one rule chain. When the chain changes, jobs are
 judged again as they come first. So no job starts under older rules, none starts
 before the jobs ahead of it are judged, and the cost of a new rule does not grow with the number of
-pending jobs.
+pending jobs. Jobs that the rules cannot tell apart share a verdict (`alike`), and are held or
+parked all at once when the first of them comes first.
 
 A job whose dependencies can no longer be satisfied, or that a rule rejects, is unsatisfiable: the
 job queue ends it without a process.
@@ -34,6 +35,7 @@ from ...storage.prediction.policy import Policy
 from ..rules import gating
 from ..runtime.slices import done
 from . import standing
+from .alike import Templates, alike_of
 from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
 from .eligible import Eligible, Entry
@@ -62,7 +64,8 @@ class Schedule:
     """The pending jobs in order, the jobs that hold a run slot, and the number of slots.
 
     ``now`` is in seconds, on a clock that never goes back. ``looks_max``: at how many jobs one pass
-    looks; if there are more, another pass is due at once.
+    looks; if there are more, another pass is due at once. ``alone_max``: how many jobs of a
+    template are judged by themselves; None: all.
     """
 
     def __init__(
@@ -72,11 +75,14 @@ class Schedule:
         *,
         policy: Policy | None = None,
         looks_max: int | None = None,
+        alone_max: int | None = None,
     ) -> None:
         self._looks_max = looks_max
+        self._alone_max = alone_max
         self._running_jobs_max = running_jobs_max
         self._chain = chain
         self._reads_opcodes = False
+        self._tells_alike_apart = False
         self._now = 0.0
         self._running: dict[int, Running] = {}
         self._prediction = Prediction(policy or Policy(), self._running)
@@ -86,6 +92,7 @@ class Schedule:
         """Forget all jobs, and keep what was heard of locks and times."""
         self._pending: IdMap[Pending] = IdMap()
         self._kinds = Kinds()
+        self._templates = Templates(self._alone_max)
         self._running.clear()
         self._prediction.runs += 1
         self._order = self._new_order()
@@ -192,12 +199,16 @@ class Schedule:
             if job.entry is not None:
                 self._push(job)
 
-    def change_chain(self, chain: int, *, reads_opcodes: bool = False) -> None:
+    def change_chain(
+        self, chain: int, *, reads_opcodes: bool = False, tells_alike_apart: bool = False
+    ) -> None:
         """Other rules are in force: older verdicts no longer count.
 
-        ``reads_opcodes``: the rules look at more than ids, hence also at priorities.
+        ``reads_opcodes``: the rules look at more than ids, hence also at priorities;
+        ``tells_alike_apart``: at ids or reasons.
         """
         self._reads_opcodes = reads_opcodes
+        self._tells_alike_apart = tells_alike_apart
         if chain == self._chain:
             return
         self._chain = chain
@@ -206,10 +217,11 @@ class Schedule:
         self._order.absorb(self._held, *self._parked.values())
         self._parked.clear()
 
-    def add(self, verdict: JobVerdict, now: float = 0.0, *, is_age_known: bool = False) -> None:
+    def add(self, verdict: JobVerdict, now: float = 0.0, *, is_age_known: bool = False) -> int:
         """A job is pending (again), under this verdict. It replaces an older entry of the job.
 
-        ``is_age_known``: it was in the times that `replace_all` took.
+        ``is_age_known``: it was in the times that `replace_all` took. Returns to how many jobs
+        the rule of the verdict begins to apply.
         """
         job = Pending.of(verdict)
         if job.wants.forecast is not None or job.wants.of_all is not None:
@@ -221,20 +233,48 @@ class Schedule:
         self.remove(job.id)
         self.vacate(job.id)
         self._pending[job.id] = job
+        applied = self._renew(verdict)
+        self._templates.enter(job, verdict, self._chain)
+        applied += job.judged.rule is not None
         self._place(job)
+        return applied
 
-    def judge(self, verdict: JobVerdict) -> None:
-        """Take a new verdict on a known job; one on an unknown job is ignored."""
+    def judge(self, verdict: JobVerdict) -> int:
+        """Take a new verdict on a known job; one on an unknown job is ignored.
+
+        Returns to how many pending jobs the rule of the verdict begins to apply.
+        """
         job_id = verdict.job.id
         self._asked.discard(job_id)
         if job_id in self._running:
             self._leave_buckets(job_id)
             self._occupy(verdict.job.id, Running.under(verdict))
-        elif (job := self._pending.get(job_id)) is not None:
-            job.judge(verdict)
-            self._kinds.place(job)
-            if job.entry is not None and job.aside_under == self._chain:
-                self._push(job)
+            return 0
+        job = self._pending.get(job_id)
+        return 0 if job is None else self._judge(job, verdict)
+
+    def _judge(self, job: Pending, verdict: JobVerdict) -> int:
+        applied, alike = self._renew(verdict), alike_of(job)
+        if alike is not None and (verdict.is_common or verdict.chain != self._chain):
+            # What is said of it later counts for all of them.
+            return applied
+        before = job.judged.rule
+        self._templates.leave(job)
+        self._templates.enter(job, verdict, self._chain)
+        self._kinds.place(job)
+        is_moving = job.aside_under == self._chain or alike_of(job) is not alike
+        if job.entry is not None and is_moving:
+            self._push(job)
+        return applied + (job.judged.rule not in {None, before})
+
+    def _renew(self, verdict: JobVerdict) -> int:
+        """Let a verdict count for all jobs that are alike; returns to how many its rule is new."""
+        found = self._templates.renew(verdict, self._chain)
+        if found is None:
+            return 0
+        alike, is_other = found
+        self._kinds.take(alike)
+        return alike.count if is_other and alike.rule is not None else 0
 
     def rule_of(self, job_id: int) -> str | None:
         """The rule that applies to a job now; None: none does, or the job is not pending."""
@@ -247,6 +287,7 @@ class Schedule:
         self._asked.discard(job_id)
         if job is not None:
             self._kinds.remove(job)
+            self._templates.leave(job)
             for dependency, _ in job.waits.depends:
                 self._forget_dependant(dependency, job_id)
 
@@ -271,9 +312,11 @@ class Schedule:
         job = self._pending.get(job_id)
         if job is not None:
             job.priority = priority
+            # Others of its template have another one.
+            self._templates.leave(job)
+            job.judge_alone(is_outdated=self._reads_opcodes)
             self._kinds.place(job)
             if self._reads_opcodes:
-                job.outdate()
                 self._asked.discard(job_id)
             if job.entry is not None:
                 self._push(job)
@@ -331,35 +374,61 @@ class Schedule:
         self, start: list[int], unjudged: list[int], limits: dict[int, str]
     ) -> None:
         put_back: list[Pending] = []
-        while len(self._running) < self._running_jobs_max and (job := self._pop()) is not None:
-            job.aside_under = 0
+        while len(self._running) < self._running_jobs_max and (found := self._first()) is not None:
+            line, job = found
             self._prediction.spend()
             if job.judged.chain != self._chain:
-                unjudged.append(job.id)
-                put_back.append(job)
-                if len(unjudged) >= _JUDGED_AT_ONCE_MAX:
+                if not self._look_at_unjudged(line, job, unjudged, put_back):
                     break
             elif unjudged:
                 # A job ahead of it may start, or take its place in a bucket.
-                put_back.append(job)
                 break
             elif job.judged.action == REJECTED:
+                self._take(line, job)
                 self.remove(job.id)
                 text = f"rejected by filter rule {job.judged.rule}"
                 self._unsatisfiable.append(Unsatisfiable(job.id, "rejected", text))
             elif job.judged.action in HELD:
-                job.aside_under = self._chain
-                self._held.add(job)
+                self._put_aside(line, job, self._held)
             elif (full := self._full_bucket(job)) is not None:
-                job.aside_under = self._chain
-                self._parked.setdefault(full, self._new_order()).add(job)
+                aside = self._parked.setdefault(full, self._new_order())
+                self._put_aside(line, job, aside)
             else:
+                self._take(line, job)
                 self._start(job)
                 start.append(job.id)
                 if job.judged.action == LIMITED:
                     limits[job.id] = gating.limit_name(job.judged.rule, job.judged.limit)
         for job in put_back:
             self._order.add(job)
+
+    def _look_at_unjudged(
+        self, line: Eligible, job: Pending, unjudged: list[int], put_back: list[Pending]
+    ) -> bool:
+        """Want the verdict on a job that came first. Returns whether to look at further ones."""
+        if alike_of(job) is not None and not self._tells_alike_apart:
+            # The verdict on one of them is that on all.
+            unjudged += self._templates.unjudged(self._chain)
+            return False
+        self._take(line, job)
+        unjudged.append(job.id)
+        put_back.append(job)
+        return len(unjudged) < _JUDGED_AT_ONCE_MAX
+
+    @staticmethod
+    def _take(line: Eligible, job: Pending) -> None:
+        """Take a job that came first out of its line."""
+        line.take()
+        job.aside_under = 0
+
+    def _put_aside(self, line: Eligible, job: Pending, aside: Eligible) -> None:
+        """Let a job that came first stand aside; all that share its verdict would follow."""
+        if alike_of(job) is not None:
+            line.move(aside)
+            return
+        self._take(line, job)
+        job.aside_under = self._chain
+        aside.add(job)
 
     def _start(self, job: Pending) -> None:
         """The job has a run slot, and counts with its forecast as an owner of locks."""
@@ -368,8 +437,8 @@ class Schedule:
         if job.needs is not None:
             self._prediction.taken.expect(job.id, job.needs_first or job.needs)
 
-    def _pop(self) -> Pending | None:
-        """The first job in order, also from the lines of buckets with a free place."""
+    def _first(self) -> tuple[Eligible, Pending] | None:
+        """The order with the first job, and that job: also a line of a bucket with a free place."""
         best, first = self._order, self._order.first(self._now)
         for name in list(self._moving) if self._moving else ():
             line = self._parked.get(name)
@@ -386,8 +455,7 @@ class Schedule:
                 best, first = line, job
         if first is None or self._prediction.is_tired:
             return None
-        best.take()
-        return first
+        return best, first
 
     def what_if(
         self,

@@ -66,11 +66,31 @@ class World:
             holds_back=chance.random() < 0.7,
             all_opcodes=chance.random() < 0.5,
         )
-        self.schedule = Schedule(chance.randint(0, 3), CHAIN, policy=policy)
+        self.chain = CHAIN
+        self.schedule = Schedule(chance.randint(0, 3), CHAIN, policy=policy, alone_max=1)
+        self.common = {template: chance.choice(ACTIONS) for template in (1, 2)}
 
     def verdict(self, job: PendingJob) -> JobVerdict:
-        action, rule, limit = self.chance.choice(ACTIONS)
-        return JobVerdict(job=job, action=action, rule=rule, limit=limit, chain=CHAIN)
+        action, rule, limit = self.common.get(job.template) or self.chance.choice(ACTIONS)
+        return JobVerdict(
+            job=job, action=action, rule=rule, limit=limit, chain=self.chain, is_common=True
+        )
+
+    def change_rules(self) -> None:
+        """Other rules are in force, and what they say of one job of each template is known."""
+        self.chain += 1
+        self.schedule.change_chain(self.chain)
+        self.common = {template: self.chance.choice(ACTIONS) for template in (1, 2)}
+        for job_id in self.schedule._templates.unjudged(self.chain):
+            judged = self.schedule._pending[job_id].judged
+            job = PendingJob(
+                id=job_id,
+                priority=0,
+                template=judged.template,
+                limits=getattr(judged, "limits", ()),
+            )
+            event("jobs that are alike get another verdict")
+            self.schedule.judge(self.verdict(job))
 
     def submit(self) -> None:
         chance = self.chance
@@ -85,6 +105,7 @@ class World:
             limits=chance.choice(LIMITS),
             forecast=chance.choice(self.forecasts),
             forecast_of_all=chance.choice((None, *self.forecasts)),
+            template=chance.choice([0, 1, 1, 2]),
         )
         self.schedule.add(self.verdict(job), self.now)
 
@@ -93,7 +114,7 @@ class World:
         chance, schedule = self.chance, self.schedule
         jobs = list(schedule._pending)
         running = list(schedule._running)
-        what = chance.randrange(9)
+        what = chance.randrange(10)
         if what == 0 and running:
             schedule.finish(chance.choice(running), chance.choice(FINAL))
         elif what == 1 and running:
@@ -110,6 +131,8 @@ class World:
             schedule.forecast_changed(chance.choice(jobs), chance.choice(self.forecasts))
         elif what == 6 and jobs:
             schedule.finish(chance.choice(jobs), JobStatus.CANCELED)
+        elif what == 8:
+            self.change_rules()
         elif what == 7:
             self.now += chance.choice([1.0, 450.0, 901.0])
         else:

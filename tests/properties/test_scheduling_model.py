@@ -31,6 +31,7 @@ SAYINGS = st.sampled_from(
     + [("RATE_LIMIT", "r"), ("RATE_LIMIT", "r"), ("RATE_LIMIT", "q")]
 )
 AD_HOC = st.sets(st.sampled_from([("1:a", 1), ("2:b", 2)])).map(lambda some: tuple(sorted(some)))
+TEMPLATES = st.sampled_from([0, 0, 1, 1, 1, 2])
 NUMBERS = st.fixed_dictionaries({"r": st.integers(1, 3), "q": st.integers(1, 2)})
 UNJUDGED = 0
 
@@ -49,6 +50,7 @@ class ScheduledJob:
     rule: str | None
     limits: Limits
     depends: list[tuple[int, list[str]]]
+    template: int = 0
     state: str = "pending"
     status: JobStatus | None = None
 
@@ -61,7 +63,10 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         self.slots = 3
         self.chain = 1
         self.numbers = {"r": 1, "q": 2}
-        self.schedule = Schedule(self.slots)
+        # By template, what the rules say of all its jobs, unless they look at ids or reasons.
+        self.common: dict[int, Saying] = {1: ("ACCEPT", None), 2: ("PAUSE", "p")}
+        self.tells_alike_apart = False
+        self.schedule = Schedule(self.slots, alone_max=1)
         self.schedule.change_chain(self.chain)
         self.jobs: dict[int, ScheduledJob] = {}
         self.unjudged: list[int] = []
@@ -131,31 +136,53 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ what happens
 
-    @rule(news=st.lists(st.tuples(priorities, SAYINGS, AD_HOC), min_size=1, max_size=5))
-    def submit(self, news: list[tuple[int, Saying, Limits]]) -> None:
-        for priority, saying, limits in news:
-            self.take_in(priority, saying, limits)
+    @rule(news=st.lists(st.tuples(priorities, SAYINGS, AD_HOC, TEMPLATES), min_size=1, max_size=5))
+    def submit(self, news: list[tuple[int, Saying, Limits, int]]) -> None:
+        for priority, saying, limits, template in news:
+            self.take_in(priority, saying, limits, template=template)
 
-    @rule(priority=priorities, saying=SAYINGS, limits=AD_HOC, data=st.data())
+    @rule(template=st.sampled_from([1, 2]), saying=SAYINGS, count=st.integers(2, 6))
+    def submit_alike(self, template: int, saying: Saying, count: int) -> None:
+        for _ in range(count):
+            self.take_in(template, saying, (), template=template)
+
+    @rule(priority=priorities, saying=SAYINGS, limits=AD_HOC, data=st.data(), template=TEMPLATES)
     def submit_a_dependant(
-        self, priority: int, saying: Saying, limits: Limits, data: st.DataObject
+        self, priority: int, saying: Saying, limits: Limits, data: st.DataObject, template: int
     ) -> None:
         # One above all others: a job that does not exist.
         known = [*self.jobs] * 3 + [len(self.jobs) + 1_000]
         targets = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
-        self.take_in(priority, saying, limits, [(each, data.draw(statuses)) for each in targets])
+        depends = [(each, data.draw(statuses)) for each in targets]
+        self.take_in(priority, saying, limits, depends, template=template)
 
     def take_in(
-        self, priority: int, saying: Saying, limits: Limits, depends: Dependencies = ()
+        self,
+        priority: int,
+        saying: Saying,
+        limits: Limits,
+        depends: Dependencies = (),
+        *,
+        template: int,
     ) -> None:
         job_id = len(self.jobs) + 1
-        job = self.jobs[job_id] = ScheduledJob(job_id, priority, *saying, limits, list(depends))
+        if template and not self.tells_alike_apart:
+            saying = self.common[template]
+        job = self.jobs[job_id] = ScheduledJob(
+            job_id, priority, *saying, limits, list(depends), template
+        )
         # Jobs whose opcodes were not looked at come unjudged.
         self.schedule.add(self.verdict(job) if job_id % 3 else self.no_verdict(job))
 
     def pending_job(self, job: ScheduledJob) -> PendingJob:
         depends = tuple((target, tuple(wanted)) for target, wanted in job.depends)
-        return PendingJob(id=job.id, priority=job.priority, depends=depends, limits=job.limits)
+        return PendingJob(
+            id=job.id,
+            priority=job.priority,
+            depends=depends,
+            limits=job.limits,
+            template=job.template,
+        )
 
     def verdict(self, job: ScheduledJob) -> JobVerdict:
         return JobVerdict(
@@ -164,20 +191,37 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             rule=job.rule,
             limit=self.numbers[job.rule] if job.action == "RATE_LIMIT" and job.rule else None,
             chain=self.chain,
+            is_common=not self.tells_alike_apart,
         )
 
     def no_verdict(self, job: ScheduledJob) -> JobVerdict:
         return JobVerdict(job=self.pending_job(job), chain=UNJUDGED)
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data(), numbers=NUMBERS)
-    def change_rules(self, data: st.DataObject, numbers: dict[str, int]) -> None:
+    @rule(
+        data=st.data(),
+        numbers=NUMBERS,
+        common=st.fixed_dictionaries({1: SAYINGS, 2: SAYINGS}),
+        tells_alike_apart=st.sampled_from([False, False, True]),
+    )
+    def change_rules(
+        self,
+        data: st.DataObject,
+        numbers: dict[str, int],
+        common: dict[int, Saying],
+        tells_alike_apart: bool,  # noqa: FBT001 - drawn
+    ) -> None:
         self.chain += 1
         self.numbers = numbers
+        self.common, self.tells_alike_apart = common, tells_alike_apart
         for job in (*self.of("pending"), *self.of("running")):
-            if data.draw(st.booleans()):
+            if job.template and not tells_alike_apart:
+                job.action, job.rule = common[job.template]
+            elif data.draw(st.booleans()):
                 job.action, job.rule = data.draw(SAYINGS)
-        self.schedule.change_chain(self.chain)
+        self.schedule.change_chain(self.chain, tells_alike_apart=tells_alike_apart)
+        if self.schedule._templates.unjudged(self.chain):
+            event("other rules are in force for jobs that are alike")
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), back=st.integers(0, 2), saying=SAYINGS)
@@ -230,7 +274,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
     @rule(data=st.data(), priority=priorities)
     def reprioritise(self, data: st.DataObject, priority: int) -> None:
         job = data.draw(st.sampled_from(self.of("pending")))
-        job.priority = priority
+        job.priority, job.template = priority, 0
         self.schedule.reprioritise(job.id, priority)
 
     @rule(slots=st.sampled_from([0, 1, 2, 3, 4, 4, 6, 8]))

@@ -77,12 +77,13 @@ class RuleChainChanged(Notice, frozen=True):
     """From the filter evaluator: other rules are in force from now on.
 
     ``chain``: their number in verdicts. ``serial``: that of their `RulesChanged`. ``rules``: those
-    that may apply now or later, in no order.
+    that may apply now or later, in no order. ``tells_alike_apart``: they look at ids or reasons.
     """
 
     chain: int
     serial: int
     reads_opcodes: bool
+    tells_alike_apart: bool = False
     rules: list[FilterRule] = []
 
 

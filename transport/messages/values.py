@@ -49,8 +49,10 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     limits that the job's reasons name, each with the number of jobs that may run under it.
     ``forecast``: the locks of its next opcode; None: none; ``forecast_of_all``: those of all its
     opcodes, if that is more. ``question``: what the configuration store must be asked for the names
-    that are missing; None: nothing. In a simulation, ``is_idle``: the job has a run slot and none
-    of its opcodes runs now; ``is_unbegun``: none of its opcodes has run.
+    that are missing; None: nothing. ``template``: jobs with the same number differ in nothing that
+    filter rules see but their ids and reasons; 0: there may be none. In a simulation, ``is_idle``:
+    the job has a run slot and none of its opcodes runs now; ``is_unbegun``: none of its opcodes has
+    run.
     """
 
     id: int
@@ -60,14 +62,19 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     forecast: LockForecast | None = None
     forecast_of_all: LockForecast | None = None
     question: str | None = None
+    template: int = 0
     is_idle: bool = False
     is_unbegun: bool = False
 
 
 class SharedInputs(msgspec.Struct, frozen=True):
-    """The inputs of the opcodes of several jobs, without their reason trails."""
+    """The inputs of the opcodes of several jobs, without their reason trails.
+
+    ``number``: that of no others, in this process (`PendingJob.template`).
+    """
 
     inputs: list[dict[str, Any]]
+    number: int = 0
 
 
 class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +97,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A job with the rule that applies to it: action and, for a limit, its number.
 
     ``chain``: the rule chain under which this holds; 0: the job has not been judged.
+    ``is_common``: it holds for all jobs of the template.
     """
 
     job: PendingJob
@@ -97,6 +105,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     limit: int | None = None
     chain: int = 0
+    is_common: bool = False
 
 
 class ChosenUnder(msgspec.Struct, frozen=True):

@@ -68,7 +68,8 @@ def test_without_rules_every_job_may_start(stage: Stage) -> None:
     evaluator, chain = obey(stage)
     evaluator.notify(arrived(1, 2))
     assert judged(stage) == [
-        JobVerdict(job=PendingJob(id=n, priority=0), action="ACCEPT", chain=chain) for n in (1, 2)
+        JobVerdict(job=PendingJob(id=n, priority=0), action="ACCEPT", chain=chain, is_common=True)
+        for n in (1, 2)
     ]
 
 

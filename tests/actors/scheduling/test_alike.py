@@ -1,0 +1,221 @@
+"""Jobs that filter rules cannot tell apart, which are judged, held and parked all at once."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import msgspec
+import pytest
+from tests.actors.scheduling.schedules import CHAIN
+
+from ganger.actors.scheduling.alike import SETS_MAX
+from ganger.actors.scheduling.scheduling import Schedule
+from ganger.storage.jobs import JobStatus
+from ganger.storage.prediction.lock_types import LockForecast, exclusive, forecast_of
+from ganger.transport.messages import JobVerdict, PendingJob
+
+NEXT = CHAIN + 1
+SUCCESS = JobStatus.SUCCESS
+HOT = forecast_of(node=exclusive(["hot"]))
+ALONE = 3
+
+
+def job(job_id: int, template: int = 1, **fields: object) -> PendingJob:
+    fields = {"priority": 0, **fields}
+    return msgspec.convert({"id": job_id, "template": template, **fields}, PendingJob)
+
+
+def says(
+    of: PendingJob,
+    action: str = "ACCEPT",
+    rule: str | None = None,
+    *,
+    limit: int | None = None,
+    chain: int = CHAIN,
+    is_common: bool = True,
+) -> JobVerdict:
+    return JobVerdict(
+        job=of, action=action, rule=rule, limit=limit, chain=chain, is_common=is_common
+    )
+
+
+def schedule(*verdicts: JobVerdict, slots: int = 20) -> Schedule:
+    made = Schedule(slots, alone_max=ALONE)
+    made.change_chain(CHAIN)
+    for one in verdicts:
+        made.add(one)
+    return made
+
+
+def many(count: int, action: str = "PAUSE", rule: str | None = "r") -> list[JobVerdict]:
+    return [says(job(n), action, rule) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("forecast", [None, HOT])
+def test_a_new_rule_holds_all_that_are_alike_with_one_verdict(
+    forecast: LockForecast | None,
+) -> None:
+    known = Schedule(20, alone_max=ALONE)
+    known.change_chain(CHAIN)
+    for n in range(1, 1_001):
+        alike = PendingJob(id=n, priority=0, template=1, forecast=forecast)
+        known.add(says(alike, "PAUSE", "old"))
+    known.decide()
+    known.change_chain(NEXT)
+    asked = known.decide().unjudged
+    assert asked == [1, 2, 3, 4]
+    applied = 0
+    for n in asked:
+        alike = PendingJob(id=n, priority=0, template=1, forecast=forecast)
+        applied += known.judge(says(alike, "PAUSE", "new", chain=NEXT))
+    assert applied == 1_000
+    held = known._held
+    with mock.patch.object(held, "add", side_effect=held.add) as added:
+        decided = known.decide()
+    assert (decided.start, decided.unjudged) == ([], [])
+    assert added.call_count == 0
+    assert len(held) == 1_000
+    for n in (1, 4, 1_000):
+        position = known.position(n)
+        assert position is not None
+        assert (position.action, position.rule) == ("PAUSE", "new")
+    assert known.standing_now().obstacles() == {"rule": 1_000}
+
+
+def test_all_that_are_alike_are_free_with_one_verdict() -> None:
+    known = schedule(*many(100), slots=30)
+    assert known.decide().start == []
+    known.change_chain(NEXT)
+    for n in known.decide().unjudged:
+        known.judge(says(job(n), chain=NEXT))
+    assert known.decide().start == list(range(1, 31))
+    known.finish(7, SUCCESS)
+    assert known.decide().start == [31]
+
+
+def test_others_of_another_priority_pass_or_wait_as_ever() -> None:
+    known = schedule(*many(10))
+    known.change_chain(NEXT)
+    known.add(says(job(11, template=2, priority=-1), chain=NEXT))
+    known.add(says(job(12, template=2, priority=1), chain=NEXT))
+    decided = known.decide()
+    # Before the last one stand jobs that may start.
+    assert decided.start == [11]
+    for n in decided.unjudged:
+        known.judge(says(job(n), "PAUSE", "new", chain=NEXT))
+    assert known.decide().start == [12]
+
+
+def test_a_limit_parks_all_that_are_alike_and_lets_them_go_one_by_one() -> None:
+    known = schedule(*(says(job(n), "RATE_LIMIT", "r", limit=2) for n in range(1, 101)))
+    assert known.decide().start == [1, 2]
+    [line] = known._parked.values()
+    assert len(line) == 98
+    for n in range(1, 11):
+        known.finish(n, SUCCESS)
+        assert known.decide().start == [n + 2]
+    known.change_chain(NEXT)
+    for n in known.decide().unjudged:
+        known.judge(says(job(n), "RATE_LIMIT", "r", limit=4, chain=NEXT))
+    known.judge(says(job(50), "RATE_LIMIT", "r", limit=4, chain=NEXT))
+    assert known.decide().start == [13, 14]
+
+
+def test_a_verdict_for_the_meantime_is_that_of_its_job_alone() -> None:
+    known = schedule(*many(10))
+    known.change_chain(NEXT)
+    known.judge(says(job(5), "PAUSE", "slow", chain=NEXT, is_common=False))
+    for n in known.decide().unjudged:
+        known.judge(says(job(n), chain=NEXT))
+    assert known.decide().start == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert known.judge(says(job(5), chain=NEXT)) == 0
+    assert known.decide().start == [5]
+
+
+def test_rules_that_look_at_ids_judge_each_job() -> None:
+    known = schedule(*many(1_000))
+    known.change_chain(NEXT, tells_alike_apart=True)
+    asked = known.decide().unjudged
+    assert asked == list(range(1, 501))
+    for n in asked:
+        action = "PAUSE" if n < 400 else "ACCEPT"
+        known.judge(says(job(n), action, "r", chain=NEXT, is_common=False))
+    decided = known.decide()
+    assert decided.start == list(range(400, 420))
+    # The next chain does not look at ids. Those that were judged by themselves are so again.
+    known.change_chain(NEXT + 1)
+    for n in decided.start:
+        known.judge(says(job(n), chain=NEXT + 1))
+    known.finish(400, SUCCESS)
+    asked = known.decide().unjudged
+    assert asked == [*range(1, 400), *range(420, 501), 501]
+    for n in asked:
+        known.judge(says(job(n), chain=NEXT + 1))
+    assert known.decide().start == [1]
+    known.change_chain(NEXT + 2)
+    assert len(known._templates.unjudged(NEXT + 2)) == 1
+
+
+def test_an_older_verdict_takes_no_job_out_of_its_set() -> None:
+    known = schedule(*many(10, "ACCEPT", None), slots=0)
+    known.change_chain(NEXT)
+    known.judge(says(job(9), chain=NEXT))
+    known.judge(says(job(10), "PAUSE", "old"))
+    known.judge(says(job(8), chain=0, is_common=False))
+    # One that comes unjudged is like the others.
+    assert known.add(JobVerdict(job=job(11))) == 0
+    known.limit(20)
+    for n in known.decide().unjudged:
+        known.judge(says(job(n), chain=NEXT))
+    assert known.decide().start == list(range(1, 12))
+
+
+def test_a_job_with_another_priority_leaves_its_set() -> None:
+    known = schedule(*many(10), slots=20)
+    known.reprioritise(9, -1)
+    known.change_chain(NEXT, reads_opcodes=True)
+    assert known.decide().unjudged == [9, 1, 2, 3, 4]
+    for n in (1, 2, 3, 4):
+        known.judge(says(job(n), "PAUSE", "r", chain=NEXT))
+    known.judge(says(job(9, template=0, priority=-1), chain=NEXT))
+    assert known.decide().start == [9]
+    known.reprioritise(8, -1)
+    decided = known.decide()
+    assert decided.unjudged == [8]
+
+
+def test_a_rule_that_begins_to_apply_counts_once_for_each_job() -> None:
+    known = Schedule(0, alone_max=ALONE)
+    known.change_chain(CHAIN)
+    assert sum(known.add(one) for one in many(10)) == 10
+    known.change_chain(NEXT)
+    assert known.judge(says(job(10), "PAUSE", "r", chain=NEXT)) == 0
+    assert known.judge(says(job(9), "PAUSE", "r", chain=NEXT)) == 0
+    known.change_chain(NEXT + 1)
+    assert known.judge(says(job(1), "PAUSE", "s", chain=NEXT + 1)) == 1 + 10 - ALONE
+    assert known.add(says(job(11), "PAUSE", "s", chain=NEXT + 1)) == 1
+    assert known.add(JobVerdict(job=job(12))) == 1
+    assert known.rule_of(12) == "s"
+
+
+def test_there_are_not_more_sets_than_explain_can_look_at() -> None:
+    known = Schedule(0, alone_max=0)
+    known.change_chain(CHAIN)
+    for template in range(1, 3 * SETS_MAX):
+        for n in (0, 1):
+            known.add(says(job(2 * template + n, template)))
+    known.change_chain(NEXT)
+    assert len(known._templates.unjudged(NEXT)) == SETS_MAX
+    assert len(list(known._kinds)) == SETS_MAX + 1
+    for n in range(1, 6 * SETS_MAX + 2):
+        known.finish(n, SUCCESS)
+    assert (known._templates._sets, known._templates._alone, list(known._kinds)) == ({}, {}, [])
+
+
+def test_a_job_that_is_explained_gets_the_verdict_of_its_set() -> None:
+    known = schedule(*many(10), slots=0)
+    known.change_chain(NEXT)
+    assert known.lacks_verdict(10)
+    assert known.decide(0.0, {10}).unjudged == [10]
+    known.judge(says(job(10), chain=NEXT))
+    assert not known.lacks_verdict(9)
