@@ -17,6 +17,7 @@ children that have a job go on.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import itertools
@@ -31,7 +32,7 @@ from ...storage.opcodes import catalogue
 from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, control_groups, fork_protocol
-from . import prewarming
+from . import pinned_pages, prewarming
 
 _DESCRIPTORS_END = 2**31 - 1
 
@@ -64,6 +65,17 @@ class ForkServer:
         self._ended: dict[int, int] = {}
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
+
+    def pin_pages(self) -> None:
+        """Let each fork copy at once what a child's first job writes, where the system does that.
+
+        The descriptor stays open as long as the server lives, and each child closes its copy.
+        """
+        sample = functools.partial(prewarming.sample_run, self._dry_runs)
+        with contextlib.suppress(OSError):
+            ring = pinned_pages.pin(pinned_pages.written_by(sample))
+            if ring is not None:
+                self._highest = max(self._highest, ring)
 
     def serve(self) -> None:
         """Serve until the daemon closes its end."""
@@ -317,5 +329,7 @@ def run(
     gc.freeze()
     gc.disable()
     daemon = socket.socket(fileno=descriptor)
-    ForkServer(daemon, lock_files_folder, dry_runs).serve()
+    server = ForkServer(daemon, lock_files_folder, dry_runs)
+    server.pin_pages()
+    server.serve()
     os._exit(0)

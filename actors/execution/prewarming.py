@@ -74,13 +74,21 @@ def dry_run(folder: str, times: int = 1) -> None:
     Their files lie in a new folder within ``folder``, which goes afterwards, also after an error.
     Raises `OSError` or `StorageError`.
     """
+    _run_all(folder, [[_FIELDS], [_FIELDS, _LOCKED]] * times)
+
+
+def sample_run(folder: str) -> None:
+    """Run a job without locks, as `dry_run` does: it does only what every job does."""
+    _run_all(folder, [[_FIELDS]])
+
+
+def _run_all(folder: str, dry_jobs: list[list[dict[str, Any]]]) -> None:
     own = f"{folder}/{os.getpid()}"
     _make(folder)
     os.mkdir(own, 0o700)  # noqa: PTH102 - pathlib is not for the template
     try:
-        for _ in range(times):
-            for fields in ([_FIELDS], [_FIELDS, _LOCKED]):
-                _dry_run_one(own, fields)
+        for fields in dry_jobs:
+            _dry_run_one(own, fields)
     finally:
         _remove(own)
 

@@ -393,3 +393,13 @@ def test_a_child_keeps_what_a_users_module_has_opened_and_nothing_of_the_server(
     assert [line.split() for line in found.stdout.splitlines()] == [
         [kept, *sorted({kept} | users)] for kept in ("in_hole", "middle", "last")
     ]
+
+
+def test_a_fork_copies_what_a_job_writes_and_no_child_keeps_the_pins(server: Server) -> None:
+    channel, pid = server.start_job(1)
+    with channel:
+        links = [os.readlink(path) for path in Path(f"/proc/{server.process.pid}/fd").iterdir()]
+        if not any("io_uring" in link for link in links):
+            pytest.skip("this system lets nobody make an io_uring")
+        child = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        assert not any("io_uring" in link for link in child)
