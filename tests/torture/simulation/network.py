@@ -358,6 +358,7 @@ class NoDocuments:
     """Stands for the socket of WConfD, at which nobody calls in this world."""
 
     needs_looks = False
+    file = None
 
     def __init__(self, *_: object, **__: object) -> None:
         pass

@@ -82,6 +82,8 @@ class Link:
 class Documents:
     """Stands for the socket of LUXI (`DocumentSocket`): one document of a connection at a time."""
 
+    file = None
+
     def __init__(
         self,
         runtime: Any,
