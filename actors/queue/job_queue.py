@@ -174,6 +174,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.note_cut(message)
             case messages.FilesWritten():
                 self.store.note_files(message)
+            case messages.FilesLookedAt():
+                self.store.note_look(message)
             case messages.SegmentMade():
                 self.store.note_segment(message)
             case _:

@@ -57,7 +57,7 @@ class JobStore:
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
 
-        self._remembering = Remembering(table, self.ledger, files, runtime.log)
+        self._remembering = Remembering(runtime, table, self.ledger, files)
         self._runtime = runtime
         self._log = runtime.log
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
@@ -404,14 +404,18 @@ class JobStore:
         self.ledger.renew_if_due()
 
     def remember(self) -> None:
-        """Note for the next start what files say, until the time is up or a message waits."""
+        """Note for the next start what files say; a thread looks at them."""
         if self._remembering.is_due:
-            end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
-            self._remembering.work(lambda: self._runtime.has_news or self._runtime.clock() >= end)
+            self._remembering.begin_look()
+
+    def note_look(self, message: messages.FilesLookedAt) -> None:
+        """The thread has looked at files of pending jobs."""
+        self._remembering.note_look(message)
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""
         self.files_aside.close()
+        self._remembering.close()
         try:
             self.announcements.ages.store()
         finally:

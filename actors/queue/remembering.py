@@ -15,18 +15,20 @@ import msgspec
 
 from ...storage import errors, jobs, process_identity, settings
 from ...storage.jobs import JobStatus
+from ...storage.queue_files.looks_aside import Look
 from ...storage.queue_files.remembered import Page, RememberedFiles, Template
+from ...transport import messages
 from .job_table import NO_RUN, Phase, row_of
 from .reconciling import Fate, Life, fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from structlog.typing import FilteringBoundLogger
-
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.remembered import Mark
     from ...storage.settings import Places
+    from ...transport.messages import Message
+    from ..runtime.runtime import Runtime
     from .job_table import JobTable, Row
     from .ledger import Ledger
 
@@ -121,23 +123,29 @@ class _Known(NamedTuple):
 
 
 class Remembering:
-    """Notes the pending jobs of one queue."""
+    """Notes the pending jobs of one queue.
+
+    A thread looks at their files, because a call of the file system may take long
+    (`storage/queue_files/looks_aside`). A mark counts only if its job is still as it was before the
+    look.
+    """
 
     def __init__(
-        self,
-        table: JobTable,
-        ledger: Ledger,
-        files: RememberedFiles | None,
-        log: FilteringBoundLogger,
+        self, runtime: Runtime, table: JobTable, ledger: Ledger, files: RememberedFiles | None
     ) -> None:
         """``files``: None if the system does not say which boot this is."""
+        self._runtime = runtime
         self._table = table
         self._ledger = ledger
         self._files = files
-        self._log = log
+        self._log = runtime.log
         self._cursor = self._count = self._number = self._tried = 0
         self._known: dict[int, list[_Known]] = {}
-        self._is_under_way = False
+        self._has_gone_on = False
+        self._look: Look | None = None
+        self._chosen: list[tuple[Row, int]] = []
+        self._last = self._looks = 0
+        self._records: list[Template | Page] = []
 
     def begin(self, recalled: Recalled) -> None:
         """Go on behind what a start has recalled, if most of that is of use."""
@@ -150,54 +158,90 @@ class Remembering:
     @property
     def is_due(self) -> bool:
         """Whether there are jobs to be noted, and all have files."""
-        if self._files is None or len(self._table) < settings.REMEMBERED_JOBS_MIN:
+        if self._look is not None or self._files is None:
             return False
         ledger = self._ledger
         if ledger.has_unwritten or ledger.is_read_only or ledger.is_doubtful:
             return False
-        return self._cursor < self._table.last_id
+        if self._records:
+            return True
+        is_long = len(self._table) >= settings.REMEMBERED_JOBS_MIN
+        return is_long and self._cursor < self._table.last_id
 
     @property
     def patience_seconds(self) -> float:
         """How long nothing has to come before there is time for it."""
-        if self._is_under_way:
+        if self._has_gone_on:
             return settings.FILES_REST_SECONDS
         return settings.REMEMBER_PATIENCE_SECONDS
 
-    def work(self, is_enough: Callable[[], bool]) -> None:
-        """Note jobs until there are no more; ``is_enough`` is asked after each thousand."""
+    def begin_look(self) -> None:
+        """Have a thread look at the files of the next jobs; `note_look` follows."""
         files = self._files
         assert files is not None
+        is_garbage = self._count > 2 * len(self._table) + _GARBAGE_MIN
+        if self._cursor == 0 or is_garbage or not files.has_begun:
+            self._forget()
+            files.forget()
+        rows, has_more = self._table.pending_after(self._cursor, _PAGE_JOBS)
+        self._last = rows[-1].id if has_more else self._table.last_id
+        self._chosen = [(row, row.serial) for row in rows if self._may_count(row)]
+        ids = [row.id for row, _ in self._chosen]
+        records, self._records = self._records, []
+        look = Look(files, self._ledger.directory, ids, records)
+        self._looks += 1
+        incarnation, number = self._runtime.incarnation, self._looks
+
+        def finished() -> Message:
+            return messages.FilesLookedAt(incarnation=incarnation, number=number)
+
         try:
-            is_garbage = self._count > 2 * len(self._table) + _GARBAGE_MIN
-            if self._cursor == 0 or is_garbage or not files.has_begun:
-                self._forget()
-                files.begin()
-            while self.is_due:
-                self._is_under_way = self._note_page(files)
-                if not self._is_under_way or is_enough():
-                    return
-            self._is_under_way = False
-        except errors.StorageError as error:
-            # The next start reads the files, as always.
-            self._log.warning("files are not remembered for the next start", error=error.text)
-            self._files = None
+            self._runtime.aside_in_steps(look.steps(), finished)
+        except RuntimeError as error:
+            self._give_up(str(error))
+        else:
+            self._look = look
+
+    def note_look(self, message: messages.FilesLookedAt) -> None:
+        """The thread has looked."""
+        look = self._look
+        is_ours = (message.incarnation, message.number) == (self._runtime.incarnation, self._looks)
+        if look is None or not is_ours:
+            # Of a queue that was replaced.
+            return
+        self._look = None
+        chosen, self._chosen = self._chosen, []
+        if look.error is not None:
+            self._give_up(look.error.text)
+            return
+        self._has_gone_on = self._note_page(look, chosen) and self.is_due
+
+    def close(self) -> None:
+        """Look no further: from now on the thread leaves everything alone."""
+        if self._look is not None:
+            self._look.give_up()
+            self._look = None
+
+    def _give_up(self, problem: str) -> None:
+        # The next start reads the files, as always.
+        self._log.warning("files are not remembered for the next start", error=problem)
+        self._files = None
 
     def _forget(self) -> None:
         self._cursor = self._count = self._number = self._tried = 0
         self._known.clear()
+        self._records.clear()
 
-    def _note_page(self, files: RememberedFiles) -> bool:
-        """Note some jobs; False if the next one's file has just changed, and has to rest first."""
-        rows, has_more = self._table.pending_after(self._cursor, _PAGE_JOBS)
-        last = rows[-1].id if has_more else self._table.last_id
-        now, rest = files.now(), round(settings.MARK_REST_SECONDS * 10**9)
-        is_early = False
+    def _note_page(self, look: Look, chosen: list[tuple[Row, int]]) -> bool:
+        """Note these jobs; False if the next one's file has just changed, and has to rest first."""
+        now, rest = look.now, round(settings.MARK_REST_SECONDS * 10**9)
+        last, is_early = self._last, False
         new: list[Template] = []
         pages: dict[int, Page] = {}
-        for row in rows:
-            number = self._template_of(row, new)
-            mark = None if number is None else self._ledger.directory.mark(row.id)
+        for (row, serial), mark in zip(chosen, look.marks, strict=True):
+            # Whatever the queue writes into a file has another serial.
+            is_as_before = row.serial == serial and self._table.find(row.id) is row
+            number = self._template_of(row, new) if is_as_before else None
             if number is None or mark is None or mark[1] >= now + rest:
                 # Changed in the future: somebody has set the clock.
                 continue
@@ -208,16 +252,19 @@ class Remembering:
             if page is None:
                 page = pages[number] = Page(number, [], [], [], [], [], [])
             _add(page, row, mark)
-        files.append([*new, *pages.values()])
+        self._records = [*new, *pages.values()]
         self._count += sum(len(page.ids) for page in pages.values())
         self._cursor = last
         return not is_early
 
+    def _may_count(self, row: Row) -> bool:
+        if row.shared_inputs is None or row.status is not JobStatus.QUEUED:
+            return False
+        return not (row.reason or row.limits or self._ledger.in_memory(row.id) is not None)
+
     def _template_of(self, row: Row, new: list[Template]) -> int | None:
         """The number of the row's template; ``new`` gets one that was made for it. None: none."""
-        if row.shared_inputs is None or row.status is not JobStatus.QUEUED:
-            return None
-        if row.reason or row.limits or self._ledger.in_memory(row.id) is not None:
+        if not self._may_count(row):
             return None
         for known in self._known.get(id(row.shared_inputs), ()):
             if _is_alike(row, known.row):

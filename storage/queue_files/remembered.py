@@ -82,7 +82,7 @@ def mark_of(status: os.stat_result) -> Mark:
 
 
 class RememberedFiles:
-    """The file that remembers. One thread uses it."""
+    """The file that remembers. One thread at a time uses it."""
 
     def __init__(self, path: str | os.PathLike[str], boot: str) -> None:
         """``boot``: names the present boot of the machine."""
@@ -108,6 +108,10 @@ class RememberedFiles:
             if isinstance(record, Template) or (isinstance(record, Page) and record.is_whole):
                 yield record
         self._end = offset
+
+    def forget(self) -> None:
+        """Begin anew, with the next records."""
+        self._end = 0
 
     def begin(self) -> None:
         """Forget everything; `StorageError` if that fails."""

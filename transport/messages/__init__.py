@@ -138,7 +138,7 @@ QueueMessage = (
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | FilesWritten
-    | SubmissionsDue
+    | FilesLookedAt | SubmissionsDue
     | StoreEstimates | StoreAges | JobWaitsDue
 )
 ReaderMessage = ReadOutput | OutputGrew

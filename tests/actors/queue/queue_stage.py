@@ -89,10 +89,12 @@ class Queue:
             self.let_threads_work()
 
     def let_threads_work(self) -> None:
-        """The thread that creates files is through with its batch, and says so."""
+        """The threads that create files, or look at them, are through, and say so."""
         for work in self.stage.beside:
             work.run()
-        self.actor.turn(*self.stage.take(messages.FilesWritten))
+        said = [*self.stage.take(messages.FilesWritten), *self.stage.take(messages.FilesLookedAt)]
+        if said:
+            self.actor.turn(*said)
 
     def greet(self, job_id: int) -> str:
         """A child for the job holds its lock file and asks to go on; the turn goes on."""

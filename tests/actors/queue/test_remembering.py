@@ -6,10 +6,12 @@ import os
 import random
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
-from tests.actors.runtime.stage import Stage
+from tests.actors.runtime.stage import Stage, StagedSteps
+from tests.refusals import refusing
 
 from ganger.actors.queue import recovery, remembering
 from ganger.actors.queue.job_table import Phase, Row
@@ -197,6 +199,7 @@ def test_a_file_that_has_just_changed_rests_before_it_counts(
     queue.submitted(spec(), spec())
     for _ in range(10):
         queue.actor.be_quiet()
+        queue.let_threads_work()
     assert queue.actor.component.runtime.patience_seconds == settings.REMEMBER_PATIENCE_SECONDS
     assert agreed(queue).recalled.rows == {}
     monkeypatch.setattr(settings, "MARK_REST_SECONDS", 0.0)
@@ -331,3 +334,78 @@ def test_a_start_has_what_reading_gives_whatever_happened(queue: Queue, seed: in
         life.dice.choice(happens)()
     queue.rest()
     agreed(queue)
+
+
+# While a thread looks.
+
+
+def looking(queue: Queue, *, steps: int) -> StagedSteps:
+    """All jobs have files; a thread has begun to look at them."""
+    while not (queue.stage.beside and not queue.stage.beside[-1].is_over):
+        queue.actor.be_quiet()
+    [thread] = [work for work in queue.stage.beside if not work.is_over]
+    thread.take(steps)
+    return thread
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_job_that_changes_meanwhile_does_not_count(queue: Queue, steps: int) -> None:
+    queue.submitted(*[spec()] * 6)
+    thread = looking(queue, steps=steps)
+    queue.choose(4)
+    queue.hand_over(4)
+    queue.actor.ask(messages.ChangeJobPriority(id=3, priority=-5))
+    queue.actor.ask(messages.CancelJob(id=5))
+    queue.actor.ask(messages.ArchiveJob(id=5))
+    thread.run()
+    queue.let_threads_work()
+    queue.rest()
+    found = agreed(queue)
+    assert not {3, 4, 5} & found.recalled.rows.keys()
+    assert {2, 6} <= found.recalled.rows.keys() | {2}
+    assert next(row.priority for row in found.table if row.id == 3) == -5
+
+
+def test_the_queue_sleeps_while_the_thread_looks(queue: Queue) -> None:
+    queue.submitted(*[spec()] * 6)
+    looking(queue, steps=1)
+    assert queue.actor.component.runtime.patience_seconds is None
+    queue.let_threads_work()
+    assert queue.actor.component.runtime.patience_seconds is not None
+
+
+def test_a_look_of_a_queue_that_was_replaced_writes_nothing_more(queue: Queue) -> None:
+    filled(queue)
+    queue.submitted(*[spec()] * 3)
+    thread = looking(queue, steps=0)
+    queue.actor.close()
+    path = queue.stage.places.remembered
+    before = path.read_bytes()
+    queue.actor = queue.stage.start(type(queue.actor.component), 2)
+    thread.run()
+    assert path.read_bytes() == before
+    # What the thread says is not taken for an answer to the new queue.
+    queue.let_threads_work()
+    queue.rest()
+    assert sorted(agreed(queue).recalled.rows) == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("problem", ["the disk refuses", "no thread"])
+def test_without_a_look_nothing_is_remembered_and_the_queue_goes_on(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    queue.submitted(*[spec()] * 6)
+    if problem == "no thread":
+        no_thread = mock.Mock(side_effect=RuntimeError("can't start new thread"))
+        monkeypatch.setattr(queue.stage.dispatcher, "aside_in_steps", no_thread)
+        queue.rest()
+    else:
+        thread = looking(queue, steps=0)
+        with refusing("utime"):
+            thread.run()
+        queue.let_threads_work()
+    log = queue.stage.log_stream.getvalue()
+    assert log.count("files are not remembered for the next start") == 1
+    assert agreed(queue).recalled.rows == {}
+    queue.submitted(spec())
+    queue.rest()
