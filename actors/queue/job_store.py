@@ -271,7 +271,7 @@ class JobStore:
             self.settle_later(row)
         row.status, row.ended = status, None
         self.table.give_slot(row, Phase.HANDED_OVER)
-        self.ledger.note(job_id, *journaled)
+        self.ledger.withhold(job_id, *journaled)
 
     def retry_disk(self) -> None:
         """Find out whether the disk takes writes again, and if so, make up for what it refused."""

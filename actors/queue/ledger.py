@@ -319,6 +319,12 @@ class Ledger:
         self._is_fresh = False
         self._states[job_id] = (serial, body)
 
+    def withhold(self, job_id: int, serial: int, body: bytes) -> None:
+        """Show this state of a job whose file has a newer one, which may not be durable yet."""
+        self.note(job_id, serial, body)
+        # The file must not get the older one: `retry` sees to what it has.
+        self._unwritten.pop(job_id, None)
+
     def forget(self, job_id: int) -> None:
         """Drop the state in memory: the job's file is as new."""
         known = self._known(job_id)

@@ -316,6 +316,27 @@ def test_an_end_that_was_left_to_the_journal_is_announced_when_the_disk_has_it(
     assert queue.statuses()[1] == "success"
 
 
+def test_an_end_that_a_start_may_not_announce_yet_stays_in_the_file(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start writes the files of many jobs later, and anew, as a flush may have failed."""
+    queue.run_new()
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", -1)
+    with refusing("fdatasync"):
+        leave(queue, 1, 11)
+        queue.actor.end_turn()
+    queue.actor.component.store.ledger._journal.leave_doubt()
+    with refusing("fdatasync"):
+        queue.restart()
+        queue.actor.end_turn()
+        assert queue.statuses() == {1: "running"}
+    queue.retry_disk()
+    assert queue.statuses() == {1: "success"}
+    assert queue.file(1)["ops"][0]["status"] == "success"
+    queue.crash_machine()
+    assert queue.statuses() == {1: "success"}
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("end", ["left to the journal", "killed"])
 def test_a_job_whose_end_cannot_be_written_holds_its_run_slot_until_the_disk_works(
