@@ -18,7 +18,7 @@ import msgspec
 from ...storage import errors, settings
 from ...transport import luxi, messages
 from ..runtime.addresses import JOB_QUEUE
-from . import luxi_methods
+from . import luxi_methods, luxi_talks
 from .document_door import DocumentDoor
 from .document_sockets import DocumentSocket, Rights, prepare_place
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...transport.messages import Message
-    from .luxi_methods import Ask, Talk
+    from .luxi_talks import Ask, Talk
     from .peers import Peer
 
 
@@ -113,8 +113,8 @@ class LuxiListener(DocumentDoor):
             self._bytes_under_way[served.may_write] -= served.size
         return served
 
-    def _surroundings(self, number: int) -> luxi_methods.Surroundings:
-        return luxi_methods.Surroundings(
+    def _surroundings(self, number: int) -> luxi_talks.Surroundings:
+        return luxi_talks.Surroundings(
             number,
             str(uuid.uuid4()),
             self.runtime.clock,

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ganger.actors.doors import luxi_methods
-from ganger.actors.doors.luxi_methods import METHODS, Surroundings
+from ganger.actors.doors import luxi_methods, luxi_queries
+from ganger.actors.doors.luxi_methods import METHODS
+from ganger.actors.doors.luxi_talks import Surroundings
 from ganger.storage import errors
 from ganger.transport import messages
 from ganger.transport.luxi import Call, UnreadableCallError
@@ -164,7 +165,7 @@ def test_pages_are_joined_into_one_answer() -> None:
 
 
 def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(luxi_methods, "REPLY_BYTES_MAX", 20)
+    monkeypatch.setattr(luxi_queries, "REPLY_BYTES_MAX", 20)
     pages = [page(b"[[[0,1]],[[0,2]]]", str(number)) for number in range(3)]
     assert "more than 20 bytes" in refusal("Query", "job", ["id"], None, replies=pages).text
 
@@ -232,12 +233,12 @@ def test_who_may_only_read_waits_for_other_changes_than_of_opcodes() -> None:
 
 
 def test_very_many_jobs_are_asked_for_in_several_questions() -> None:
-    ids = [*range(luxi_methods.IDS_PER_QUERY + 1), 0]
+    ids = [*range(luxi_queries.IDS_PER_QUERY + 1), 0]
     asked, rows = talk(
         "QueryJobs", ids, ["id"], replies=[page(b"[[0],[1]]"), page(b"[[2]]", "x"), page(b"[[3]]")]
     )
     sizes = [len(one.filter) - 1 for one in asked]
-    assert sizes == [luxi_methods.IDS_PER_QUERY, 1, 1]
+    assert sizes == [luxi_queries.IDS_PER_QUERY, 1, 1]
     assert rows == [[0], [1], [2], [3]]
 
 

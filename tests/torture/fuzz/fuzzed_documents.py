@@ -25,7 +25,7 @@ from tests.torture.fuzz.document_floods import run_document_floods
 from tests.torture.fuzz.through_sockets import DELAY, PATIENCE_SECONDS, Look
 from tests.torture.tally import Tally
 
-from ganger.actors.doors import luxi_methods
+from ganger.actors.doors import luxi_methods, luxi_talks
 from ganger.storage import errors, settings
 from ganger.transport import frames, luxi
 from ganger.transport.messages import ClientRequest
@@ -77,7 +77,7 @@ def _taken(data: bytes) -> str:
     for document in documents:
         try:
             call = luxi.decode_call(document)
-            given = luxi_methods.Surroundings(1, "00000000-0000-0000-0000-000000000001", float)
+            given = luxi_talks.Surroundings(1, "00000000-0000-0000-0000-000000000001", float)
             _, talk = luxi_methods.begin(call, given)
             ask = next(talk)
         except StopIteration:
