@@ -260,7 +260,11 @@ class Job(msgspec.Struct, kw_only=True, gc=False):
     @property
     def last_log_serial(self) -> int:
         """Serial of the newest log entry; 0 if there is none."""
-        return max((op.log[-1][0] for op in self.ops if op.log), default=0)
+        serial = 0
+        for op in self.ops:
+            if op.log:
+                serial = max(serial, op.log[-1][0])
+        return serial
 
 
 def job_status(statuses: list[JobStatus]) -> JobStatus:

@@ -68,12 +68,15 @@ class LockFile:
         """Give up file and lock: the process is about to end, or leaves its job."""
         if _own.pop(self.path, None) is None:
             return
-        # If this fails, the daemon removes the file like that of a killed process.
-        with contextlib.suppress(OSError):
+        # Without `contextlib`: a fresh process pays for each function that it calls once.
+        try:
             if self._spare is None:
                 os.unlink(self.path)
             else:
                 os.rename(self.path, self._spare)
+        except OSError:
+            # The daemon removes the file like that of a killed process.
+            pass
         if self._descriptor != _NO_DESCRIPTOR:
             os.close(self._descriptor)
 

@@ -13,6 +13,9 @@ _BOOT_CHARACTERS = 8
 _START_FIELD = 19
 """Index of the start time in ``/proc/<pid>/stat``, counted behind the program's name."""
 
+_FIELDS_SPLIT = _START_FIELD + 1
+"""No field behind the start time is of interest."""
+
 _ENDED_STATES = (b"Z", b"X")
 _FLAGS_FIELD = 6
 _KERNEL_THREAD = 0x0020_0000
@@ -163,7 +166,7 @@ def boot() -> str:
 
 def _fields(name: str) -> list[bytes]:
     """The fields of ``/proc/<pid>/stat`` behind the program's name, which may hold anything."""
-    return _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+    return _read(f"/proc/{name}/stat").rpartition(b")")[2].split(None, _FIELDS_SPLIT)
 
 
 def _read(path: str) -> bytes:

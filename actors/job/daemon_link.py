@@ -224,6 +224,10 @@ class Link:
         """Wait for a message or for ``descriptors`` (each with its mask): the ready ones."""
         if self._put_back:
             return []
+        if self._channel is not None and not (descriptors or self._direct_links):
+            # As nearly always.
+            self._channel.wait(_milliseconds(timeout_seconds))
+            return []
         own = [] if self._channel is None else [self._channel.fileno()]
         must_ask_again = False
         for wire in self._wires():
@@ -238,9 +242,8 @@ class Link:
             poll.register(descriptor, mask)
         if must_ask_again and (timeout_seconds is None or timeout_seconds > ATTACH_SECONDS):
             timeout_seconds = ATTACH_SECONDS
-        # A poll counts in milliseconds; the caller's loop waits for less than half of one.
-        limit = None if timeout_seconds is None else max(0, round(timeout_seconds * 1000))
-        return [found for found, _ in poll.poll(limit) if found not in own]
+        ready = poll.poll(_milliseconds(timeout_seconds))
+        return [found for found, _ in ready if found not in own]
 
     def close(self) -> None:
         """Close what is open."""
@@ -276,6 +279,11 @@ class Link:
             assert self._attach is not None
             found = self._direct_links[socket] = DirectLink(socket, self._attach)
         return found
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    # A poll counts in milliseconds; the caller's loop waits for less than half of one.
+    return None if seconds is None else max(0, round(seconds * 1000))
 
 
 def _decoded(frame: bytes) -> Received:

@@ -9,6 +9,7 @@ then needs another way.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 
@@ -20,6 +21,9 @@ KIND = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
 """Family and type of a channel's socket."""
 
 _LAST, _MORE = b"\x00", b"\x01"
+_RECEIVE_DESCRIPTORS = int(socket.MSG_CMSG_CLOEXEC)
+"""A plain number: operators of the flags' class cost a fresh process much."""
+
 _SEND_LIMIT = struct.pack("ll", SEND_SECONDS, 0)
 _DESCRIPTOR = struct.Struct("i")
 _RIGHTS_BYTES = socket.CMSG_SPACE(4 * _DESCRIPTOR.size)
@@ -34,11 +38,17 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
         self._parts: list[bytes] = []
 
     def fileno(self) -> int:
         """The descriptor, for a poll; -1 when closed."""
         return self._end.fileno()
+
+    def wait(self, milliseconds: int | None) -> bool:
+        """Wait until `receive` has something, or the channel is closed; False if time is up."""
+        return bool(self._poll.poll(milliseconds))
 
     def send(self, frame: bytes) -> None:
         """Send a whole frame, or raise `ChannelClosedError`.
@@ -67,7 +77,8 @@ class Channel:
 
     def receive(self) -> bytes | None:
         """The next whole frame, or None if none is there yet; never blocks."""
-        while True:
+        # An error for each look in vain would cost more than the poll.
+        while self._poll.poll(0):
             try:
                 packet = self._end.recv(PACKET_BYTES + 1, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -88,6 +99,10 @@ class Channel:
                 frame = b"".join(self._parts)
                 self._parts.clear()
                 return frame
+        if self._end.fileno() < 0:
+            # The poll has looked at a number that may be another file's by now.
+            raise ChannelClosedError("this end was closed")
+        return None
 
     def close(self) -> None:
         """Close this end."""
@@ -111,12 +126,11 @@ def send_with_descriptors(end: socket.socket, data: bytes, descriptors: list[int
 def receive_with_descriptors(end: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
     """One packet and the descriptors beside it; empty data at the end of the connection."""
     # As socket.recv_fds, but without its import at each call, which is slow after a fork.
-    flags |= socket.MSG_CMSG_CLOEXEC
-    data, beside, _, _ = end.recvmsg(CONTROL_BYTES, _RIGHTS_BYTES, flags)
-    descriptors = [
-        number
-        for level, kind, rights in beside
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
-        for (number,) in _DESCRIPTOR.iter_unpack(rights)
-    ]
+    data, beside, _, _ = end.recvmsg(CONTROL_BYTES, _RIGHTS_BYTES, flags | _RECEIVE_DESCRIPTORS)
+    # Not a comprehension: a fresh process pays for each function that it calls once.
+    descriptors: list[int] = []
+    for level, kind, rights in beside:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            for (number,) in _DESCRIPTOR.iter_unpack(rights):
+                descriptors.append(number)
     return data, descriptors

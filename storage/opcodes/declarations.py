@@ -158,6 +158,8 @@ class LockNeeds(
         exclusive owner of the big lock keeps all others out.
         """
         changes: list[tuple[str, LockMode]] = []
+        if self is NO_LOCKS:
+            return changes
         for level, needs in self._levels():
             modes: dict[str, LockMode] = {_wire_name(name): "shared" for name in needs.shared}
             modes |= {_wire_name(name): "exclusive" for name in needs.exclusive}

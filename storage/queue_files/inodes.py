@@ -33,7 +33,9 @@ class BorrowedInodes:
     """The few spares lent to a process that replaces one file again and again."""
 
     def __init__(self, paths: list[str]) -> None:
-        self._resting = deque((0.0, path) for path in paths)
+        self._resting: deque[tuple[float, str]] = deque()
+        for path in paths:
+            self._resting.append((0.0, path))
 
     def take(self) -> str | None:
         """A rested spare; None if there is none."""

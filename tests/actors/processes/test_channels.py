@@ -65,6 +65,34 @@ def test_receiving_does_not_wait(ends: tuple[Channel, Channel]) -> None:
     assert ends[0].receive() is None
 
 
+def test_waiting_ends_with_a_frame_and_with_the_other_end(ends: tuple[Channel, Channel]) -> None:
+    one, other = ends
+    assert not one.wait(0)
+    other.send(b"news")
+    assert one.wait(None)
+    assert one.receive() == b"news"
+    assert not one.wait(0)
+    other.close()
+    assert one.wait(None)
+
+
+def test_a_closed_end_receives_nothing_from_the_file_that_has_its_number(
+    ends: tuple[Channel, Channel],
+) -> None:
+    one, _ = ends
+    number = one.fileno()
+    one.close()
+    again, beside = channels.pair()
+    with again, beside:
+        assert number in (again.fileno(), beside.fileno())
+        with pytest.raises(ChannelClosedError):
+            one.receive()
+        again.send(b"not for it")
+        beside.send(b"not for it")
+        with pytest.raises(ChannelClosedError):
+            one.receive()
+
+
 def test_a_frame_in_the_making_is_not_received(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one._end.send(b"\x01first ")
