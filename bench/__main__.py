@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ganger.storage import settings
+from ganger.storage import paths, settings
 
 from . import config_side, floors, locks_side, luxi_side, rapi_side, rq_side, rules_side, scale_side
 from .figures import heading, median, row
@@ -280,7 +280,7 @@ def _starts(folder: Path, pending: int) -> None:
         scale_side.await_memory(data)
         found = scale_side.restart(data, ganger.command)
         row("  the same, each job has a file, and it is remembered", found)
-        settings.places(data).remembered.unlink()
+        paths.places(data).remembered.unlink()
         row("  the same, nothing is remembered", scale_side.restart(data, ganger.command))
     data = folder / "archived"
     with Ganger(data) as ganger:

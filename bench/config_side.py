@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.clusters import INSTANCES, sized_configuration, uuid_of
 
-from ganger.storage import config_files, settings
+from ganger.storage import config_files, paths
 from ganger.storage.cluster.objects import Kind
 from ganger.transport import messages
 
@@ -33,7 +33,7 @@ class Cluster:
     def __init__(self, data: Path, size: str) -> None:
         self._data = data
         self._count = INSTANCES[size]
-        places = settings.places(data)
+        places = paths.places(data)
         data.mkdir(mode=0o700)
         config_files.write(places.config, sized_configuration(size))
         self.bytes = places.config.stat().st_size

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ganger import Client, JobStatus
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, paths
 from ganger.storage.job_views import StatusChange
 from ganger.storage.locks import Owner
 from ganger.transport import messages
@@ -41,7 +41,7 @@ class LockOwner:
     """A program with a lock file and a connection of its own."""
 
     def __init__(self, data: Path, name: str) -> None:
-        places = settings.places(data)
+        places = paths.places(data)
         self._held = lock_files.create(places.lock_files, f"bench-{name}")
         self._wire = Wire(data, of_locks=True)
         self.say, self.hear, self.call = self._wire.say, self._wire.hear, self._wire.call

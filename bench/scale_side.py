@@ -18,7 +18,7 @@ import psutil
 import zmq
 
 from ganger import Client
-from ganger.storage import documents, jobs, settings
+from ganger.storage import documents, jobs, paths
 from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
 
@@ -114,7 +114,7 @@ def await_files(ganger: Ganger, data: Path) -> None:
     """Wait until all jobs have files. Raises `TimeoutError` if it does not come to that."""
     info = ganger.client.info()
     wanted = sum(count for name, count in info.counts.items() if name != "last_id")
-    folder, end = settings.places(data).queue, time.monotonic() + 120
+    folder, end = paths.places(data).queue, time.monotonic() + 120
     while sum(1 for _ in folder.glob("job-*")) < wanted:
         if time.monotonic() > end:
             raise TimeoutError("not all jobs have files after two minutes")
@@ -158,7 +158,7 @@ class Crowd:
         self.sockets = []
         for _ in range(count):
             socket = self._context.socket(zmq.DEALER)
-            socket.connect(f"ipc://{settings.places(data).socket}")
+            socket.connect(f"ipc://{paths.places(data).socket}")
             self._poller.register(socket, zmq.POLLIN)
             self.sockets.append(socket)
 
@@ -251,7 +251,7 @@ def archive(ganger: Ganger, data: Path, count: int) -> None:
     job_id = ganger.client.submit(NO_OP)
     ganger.client.wait(job_id)
     ganger.client.archive(job_id)
-    places = settings.places(data)
+    places = paths.places(data)
     body = documents.read(job_files.path(job_files.archive_folder(places.archive, job_id), job_id))
     assert body is not None, "the job lies in the archive"
     job = jobs.decode_job(body)
@@ -264,7 +264,7 @@ def archive(ganger: Ganger, data: Path, count: int) -> None:
 
 def await_memory(data: Path) -> None:
     """Wait until the queue has noted for the next start what the files of jobs say."""
-    path, size, since = settings.places(data).remembered, -1, time.monotonic()
+    path, size, since = paths.places(data).remembered, -1, time.monotonic()
     while time.monotonic() - since < 1.0:
         found = path.stat().st_size if path.exists() else 0
         if found != size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ganger.storage import settings
+from ganger.storage import paths
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, LocksGranted, LocksPending, Message
 from ganger.transport.zmq.dealer import Dealer
@@ -22,7 +22,7 @@ class Wire:
     """
 
     def __init__(self, data: Path, *, of_locks: bool = False) -> None:
-        places = settings.places(data)
+        places = paths.places(data)
         is_apart = of_locks and places.authority_socket.exists()
         self._dealer = Dealer(f"ipc://{places.authority_socket if is_apart else places.socket}")
         self._number = 0

@@ -12,7 +12,7 @@ from . import output
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..storage.settings import Places
+    from ..storage.paths import Places
     from ..transport.client.client import Client
 
 
@@ -27,9 +27,9 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def places(self) -> Places:
         """The paths in the data directory."""
-        from ..storage import settings  # noqa: PLC0415
+        from ..storage import paths  # noqa: PLC0415
 
-        return settings.places(self.data)
+        return paths.places(self.data)
 
     @contextmanager
     def client(self, timeout: float | None = None) -> Iterator[Client]:

@@ -35,7 +35,7 @@ from .start_report import Announcement
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from ..storage.settings import Places
+    from ..storage.paths import Places
     from .call import Call
     from .first_rapi import FirstCredentials
 

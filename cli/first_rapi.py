@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, rapi_settings, rapi_users, settings
+from ..storage import errors, paths, rapi_settings, rapi_users
 from . import output
 
 if TYPE_CHECKING:
-    from ..storage.settings import Places
+    from ..storage.paths import Places
 
 FIRST_USER = "admin"
 _SECONDS = 30.0
@@ -114,7 +114,7 @@ def forget(places: Places, credentials: FirstCredentials | None) -> None:
 
 
 def _main(data: str, run: str, address: str, kind: str) -> None:
-    places = settings.Places(Path(data), Path(run))
+    places = paths.Places(Path(data), Path(run))
     try:
         made = prepare(places, address, has_tls=kind == "tls")
     except errors.GangerError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..storage.fsck.repairing import RepairStep, Result
-    from ..storage.settings import Places
+    from ..storage.paths import Places
     from .call import Call
 
 FOUND_EXIT_CODE = 1

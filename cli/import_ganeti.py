@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..storage.importing.queues import Ended, FoundQueue
     from ..storage.importing.source import Source
-    from ..storage.settings import Places
+    from ..storage.paths import Places
     from .call import Call
 
 _BAR_JOBS_MIN = 1_000

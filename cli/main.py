@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from ..storage import errors, ownership, settings
+from ..storage import errors, ownership, paths
 from . import hints, output
 from .call import INTERRUPTED_EXIT_CODE, Call
 from .help_text import HelpFormatter
@@ -132,7 +132,7 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
     # The code that reads it finds out whether it may, and names the owner.
     type=click.Path(file_okay=False, readable=False),
     help="Data directory of the daemon. Without it: GANGER_DATA, else "
-    f"{settings.DEFAULT_DATA_DIRECTORY} (root) or ~/.local/share/ganger.",
+    f"{paths.DEFAULT_DATA_DIRECTORY} (root) or ~/.local/share/ganger.",
 )
 @click.option(
     "--version",

@@ -23,7 +23,7 @@ from .luxi_wishes import LuxiWishes, without_effect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..storage.settings import Places
+    from ..storage.paths import Places
     from ..transport.client.client import Client
     from ..transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
     from .call import Call

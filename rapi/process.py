@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..storage import descriptors, errors, parent_death, settings
+from ..storage import descriptors, errors, parent_death, paths, settings
 from ..transport.client.async_client import AsyncClient
 from . import jobs, table
 from .application import Service, application
@@ -72,7 +72,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     loop.add_reader(control, over.set)
-    places = settings.Places(Path(setting.data), Path(setting.run))
+    places = paths.Places(Path(setting.data), Path(setting.run))
     async with AsyncClient(setting.data) as client:
         authentication = Authentication(
             UsersFile(places.rapi_users, notes),

@@ -40,7 +40,7 @@ from .locks import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .settings import Places
+    from .paths import Places
 
 Since = dict[Owner, dict[str, float]]
 """Since when each owner has held each lock in its present mode: seconds since the epoch."""

@@ -18,7 +18,7 @@ from . import errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .settings import Places
+    from .paths import Places
 
 _ROOT = 0
 _FILES_TOLD = 1_000

@@ -25,7 +25,7 @@ from ...storage.config_files import ConfigChanged, OpcodeAnswer
 from ...storage.queue_files.journal import Journal
 
 if TYPE_CHECKING:
-    from ...storage.settings import Places
+    from ...storage.paths import Places
 
 
 _LOOKED_BACK: Final = 10_000

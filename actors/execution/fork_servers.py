@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from ...storage import descriptors, settings
+from ...storage import descriptors, paths
 from ...transport import messages
 from ..processes import channels, fork_protocol
 
@@ -95,7 +95,7 @@ class ForkServers:
 
 
 def fork_server(
-    template: str, places: settings.Places, modules: Sequence[str] = ()
+    template: str, places: paths.Places, modules: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from ...storage import errors, settings
+from ...storage import errors, paths, settings
 from ...storage.queue_files import output_blocks, output_files
 from ...transport import messages
 from ..runtime.component import Component
@@ -77,7 +77,7 @@ class OutputReader(Component[messages.ReaderMessage]):
             envelope.refuse(error)
 
 
-def _page(places: settings.Places, message: messages.ReadOutput) -> messages.OutputPage:
+def _page(places: paths.Places, message: messages.ReadOutput) -> messages.OutputPage:
     # A page smaller than a block would never let the reader go on.
     least = output_blocks.STORED_BYTES_MAX
     wanted = message.bytes_max or settings.OUTPUT_PAGE_BYTES

@@ -24,9 +24,9 @@ from .reconciling import Fate, Life, fate
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from ...storage.paths import Places
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.remembered import Mark
-    from ...storage.settings import Places
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
     from .job_table import JobTable, Row

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...storage import config_files, rules
-from ...storage.settings import Places
+from ...storage.paths import Places
 from .rules_in_force import RulesInForce
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     # A component without an argument may accept anything.
     from typing_extensions import TypeVar
 
-    from ...storage import settings
+    from ...storage import paths
     from ...transport.envelopes import Envelope
     from .runtime import Runtime
 
@@ -37,7 +37,7 @@ class Component(Generic[MessageT]):
         self.log = runtime.log
 
     @property
-    def places(self) -> settings.Places:
+    def places(self) -> paths.Places:
         """Where everything lies."""
         return self.runtime.host.places
 

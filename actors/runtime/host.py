@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import descriptors, settings
+from ...storage import descriptors, paths, settings
 from ...transport.envelopes import Envelope
 from ...transport.messages import Boot, LuxiState, RapiState
 from .actor import ComponentActor
@@ -33,7 +33,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """What the components of one process share."""
 
     directory: Directory
-    places: settings.Places
+    places: paths.Places
     log: FilteringBoundLogger
     daemon_lock: LockFile
     remote_endpoint: str | None = None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import msgspec
 
-from ...storage import documents, errors, lock_files, parent_death, settings
+from ...storage import documents, errors, lock_files, parent_death, paths, settings
 from ...transport.messages import ComponentHung
 from ..doors.authority_listener import AuthorityListener
 from ..runtime.directory import Directory
@@ -62,7 +62,7 @@ class _Process:
     """What the main thread does: watch the components, and the daemon."""
 
     def __init__(self, setting: AuthoritySetting, control: socket.socket) -> None:
-        places = settings.Places(Path(setting.data), Path(setting.run))
+        places = paths.Places(Path(setting.data), Path(setting.run))
         stream = os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8")
         self._writer = LogWriter(stream)
         self._log = logs.to_file(cast("TextIO", self._writer)).bind(pid=os.getpid())

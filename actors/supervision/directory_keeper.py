@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ...storage.lock_files import DirectoryLock
-    from ...storage.settings import Places
+    from ...storage.paths import Places
 
 
 class DirectoryKeeper:

@@ -20,7 +20,7 @@ from .rapi_keeper import RapiKeeper
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ...storage.settings import Places
+    from ...storage.paths import Places
     from ..runtime.component import Component
 
 COMPONENTS = (

@@ -39,7 +39,7 @@ from rich.text import Text
 
 from ganger import Client, GangerError, JobStatus
 from ganger.cli.plans import PlannedJob, read
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, paths
 from ganger.storage.job_views import JobInfo, StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
@@ -318,7 +318,7 @@ class Daemon:
 
     def __init__(self, data: Path, scratch: Path, has_test_hooks: bool) -> None:  # noqa: FBT001
         scratch.mkdir()
-        self.places = settings.places(data)
+        self.places = paths.places(data)
         self.scratch = scratch
         self._is_up = False
         self._options = ["--test-hooks"] if has_test_hooks else []

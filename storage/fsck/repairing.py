@@ -23,7 +23,7 @@ from .survey import survey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..settings import Places
+    from ..paths import Places
     from .checking import Facts
     from .survey import Progress
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ..settings import Places
+    from ..paths import Places
 
     Progress = Callable[[int, int], None]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from .. import documents, errors, jobs, ownership, settings
+from .. import documents, errors, jobs, ownership, paths
 from ..queue_files import job_files, journal
 from . import fates, untouched
 from .queues import FoundJob, Progress
@@ -27,7 +27,7 @@ _SPARE_BYTES = 16 * 1024 * 1024
 """Room beside the job files, for the daemon's first start."""
 
 
-def require_free(places: settings.Places, source: str) -> None:
+def require_free(places: paths.Places, source: str) -> None:
     """Raise `DataDirectoryError` unless the data directory is missing, or is empty and ours.
 
     ``source`` is the directory of Ganeti: nothing may be written there. `StorageError` if this
@@ -60,7 +60,7 @@ def _require_writable(place: Path) -> None:
         raise errors.StorageError(f"{text}; the new directory grows there, beside its place")
 
 
-def require_room(places: settings.Places, source: Source) -> None:
+def require_room(places: paths.Places, source: Source) -> None:
     """Raise `StorageError` if the file system has no room for it."""
     place = places.data
     while not place.exists():
@@ -79,7 +79,7 @@ def require_room(places: settings.Places, source: Source) -> None:
         raise errors.StorageError(text)
 
 
-def build(source: Source, places: settings.Places, progress: Progress, now: jobs.Timestamp) -> None:
+def build(source: Source, places: paths.Places, progress: Progress, now: jobs.Timestamp) -> None:
     """Make the data directory; calls ``progress`` with the job files written, and their total.
 
     `OperatorError` if the source has changed meanwhile, `StorageError` if the disk refuses,
@@ -89,7 +89,7 @@ def build(source: Source, places: settings.Places, progress: Progress, now: jobs
     work = places.data.parent / f".{places.data.name}.importing"
     with _alone(work):
         try:
-            _fill(settings.Places(work, places.run), source, progress, now)
+            _fill(paths.Places(work, places.run), source, progress, now)
             source.require_unchanged()
             _put_in_place(work, places.data)
         except BaseException:
@@ -128,7 +128,7 @@ def _clear(work: Path, descriptor: int) -> None:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def _fill(places: settings.Places, source: Source, progress: Progress, now: jobs.Timestamp) -> None:
+def _fill(places: paths.Places, source: Source, progress: Progress, now: jobs.Timestamp) -> None:
     documents.make_directory(places.queue)
     total = len(source.queue.jobs)
     done = 0
@@ -152,7 +152,7 @@ def _fill(places: settings.Places, source: Source, progress: Progress, now: jobs
     progress(total, total)
 
 
-def _target(places: settings.Places, job: FoundJob) -> str:
+def _target(places: paths.Places, job: FoundJob) -> str:
     if not job.is_archived:
         return job_files.path(places.queue, job.id)
     folder = job_files.archive_folder(places.archive, job.id)

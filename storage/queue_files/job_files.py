@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from ..settings import Places
+    from ..paths import Places
 
 VERSION = 1
 ARCHIVE_FOLDER_JOBS = 10_000

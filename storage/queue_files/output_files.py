@@ -15,7 +15,7 @@ from . import job_files, output_blocks, spool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..settings import Places
+    from ..paths import Places
     from .output_blocks import Segment
 
 _SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX

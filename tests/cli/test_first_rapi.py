@@ -9,16 +9,16 @@ import pytest
 
 from ganger.cli import first_rapi, start_report
 from ganger.cli.first_rapi import FirstCredentials
-from ganger.storage import errors, rapi_passwords, rapi_users, settings
+from ganger.storage import errors, paths, rapi_passwords, rapi_users
+from ganger.storage.paths import Places
 from ganger.storage.rapi_users import User
-from ganger.storage.settings import Places
 
 URL = "https://127.0.0.1:5080/"
 
 
 @pytest.fixture(name="places")
 def directory(tmp_path: Path) -> Places:
-    return settings.Places(tmp_path, tmp_path / "run")
+    return paths.Places(tmp_path, tmp_path / "run")
 
 
 def test_the_first_start_makes_a_certificate_and_a_user_whose_password_it_tells(

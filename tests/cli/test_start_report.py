@@ -17,7 +17,7 @@ from tests.cli.stand_in import Terminal
 
 from ganger.cli import start_report
 from ganger.cli.start_report import Announcement, NotReady, Progress, Seldom
-from ganger.storage import errors, settings
+from ganger.storage import errors, paths, settings
 
 
 class Clock:
@@ -47,7 +47,7 @@ class Start:
     def announcement(self, patch: pytest.MonkeyPatch, clock: Clock, suffix: str) -> Announcement:
         # The announcement closes its own descriptor.
         patch.setenv(start_report.READY_VARIABLE, f"{os.dup(self.writer)}{suffix}")
-        return Announcement(settings.places(Path("/data")), clock)
+        return Announcement(paths.places(Path("/data")), clock)
 
     def written(self) -> str:
         if not select.select([self.reader], [], [], 0)[0]:
@@ -129,7 +129,7 @@ def test_a_daemon_in_the_foreground_shows_its_progress_seldom(
 ) -> None:
     monkeypatch.delenv(start_report.READY_VARIABLE, raising=False)
     clock = Clock()
-    announce = Announcement(settings.places(Path("/data")), clock)
+    announce = Announcement(paths.places(Path("/data")), clock)
     announce.log = mock.Mock()
     for second in range(21):
         clock.now = 100.0 + second

@@ -16,7 +16,7 @@ from tests.cli import stand_in
 from ganger.cli import layout, output
 from ganger.cli.main import ganger
 from ganger.cli.output import Column
-from ganger.storage import keys, settings
+from ganger.storage import keys, paths
 from ganger.storage.job_views import JobInfo
 from ganger.storage.jobs import JobStatus
 from ganger.transport.client.etas import Etas, JobEta
@@ -116,7 +116,7 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Show
     """Run a command; the lines that it shows on a terminal of 80 columns, without colours."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
-    keys.authorise(settings.places(tmp_path).keys, new_key_pair().public, "me")
+    keys.authorise(paths.places(tmp_path).keys, new_key_pair().public, "me")
 
     def run(*words: str) -> list[str]:
         terminal = stand_in.Terminal()

@@ -19,7 +19,7 @@ import pytest
 from tests.cli import stand_in
 
 from ganger.cli import daemon, main, start_report, up
-from ganger.storage import descriptors, errors, settings
+from ganger.storage import descriptors, errors, paths, settings
 from ganger.transport.messages import DaemonInfo, LimitsRead
 
 INFO = DaemonInfo(
@@ -69,7 +69,7 @@ def start(
     patch.setattr(sys, "executable", str(stub.path))
     patch.setattr(subprocess, "Popen", Noted)
     with pytest.raises(expected) as caught:
-        up._start(settings.places(folder), [])
+        up._start(paths.places(folder), [])
     (process,) = started
     return process, caught.value
 
@@ -83,7 +83,7 @@ def interrupted(stub: Stub, folder: Path, patch: pytest.MonkeyPatch) -> subproce
 
 def test_one_start_at_a_time_looks_whether_a_daemon_runs(tmp_path: Path) -> None:
     other = os.open(tmp_path, os.O_RDONLY)
-    with up._alone(settings.places(tmp_path)), pytest.raises(BlockingIOError):
+    with up._alone(paths.places(tmp_path)), pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
     fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(other)
@@ -107,7 +107,7 @@ def test_a_daemon_begins_anew_so_often_within_an_hour_and_each_time_as_it_was_st
     now = time.monotonic()
     earlier = [now - 3601.0, *(now - number for number in range(count))]
     monkeypatch.setenv(daemon.RESTARTS_VARIABLE, " ".join(map(str, earlier)))
-    host = mock.Mock(descriptors_before=512, places=settings.places(tmp_path), log=done.log)
+    host = mock.Mock(descriptors_before=512, places=paths.places(tmp_path), log=done.log)
     with pytest.raises(GoneError):
         daemon._begin_anew(host, done.writer, "a component hangs")
     names = ["log.critical", "end_child_processes", "writer.close"]
@@ -142,7 +142,7 @@ def test_the_report_of_a_start_is_given_once_and_its_descriptor_then_left_alone(
 ) -> None:
     reader, writer = os.pipe()
     monkeypatch.setenv(start_report.READY_VARIABLE, str(writer))
-    announce = start_report.Announcement(settings.places(tmp_path))
+    announce = start_report.Announcement(paths.places(tmp_path))
     with (tmp_path / "other").open("wb") as other:
         announce.ready()
         # The number is another file's now.
@@ -293,7 +293,7 @@ def test_no_signal_goes_to_a_process_that_does_not_hold_the_queue_any_more(
     monkeypatch.setattr(signal, "pidfd_send_signal", send)
     for holder, times in ((2, 0), (None, 0), (1, 1)):
         monkeypatch.setattr(up, "_running_pid", mock.Mock(return_value=holder))
-        up._ask_by_signal(9, settings.places(tmp_path), 1)
+        up._ask_by_signal(9, paths.places(tmp_path), 1)
         assert send.call_count == times
 
 

@@ -17,7 +17,7 @@ import psutil
 from tests import warm_starts
 
 from ganger import Client
-from ganger.storage import config_files, documents, settings
+from ganger.storage import config_files, documents, paths
 from ganger.storage.job_views import StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, CrashComponent
@@ -56,7 +56,7 @@ class Daemon:
         self.options = options
         self.holds_back = holds_back
         self.data = folder / "data"
-        self.places = settings.places(self.data)
+        self.places = paths.places(self.data)
 
     def __enter__(self) -> Self:
         self.up()

@@ -17,7 +17,7 @@ from tests.seeds import seed
 from tests.storage.importing import ganeti
 
 from ganger.actors.queue.reconciling import Fate, Life, fate
-from ganger.storage import errors, jobs, settings
+from ganger.storage import errors, jobs, paths
 from ganger.storage.fsck import checking, survey
 from ganger.storage.fsck.findings import FindingRemedy, Kind
 from ganger.storage.importing import building, fates, source
@@ -100,7 +100,7 @@ def test_damaged_directories_are_refused_or_give_a_sound_one(tmp_path: Path) -> 
         (directory / "rapi" / "users").write_text("jack abc123 write\n# none\njill x read\n")
         shutil.copy(ganeti.DATA / "locks.data", directory)
         mutate(directory, chance)
-        places = settings.Places(folder / "new", folder / "run")
+        places = paths.Places(folder / "new", folder / "run")
         before = ganeti.content(directory)
         try:
             found = source.survey(source.find(str(directory)), quiet)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.actors.queue import recovery
-from ganger.storage import jobs, settings
+from ganger.storage import jobs, paths
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import FindingRemedy
 from ganger.storage.jobs import JobStatus
@@ -72,7 +72,7 @@ def body(job_id: int, serial: int) -> bytes:
     return jobs.encode_job(jobs.Job(id=job_id, ops=[op], livelock=lock_file, extra=extra))
 
 
-def write(places: settings.Places, found: list[History]) -> None:
+def write(places: paths.Places, found: list[History]) -> None:
     """The directory that this history has left."""
     for folder in (places.archive / "0", places.lock_files):
         folder.mkdir(parents=True)
@@ -105,7 +105,7 @@ class RepairStep(NamedTuple):
     archive: dict[int, bytes]
 
 
-def start(places: settings.Places) -> RepairStep:
+def start(places: paths.Places) -> RepairStep:
     """Load the directory as a daemon does; unreadable files are not part of the outcome."""
     directory = QueueDirectory(places)
     loaded = recovery.load(directory, Journal(places.journal), "/run/daemon")
@@ -127,7 +127,7 @@ def start(places: settings.Places) -> RepairStep:
 def test_a_daemon_finds_the_same_with_and_without_a_repair(found: list[History]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain, repaired = (
-            settings.Places(Path(folder, name), Path(folder, "run", name)) for name in "ab"
+            paths.Places(Path(folder, name), Path(folder, "run", name)) for name in "ab"
         )
         write(plain, found)
         shutil.copytree(plain.data, repaired.data)
@@ -142,7 +142,7 @@ def test_a_daemon_finds_the_same_with_and_without_a_repair(found: list[History])
             check_that_nothing_is_lost(repaired, job_id, history)
 
 
-def check_that_nothing_is_lost(places: settings.Places, job_id: int, history: History) -> None:
+def check_that_nothing_is_lost(places: paths.Places, job_id: int, history: History) -> None:
     """The newest whole state that there was of a job is where it belongs."""
     files = (history.in_queue, history.in_archive)
     whole = [serial for serial in (*history.journaled, *files) if serial]

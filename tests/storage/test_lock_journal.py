@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing
 
-from ganger.storage import checked_records, errors, lock_journal, settings
+from ganger.storage import checked_records, errors, lock_journal, paths, settings
 from ganger.storage.lock_journal import LockJournal, StoredLocks, TurnStored
 from ganger.storage.locks import (
     LockChange,
@@ -27,30 +27,30 @@ BEGUN = LocksFile((OwnerLocks(ONE, ((A, EXCLUSIVE),)),), (Pending(0, TWO, WANT_A
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> settings.Places:
-    return settings.Places(tmp_path, tmp_path / "run")
+def places(tmp_path: Path) -> paths.Places:
+    return paths.Places(tmp_path, tmp_path / "run")
 
 
 @pytest.fixture
-def journal(places: settings.Places) -> LockJournal:
+def journal(places: paths.Places) -> LockJournal:
     made = LockJournal(places)
     made.begin(BEGUN, {ONE: {A: 5.0}}, {THREE: 5.0})
     return made
 
 
-def test_without_files_nothing_is_held(places: settings.Places) -> None:
+def test_without_files_nothing_is_held(places: paths.Places) -> None:
     assert lock_journal.read(places) == StoredLocks()
 
 
 def test_a_whole_state_is_read_with_its_times_and_fences(
-    places: settings.Places, journal: LockJournal
+    places: paths.Places, journal: LockJournal
 ) -> None:
     assert lock_journal.read(places) == StoredLocks(BEGUN, {ONE: {A: 5.0}}, {THREE: 5.0})
     assert not journal.is_due
 
 
 def test_turns_change_locks_times_lines_and_fences(
-    places: settings.Places, journal: LockJournal
+    places: paths.Places, journal: LockJournal
 ) -> None:
     journal.append(TurnStored(6.0, [OwnerChanged(ONE, {B: SHARED}), *in_line(THREE, behind=TWO)]))
     journal.append(TurnStored(7.0, [OwnerChanged(ONE, {A: None, B: EXCLUSIVE})], [TWO]))
@@ -62,7 +62,7 @@ def test_turns_change_locks_times_lines_and_fences(
     assert found.fenced == {THREE: 5.0, TWO: 7.0}
 
 
-def test_a_request_takes_its_place_in_line(places: settings.Places, journal: LockJournal) -> None:
+def test_a_request_takes_its_place_in_line(places: paths.Places, journal: LockJournal) -> None:
     journal.append(TurnStored(6.0, in_line(ONE)))
     journal.append(TurnStored(6.0, in_line(THREE, behind=ONE)))
     line = [pending.owner for pending in lock_journal.read(places).file.pending]
@@ -70,7 +70,7 @@ def test_a_request_takes_its_place_in_line(places: settings.Places, journal: Loc
 
 
 def test_a_journal_of_an_older_whole_state_is_passed_over(
-    places: settings.Places, journal: LockJournal
+    places: paths.Places, journal: LockJournal
 ) -> None:
     """Its writer died between the two files: the new state has the old records in it."""
     journal.append(TurnStored(6.0, [OwnerChanged(ONE, {A: None})]))
@@ -81,7 +81,7 @@ def test_a_journal_of_an_older_whole_state_is_passed_over(
 
 
 @pytest.mark.parametrize("cut", [1, 4, 9])
-def test_a_torn_turn_is_left_out(places: settings.Places, journal: LockJournal, cut: int) -> None:
+def test_a_torn_turn_is_left_out(places: paths.Places, journal: LockJournal, cut: int) -> None:
     journal.append(TurnStored(6.0, [OwnerChanged(THREE, {B: SHARED})]))
     journal.append(TurnStored(7.0, [OwnerChanged(ONE, {A: None})]))
     places.lock_journal.write_bytes(places.lock_journal.read_bytes()[:-cut])
@@ -90,7 +90,7 @@ def test_a_torn_turn_is_left_out(places: settings.Places, journal: LockJournal, 
 
 
 def test_a_refused_turn_is_not_stored_and_the_next_write_is_whole(
-    places: settings.Places, journal: LockJournal
+    places: paths.Places, journal: LockJournal
 ) -> None:
     with refusing("pwrite"), pytest.raises(errors.StorageError):
         journal.append(TurnStored(6.0, [OwnerChanged(ONE, {A: None})]))
@@ -114,7 +114,7 @@ def test_a_whole_state_is_due_when_the_journal_has_outgrown_it(journal: LockJour
 
 
 def test_a_journal_of_a_later_format_is_refused(
-    places: settings.Places, monkeypatch: pytest.MonkeyPatch
+    places: paths.Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
         later.setattr(lock_journal, "FORMAT_VERSION", 2)
@@ -124,7 +124,7 @@ def test_a_journal_of_a_later_format_is_refused(
 
 
 def test_a_record_of_an_unknown_kind_is_an_error(
-    places: settings.Places, journal: LockJournal
+    places: paths.Places, journal: LockJournal
 ) -> None:
     journal.close()
     with places.lock_journal.open("ab") as file:

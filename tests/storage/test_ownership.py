@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import errors, ownership, settings
+from ganger.storage import errors, ownership, paths
 from ganger.storage.fsck import checking, survey
 from ganger.storage.fsck.findings import Finding, Kind
-from ganger.storage.settings import Places
+from ganger.storage.paths import Places
 
 NAMELESS = 54_321
 """A user that no table knows."""
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 @pytest.fixture(name="places")
 def directory(tmp_path: Path) -> Places:
     """A data directory with a job in it, as a daemon leaves it."""
-    places = settings.places(tmp_path / "data")
+    places = paths.places(tmp_path / "data")
     clients = places.keys / "clients"
     for path in (places.data, places.queue, places.journal, places.spool, clients):
         path.mkdir(mode=0o750, parents=True)
@@ -70,7 +70,7 @@ def test_the_owner_of_everything_may_use_it(places: Places) -> None:
 
 
 def test_a_directory_that_is_not_there_belongs_to_the_user_that_makes_it(tmp_path: Path) -> None:
-    ownership.require_own(settings.places(tmp_path / "missing"), "up")
+    ownership.require_own(paths.places(tmp_path / "missing"), "up")
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)

@@ -187,11 +187,11 @@ def test_an_opcode_whose_object_went_while_it_waited_is_refused(client: Client, 
 HOLDER = """
 import os, sys
 from ganger import Client
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, paths, settings
 from ganger.storage.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 
-places = settings.places(sys.argv[1])
+places = paths.places(sys.argv[1])
 held = lock_files.create(places.lock_files, "program")
 owner = Owner("program", held.path, os.getpid())
 with Client(places.data) as client:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from docs.examples import demo
 
-from ganger.storage import settings
+from ganger.storage import paths
 
 RUN_SECONDS = 110.0
 END_SECONDS = 30.0
@@ -61,7 +61,7 @@ def output_of(process: subprocess.Popen[str], timeout: float = RUN_SECONDS) -> s
 def assert_that_nothing_is_left(text: str, tmp_path: Path) -> None:
     folders = READY.findall(text)
     assert folders
-    assert [folder for folder in folders if settings.places(Path(folder)).run.exists()] == []
+    assert [folder for folder in folders if paths.places(Path(folder)).run.exists()] == []
     assert list(tmp_path.iterdir()) == []
     assert list(processes_of(tmp_path)) == []
 

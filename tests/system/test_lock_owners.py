@@ -20,11 +20,11 @@ NODE = {"node": {"exclusive": ["a"]}}
 OWNER = """
 import os, sys
 from ganger import Client, JobStatus
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, paths, settings
 from ganger.storage.locks import Owner
 from ganger.transport import messages
 
-places = settings.places(sys.argv[1])
+places = paths.places(sys.argv[1])
 held = lock_files.create(places.lock_files, "program")
 owner = Owner("program", held.path, os.getpid())
 with Client(places.data) as client:

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from ...storage import documents, errors, keys, ownership, settings
+from ...storage import documents, errors, keys, ownership, paths
 from ..zmq.connection_event import ConnectionEvent
 from .session import Session
 
@@ -37,7 +37,7 @@ class EndpointResolver:
 
     def __init__(self, data: str | os.PathLike[str] | None, endpoint: str | None) -> None:
         self._endpoint = endpoint
-        self._endpoint_file = settings.places(data).endpoint_file
+        self._endpoint_file = paths.places(data).endpoint_file
         start = "ganger up"
         if data is not None:
             start = f"GANGER_DATA={shlex.quote(os.fspath(self._endpoint_file.parent))} {start}"

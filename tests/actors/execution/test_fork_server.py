@@ -18,7 +18,7 @@ import pytest
 
 from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.processes import channels, fork_protocol
-from ganger.storage import errors, settings
+from ganger.storage import errors, paths, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Server:
     """A real fork server of the lean template, and the daemon's end of the talk with it."""
 
     def __init__(self, folder: Path) -> None:
-        places = settings.Places(folder / "data", folder)
+        places = paths.Places(folder / "data", folder)
         places.lock_files.mkdir(parents=True)
         self.process, self.end = fork_servers.fork_server("lean", places)
         self._as_seen = psutil.Process(self.process.pid)

@@ -16,7 +16,7 @@ from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.storage import config_files, jobs, opcodes
 from ganger.storage.jobs import JobStatus
-from ganger.storage.settings import Places
+from ganger.storage.paths import Places
 from ganger.transport import messages
 from ganger.transport.messages import ChosenUnder, GateAnswered
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.recovery import Loaded
-from ganger.storage import jobs, lock_files, settings
+from ganger.storage import jobs, lock_files, paths
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal, Record
@@ -16,7 +16,7 @@ class Leftovers:
     """A queue directory in the making, and what is found in it."""
 
     def __init__(self, root: Path) -> None:
-        self.places = settings.Places(root, root / "run")
+        self.places = paths.Places(root, root / "run")
         self.places.queue.mkdir(parents=True)
         self.places.lock_files.mkdir(parents=True)
         self.directory = QueueDirectory(self.places)

@@ -16,7 +16,7 @@ from ganger.actors.queue import recovery
 from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.ledger import Ledger
 from ganger.actors.queue.recovery import Loaded
-from ganger.storage import errors, settings
+from ganger.storage import errors, paths, settings
 from ganger.storage.queue_files import inodes, journal, replay
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal
@@ -32,7 +32,7 @@ class Books:
     """A ledger in a directory, what was said about each of its entries, and a flaky disk."""
 
     def __init__(self, root: Path) -> None:
-        self.places = settings.Places(root, root / "run")
+        self.places = paths.Places(root, root / "run")
         self.places.queue.mkdir(exist_ok=True)
         self.directory = QueueDirectory(self.places)
         self.directory.prepare()

@@ -17,7 +17,7 @@ from ganger.actors.queue.job_table import JobTable, Phase, Row, row_of
 from ganger.actors.queue.ledger import Ledger
 from ganger.actors.queue.queries import QueueReader
 from ganger.actors.queue.recovery import Loaded
-from ganger.storage import errors, jobs, settings
+from ganger.storage import errors, jobs, paths, settings
 from ganger.storage.jobs import JobStatus, LogEntry
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal
@@ -36,7 +36,7 @@ class Library:
     """A reader and what it reads from."""
 
     def __init__(self, root: Path) -> None:
-        places = settings.Places(root, root / "run")
+        places = paths.Places(root, root / "run")
         places.queue.mkdir()
         self.directory = QueueDirectory(places)
         self.directory.prepare()

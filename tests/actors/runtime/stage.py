@@ -26,7 +26,7 @@ from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import lock_files, settings
 from ganger.storage.locks import Owner
-from ganger.storage.settings import Places
+from ganger.storage.paths import Places
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message

@@ -13,25 +13,25 @@ import structlog
 from structlog.testing import capture_logs
 
 from ganger.actors.supervision.directory_keeper import DirectoryKeeper
-from ganger.storage import errors, lock_files, settings
+from ganger.storage import errors, lock_files, paths
 
 
 @pytest.fixture(name="places")
-def places_with_a_queue(tmp_path: Path) -> settings.Places:
-    places = settings.places(tmp_path / "data")
+def places_with_a_queue(tmp_path: Path) -> paths.Places:
+    places = paths.places(tmp_path / "data")
     places.queue.mkdir(parents=True)
     return places
 
 
 @pytest.fixture(name="keeper")
-def keeper_of_this_process(places: settings.Places) -> Iterator[DirectoryKeeper]:
+def keeper_of_this_process(places: paths.Places) -> Iterator[DirectoryKeeper]:
     lock = lock_files.DirectoryLock(places.queue / "lock")
     yield DirectoryKeeper(places, lock, structlog.get_logger())
     lock.release()
 
 
 def test_a_deleted_endpoint_file_is_written_again(
-    keeper: DirectoryKeeper, places: settings.Places
+    keeper: DirectoryKeeper, places: paths.Places
 ) -> None:
     keeper.announce(["ipc:///somewhere"])
     word = places.endpoint_file.read_bytes()
@@ -47,14 +47,14 @@ def test_a_deleted_endpoint_file_is_written_again(
 
 
 def test_no_endpoint_file_is_written_before_the_daemon_is_ready(
-    keeper: DirectoryKeeper, places: settings.Places
+    keeper: DirectoryKeeper, places: paths.Places
 ) -> None:
     keeper.keep()
     assert not places.endpoint_file.exists()
 
 
 def test_a_disk_that_refuses_is_asked_again(
-    keeper: DirectoryKeeper, places: settings.Places, monkeypatch: pytest.MonkeyPatch
+    keeper: DirectoryKeeper, places: paths.Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper.announce([])
     places.endpoint_file.unlink()
@@ -71,7 +71,7 @@ def test_a_disk_that_refuses_is_asked_again(
     assert places.endpoint_file.exists()
 
 
-def test_the_lock_file_is_put_back(keeper: DirectoryKeeper, places: settings.Places) -> None:
+def test_the_lock_file_is_put_back(keeper: DirectoryKeeper, places: paths.Places) -> None:
     (places.queue / "lock").unlink()
     with capture_logs() as lines:
         keeper.keep()
@@ -82,7 +82,7 @@ def test_the_lock_file_is_put_back(keeper: DirectoryKeeper, places: settings.Pla
 
 
 def test_without_its_directory_nothing_is_put_back(
-    keeper: DirectoryKeeper, places: settings.Places
+    keeper: DirectoryKeeper, places: paths.Places
 ) -> None:
     keeper.announce([])
     shutil.rmtree(places.data)
@@ -92,7 +92,7 @@ def test_without_its_directory_nothing_is_put_back(
 
 
 def test_a_daemon_that_ends_deletes_its_endpoint_file(
-    keeper: DirectoryKeeper, places: settings.Places
+    keeper: DirectoryKeeper, places: paths.Places
 ) -> None:
     keeper.announce([])
     keeper.withdraw()

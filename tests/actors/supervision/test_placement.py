@@ -17,7 +17,7 @@ from ganger.actors.supervision.placement import (
     components,
     elsewhere,
 )
-from ganger.storage import settings
+from ganger.storage import paths, settings
 from ganger.transport import messages
 
 
@@ -37,7 +37,7 @@ def test_each_placement_that_the_command_line_offers_is_one_line_of_the_table() 
 
 
 def test_what_lives_in_another_process_is_reached_through_its_keeper() -> None:
-    places = settings.Places(Path("/d"), Path("/r"))
+    places = paths.Places(Path("/d"), Path("/r"))
     for placement, apart in APART.items():
         there = elsewhere(placement, places)
         assert there == dict.fromkeys(apart, str(places.authority_socket))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing_flushes
 
-from ganger.storage import errors, jobs, lock_files, ownership, settings
+from ganger.storage import errors, jobs, lock_files, ownership, paths
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, FindingRemedy, Kind
 from ganger.storage.jobs import JobStatus
@@ -42,7 +42,7 @@ class Damaged:
     """A data directory with jobs 1 to 3 in it, 4 in the archive, and a journal of all four."""
 
     def __init__(self, root: Path) -> None:
-        self.places = settings.Places(root / "data", root / "run")
+        self.places = paths.Places(root / "data", root / "run")
         self.queue = self.places.queue
         for folder in (self.queue, self.places.archive / "0", self.places.lock_files):
             folder.mkdir(parents=True)
@@ -520,7 +520,7 @@ def test_repairs_that_cannot_be_flushed_are_written_again_by_the_next_daemon(dis
 
 def test_a_directory_without_a_queue_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.DataDirectoryError) as caught:
-        survey.survey(settings.Places(tmp_path, tmp_path / "run"))
+        survey.survey(paths.Places(tmp_path, tmp_path / "run"))
     assert caught.value.text == f"{tmp_path}/queue: there is no queue directory"
 
 

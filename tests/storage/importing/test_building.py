@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 from tests.storage.importing import ganeti
 
-from ganger.storage import documents, errors, jobs, settings
+from ganger.storage import documents, errors, jobs, paths
 from ganger.storage.fsck import checking, survey
 from ganger.storage.importing import building, source
 from ganger.storage.importing.source import Source
@@ -40,15 +40,15 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> settings.Places:
-    return settings.Places(tmp_path / "new" / "data", tmp_path / "run")
+def places(tmp_path: Path) -> paths.Places:
+    return paths.Places(tmp_path / "new" / "data", tmp_path / "run")
 
 
 def found_in(directory: Path) -> Source:
     return source.survey(source.find(str(directory)), quiet)
 
 
-def build(directory: Path, places: settings.Places) -> Source:
+def build(directory: Path, places: paths.Places) -> Source:
     found = found_in(directory)
     building.require_free(places, found.path)
     building.require_room(places, found)
@@ -57,7 +57,7 @@ def build(directory: Path, places: settings.Places) -> Source:
 
 
 def test_the_result_holds_everything_and_the_source_is_as_before(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     with ganeti.unchanged(directory):
         build(directory, places)
@@ -76,7 +76,7 @@ def test_the_result_holds_everything_and_the_source_is_as_before(
         assert job.status.is_final
 
 
-def test_nothing_is_wrong_with_the_result(directory: Path, places: settings.Places) -> None:
+def test_nothing_is_wrong_with_the_result(directory: Path, places: paths.Places) -> None:
     build(directory, places)
     facts = survey.survey(places)
     assert len(facts.jobs) == 17
@@ -84,7 +84,7 @@ def test_nothing_is_wrong_with_the_result(directory: Path, places: settings.Plac
     assert checking.check(facts) == []
 
 
-def test_modes_are_those_of_a_data_directory(directory: Path, places: settings.Places) -> None:
+def test_modes_are_those_of_a_data_directory(directory: Path, places: paths.Places) -> None:
     former = os.umask(0o022)
     try:
         build(directory, places)
@@ -99,7 +99,7 @@ def test_modes_are_those_of_a_data_directory(directory: Path, places: settings.P
 
 
 def test_an_archived_job_lies_in_its_own_folder_afterwards(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     wrong = directory / "queue" / "archive" / "7"
     wrong.mkdir()
@@ -109,7 +109,7 @@ def test_an_archived_job_lies_in_its_own_folder_afterwards(
     assert not (places.archive / "7").exists()
 
 
-def test_without_users_and_pause_none_are_made(directory: Path, places: settings.Places) -> None:
+def test_without_users_and_pause_none_are_made(directory: Path, places: paths.Places) -> None:
     (directory / "rapi" / "users").unlink()
     (directory / "watcher.pause").unlink()
     (directory / "queue" / "drain").unlink()
@@ -118,15 +118,13 @@ def test_without_users_and_pause_none_are_made(directory: Path, places: settings
     assert not (places.queue / "drain").exists()
 
 
-def test_a_queue_without_an_archive_is_taken_over(directory: Path, places: settings.Places) -> None:
+def test_a_queue_without_an_archive_is_taken_over(directory: Path, places: paths.Places) -> None:
     shutil.rmtree(directory / "queue" / "archive")
     build(directory, places)
     assert len(list(places.queue.glob("job-*"))) == 17
 
 
-def test_all_of_it_is_on_disk_before_it_has_its_name(
-    directory: Path, places: settings.Places
-) -> None:
+def test_all_of_it_is_on_disk_before_it_has_its_name(directory: Path, places: paths.Places) -> None:
     steps: list[str] = []
     rename = os.rename
 
@@ -150,7 +148,7 @@ def test_all_of_it_is_on_disk_before_it_has_its_name(
     ]
 
 
-def test_an_empty_directory_is_used_with_its_mode(directory: Path, places: settings.Places) -> None:
+def test_an_empty_directory_is_used_with_its_mode(directory: Path, places: paths.Places) -> None:
     places.data.mkdir(parents=True)
     places.data.chmod(0o711)
     build(directory, places)
@@ -161,7 +159,7 @@ def test_an_empty_directory_is_used_with_its_mode(directory: Path, places: setti
 
 
 def test_a_directory_that_is_used_or_lies_in_the_source_is_refused(
-    directory: Path, places: settings.Places, tmp_path: Path
+    directory: Path, places: paths.Places, tmp_path: Path
 ) -> None:
     places.data.mkdir(parents=True)
     (places.data / "x").touch()
@@ -173,18 +171,16 @@ def test_a_directory_that_is_used_or_lies_in_the_source_is_refused(
         build(directory, places)
     for inside in (directory, directory / "new"):
         with pytest.raises(errors.DataDirectoryError, match="where nothing is changed"):
-            build(directory, settings.Places(inside, tmp_path / "run"))
+            build(directory, paths.Places(inside, tmp_path / "run"))
 
 
 def test_a_name_that_no_daemon_could_tell_is_refused(directory: Path, tmp_path: Path) -> None:
     data = tmp_path / os.fsdecode(b"\xff")
     with pytest.raises(errors.DataDirectoryError, match="must be UTF-8"):
-        build(directory, settings.Places(data, tmp_path / "run"))
+        build(directory, paths.Places(data, tmp_path / "run"))
 
 
-def test_a_directory_that_all_may_write_is_refused(
-    directory: Path, places: settings.Places
-) -> None:
+def test_a_directory_that_all_may_write_is_refused(directory: Path, places: paths.Places) -> None:
     places.data.mkdir(parents=True)
     places.data.chmod(0o777)
     with pytest.raises(errors.NotOwnerError, match="every user may write into it"):
@@ -192,7 +188,7 @@ def test_a_directory_that_all_may_write_is_refused(
 
 
 def test_a_place_that_another_takes_meanwhile_stays_its_own(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     found = found_in(directory)
     places.data.mkdir(parents=True)
@@ -204,7 +200,7 @@ def test_a_place_that_another_takes_meanwhile_stays_its_own(
 
 
 def test_a_mount_point_is_refused_before_anything_is_written(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     places.data.mkdir(parents=True)
     with (
@@ -221,7 +217,7 @@ def test_a_mount_point_is_refused_before_anything_is_written(
 
 
 def test_a_place_where_this_user_may_not_write_is_refused_with_its_owner(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     with (
         mock.patch.object(os, "access", return_value=False) as asked,
@@ -237,7 +233,7 @@ def test_a_place_where_this_user_may_not_write_is_refused_with_its_owner(
 # What fails in the middle.
 
 
-def test_a_full_disk_leaves_nothing(directory: Path, places: settings.Places) -> None:
+def test_a_full_disk_leaves_nothing(directory: Path, places: paths.Places) -> None:
     written = 0
     real = os.write
 
@@ -260,7 +256,7 @@ def test_a_full_disk_leaves_nothing(directory: Path, places: settings.Places) ->
 @pytest.mark.parametrize("what", [KeyboardInterrupt, errors.StorageError])
 @pytest.mark.parametrize("after", [0, 5, 19])
 def test_an_interruption_leaves_nothing(
-    directory: Path, places: settings.Places, what: type[BaseException], after: int
+    directory: Path, places: paths.Places, what: type[BaseException], after: int
 ) -> None:
     def stop(done: int, _total: int) -> None:
         if done == after:
@@ -272,7 +268,7 @@ def test_an_interruption_leaves_nothing(
 
 
 def test_a_change_of_the_source_in_the_middle_leaves_nothing(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     def change(done: int, _total: int) -> None:
         if done == 3:
@@ -284,7 +280,7 @@ def test_a_change_of_the_source_in_the_middle_leaves_nothing(
 
 
 def test_too_little_room_is_known_before_anything_is_written(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     found = found_in(directory)
     real = os.statvfs(directory)
@@ -302,7 +298,7 @@ def test_too_little_room_is_known_before_anything_is_written(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ganger.storage import settings
+from ganger.storage import paths, settings
 from ganger.storage.importing import building, source
 
 def step(done, total):
@@ -310,13 +306,13 @@ def step(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 found = source.survey(source.find(sys.argv[1]), lambda done, total: None)
-places = settings.Places(Path(sys.argv[2]), Path(sys.argv[2]) / "run")
+places = paths.Places(Path(sys.argv[2]), Path(sys.argv[2]) / "run")
 building.build(found, places, step, (1, 0))
 """
 
 
 def test_after_a_kill_there_is_no_data_directory_and_the_next_attempt_cleans_up(
-    directory: Path, places: settings.Places
+    directory: Path, places: paths.Places
 ) -> None:
     command = [sys.executable, "-c", KILLED, str(directory), str(places.data)]
     for step in ("0", "12", "19"):
@@ -327,7 +323,7 @@ def test_after_a_kill_there_is_no_data_directory_and_the_next_attempt_cleans_up(
     assert checking.check(survey.survey(places)) == []
 
 
-def test_what_is_not_ours_is_not_deleted(directory: Path, places: settings.Places) -> None:
+def test_what_is_not_ours_is_not_deleted(directory: Path, places: paths.Places) -> None:
     work = places.data.parent / ".data.importing"
     work.mkdir(parents=True)
     (work / "thesis").touch()
@@ -336,7 +332,7 @@ def test_what_is_not_ours_is_not_deleted(directory: Path, places: settings.Place
     assert (work / "thesis").exists()
 
 
-def test_two_at_a_time_do_not_work_at_the_same(directory: Path, places: settings.Places) -> None:
+def test_two_at_a_time_do_not_work_at_the_same(directory: Path, places: paths.Places) -> None:
     found = found_in(directory)
     refused: list[bool] = []
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import settings
+from ganger.storage import paths
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> settings.Places:
+def places(tmp_path: Path) -> paths.Places:
     (tmp_path / "queue").mkdir()
-    return settings.Places(tmp_path, tmp_path / "run")
+    return paths.Places(tmp_path, tmp_path / "run")
 
 
 @pytest.fixture
-def queue(places: settings.Places) -> QueueDirectory:
+def queue(places: paths.Places) -> QueueDirectory:
     directory = QueueDirectory(places)
     directory.prepare()
     return directory

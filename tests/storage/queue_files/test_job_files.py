@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing
 
-from ganger.storage import documents, errors, settings
+from ganger.storage import documents, errors, paths, settings
 from ganger.storage.queue_files import inodes, job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 JOB = b'{"id": 7, "ops": []}'
 
 
-def names(places: settings.Places) -> set[str]:
+def names(places: paths.Places) -> set[str]:
     """What lies in the queue directory, spares aside."""
     return {name for name in os.listdir(places.queue) if not name.startswith(inodes.PREFIX)}
 
 
-def spares(places: settings.Places) -> list[str]:
+def spares(places: paths.Places) -> list[str]:
     return [name for name in os.listdir(places.queue) if name.startswith(inodes.PREFIX)]
 
 
-def test_a_new_directory_gets_its_version_archive_and_spool(places: settings.Places) -> None:
+def test_a_new_directory_gets_its_version_archive_and_spool(places: paths.Places) -> None:
     QueueDirectory(places).prepare()
     assert (places.queue / "version").read_bytes() == b"1\n"
     assert names(places) == {"version", "archive", "spool"}
 
 
-def test_the_version_of_ganeti_is_left_as_it_is(places: settings.Places) -> None:
+def test_the_version_of_ganeti_is_left_as_it_is(places: paths.Places) -> None:
     (places.queue / "version").write_bytes(b"1")
     QueueDirectory(places).prepare()
     assert (places.queue / "version").read_bytes() == b"1"
@@ -38,7 +38,7 @@ def test_the_version_of_ganeti_is_left_as_it_is(places: settings.Places) -> None
 
 @pytest.mark.parametrize(("found", "shown"), [(b"2\n", "'2'"), (b"", "''"), (b"\xff", "'\ufffd'")])
 def test_a_directory_of_another_version_is_refused(
-    places: settings.Places, found: bytes, shown: str
+    places: paths.Places, found: bytes, shown: str
 ) -> None:
     (places.queue / "version").write_bytes(found)
     with pytest.raises(errors.DataDirectoryError) as caught:
@@ -47,7 +47,7 @@ def test_a_directory_of_another_version_is_refused(
     assert (places.queue / "version").read_bytes() == found
 
 
-def test_job_files_are_named_by_their_ids(places: settings.Places, queue: QueueDirectory) -> None:
+def test_job_files_are_named_by_their_ids(places: paths.Places, queue: QueueDirectory) -> None:
     for job_id in (10, 9, 7):
         queue.write(job_id, JOB, flush=False)
     assert queue.live_ids() == [7, 9, 10]
@@ -55,14 +55,14 @@ def test_job_files_are_named_by_their_ids(places: settings.Places, queue: QueueD
     assert queue.read(8) is None
 
 
-def test_other_names_are_no_jobs(places: settings.Places, queue: QueueDirectory) -> None:
+def test_other_names_are_no_jobs(places: paths.Places, queue: QueueDirectory) -> None:
     for name in ("job-", "job-x", "job-1.new", "ajob-1", "job--1", "serial", "job-1\n"):
         (places.queue / name).touch()
     assert queue.live_ids() == []
 
 
 def test_archived_ids_are_listed_from_one_on_folder_by_folder(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     ids = [7, 9_999, 10_000, 10_005, 123_456]
     for job_id in ids:
@@ -80,7 +80,7 @@ def test_archived_ids_are_listed_from_one_on_folder_by_folder(
 
 
 def test_the_archive_has_a_folder_for_each_ten_thousand(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     for job_id in (9_999, 10_000, 123_456):
         queue.write(job_id, JOB, flush=False)
@@ -113,7 +113,7 @@ def test_archiving_once_more_does_no_harm(queue: QueueDirectory) -> None:
 
 
 def test_the_serial_is_a_decimal_with_a_newline(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     assert queue.read_serial() == 0
     queue.write_serial(99)
@@ -125,14 +125,14 @@ def test_the_serial_is_a_decimal_with_a_newline(
 
 @pytest.mark.parametrize("text", [b"", b"abc", b"-5\n", b"1 2", b"\xff", b"9" * 19])
 def test_an_unusable_serial_counts_as_none(
-    places: settings.Places, queue: QueueDirectory, text: bytes
+    places: paths.Places, queue: QueueDirectory, text: bytes
 ) -> None:
     (places.queue / "serial").write_bytes(text)
     assert queue.read_serial() == 0
 
 
 def test_the_highest_id_of_all_is_read_from_the_serial(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     (places.queue / "serial").write_bytes(b"%d\n" % job_files.ID_MAX)
     assert queue.read_serial() == job_files.ID_MAX
@@ -154,7 +154,7 @@ def test_a_file_must_hold_the_job_of_its_name() -> None:
 
 
 def test_a_quarantined_file_keeps_its_name_unless_that_is_taken(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     assert queue.highest_quarantined_id() == 0
     for text in (b"one", b"two"):
@@ -165,7 +165,7 @@ def test_a_quarantined_file_keeps_its_name_unless_that_is_taken(
     assert kept == {"job-7": b"one", "job-7.2": b"two"}
 
 
-def test_the_ids_in_quarantine_are_known(places: settings.Places, queue: QueueDirectory) -> None:
+def test_the_ids_in_quarantine_are_known(places: paths.Places, queue: QueueDirectory) -> None:
     places.quarantine.mkdir()
     for name in ("job-9", "job-12.3", "version", "00000099.journal", "job-x", "ajob-100"):
         (places.quarantine / name).touch()
@@ -176,7 +176,7 @@ def test_the_ids_in_quarantine_are_known(places: settings.Places, queue: QueueDi
 
 
 def test_a_replaced_version_becomes_a_spare_and_rests(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     for body in (b"1", b"2", b"3"):
         queue.write(7, body, flush=False)
@@ -185,7 +185,7 @@ def test_a_replaced_version_becomes_a_spare_and_rests(
 
 
 def test_a_spare_that_has_rested_is_written_again(
-    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+    places: paths.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     for number in range(20):
@@ -195,7 +195,7 @@ def test_a_spare_that_has_rested_is_written_again(
 
 
 def test_spares_are_bounded(
-    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+    places: paths.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "SPARE_INODES_MAX", 3)
     for number in range(10):
@@ -204,7 +204,7 @@ def test_spares_are_bounded(
 
 
 def test_a_disk_that_refuses_is_not_filled_with_spares(
-    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+    places: paths.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "TEMPORARY_REST_SECONDS", 0.0)
     queue.write(7, JOB, flush=False)
@@ -217,7 +217,7 @@ def test_a_disk_that_refuses_is_not_filled_with_spares(
 
 
 def test_leftovers_go_but_not_those_of_living_jobs(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     queue.write(7, JOB, flush=False)
     for name in (".tmp-job-7.1.1", ".tmp-job-8.1.1", ".tmp-notes", ".spare-9-1-1"):
@@ -228,7 +228,7 @@ def test_leftovers_go_but_not_those_of_living_jobs(
 
 
 def test_an_archived_file_is_written_where_leftovers_are_looked_for(
-    places: settings.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
+    places: paths.Places, queue: QueueDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.write(7, JOB, flush=False)
     queue.archive(7)
@@ -259,7 +259,7 @@ def test_an_archived_file_is_written_where_leftovers_are_looked_for(
     ],
 )
 def test_a_torn_copy_in_the_archive_is_replaced_and_another_document_put_aside(
-    places: settings.Places, queue: QueueDirectory, found: bytes, *, is_kept: bool
+    places: paths.Places, queue: QueueDirectory, found: bytes, *, is_kept: bool
 ) -> None:
     (places.archive / "0").mkdir(parents=True)
     (places.archive / "0" / "job-7").write_bytes(found)
@@ -271,7 +271,7 @@ def test_a_torn_copy_in_the_archive_is_replaced_and_another_document_put_aside(
 
 
 def test_a_torn_file_replaces_nothing_that_is_put_aside(
-    places: settings.Places, queue: QueueDirectory
+    places: paths.Places, queue: QueueDirectory
 ) -> None:
     (places.archive / "0").mkdir(parents=True)
     (places.archive / "0" / "job-7").write_bytes(b"{torn")

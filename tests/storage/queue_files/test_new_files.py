@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing
 
-from ganger.storage import documents, settings
+from ganger.storage import documents, paths
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.new_files import NewFiles
 
@@ -20,7 +20,7 @@ DEADLINE = 10.0
 
 @pytest.fixture
 def directory(tmp_path: Path) -> QueueDirectory:
-    places = settings.Places(tmp_path, tmp_path / "run")
+    places = paths.Places(tmp_path, tmp_path / "run")
     places.queue.mkdir()
     return QueueDirectory(places)
 

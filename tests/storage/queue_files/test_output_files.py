@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import filling, refusing
 
-from ganger.storage import documents, errors, settings
+from ganger.storage import documents, errors, paths
 from ganger.storage.queue_files import output_blocks, output_files, spool
 from ganger.storage.queue_files.output_blocks import STDERR, STDOUT, Segment
 from ganger.storage.queue_files.output_files import OutputFile
@@ -88,7 +88,7 @@ def test_flushing_covers_the_name_of_a_new_file_once(
 
 
 def test_pages_are_read_of_live_and_archived_jobs(tmp_path: Path) -> None:
-    places = settings.places(tmp_path)
+    places = paths.places(tmp_path)
     assert output_files.read_page(places, 12_345, 0, 10) == (b"", 0)
     path = Path(spool.output_path(places.queue, 12_345))
     path.parent.mkdir(parents=True)
@@ -103,7 +103,7 @@ def test_pages_are_read_of_live_and_archived_jobs(tmp_path: Path) -> None:
 
 
 def test_an_output_that_is_no_file_is_an_error(tmp_path: Path) -> None:
-    places = settings.places(tmp_path)
+    places = paths.places(tmp_path)
     Path(spool.output_path(places.queue, 1)).mkdir(parents=True)
     with pytest.raises(errors.StorageError):
         output_files.read_page(places, 1, 0, 10)

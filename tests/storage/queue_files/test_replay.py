@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from ganger.storage import errors, jobs, settings
+from ganger.storage import errors, jobs, paths
 from ganger.storage.queue_files import replay
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
@@ -20,7 +20,7 @@ def body(serial: int, status: str = "running", by: str = "") -> bytes:
 
 
 def test_the_newest_state_in_the_journal_counts_and_the_first_of_equal_ones(
-    places: settings.Places,
+    places: paths.Places,
 ) -> None:
     kept = Journal(places.journal)
     kept.append(JobsStored([(7, 1, b"1"), (8, 1, b"8")]))

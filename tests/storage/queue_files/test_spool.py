@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from ganger.storage import documents, errors, settings
+from ganger.storage import documents, errors, paths
 from ganger.storage.queue_files import spool
 from ganger.storage.queue_files.job_files import QueueDirectory
 
@@ -30,13 +30,13 @@ def test_other_names_belong_to_no_job(name: str) -> None:
     assert spool.parse_name(name) is None
 
 
-def test_inputs_are_written_as_they_are(queue: QueueDirectory, places: settings.Places) -> None:
+def test_inputs_are_written_as_they_are(queue: QueueDirectory, places: paths.Places) -> None:
     queue.spool.write_inputs([("job-3-input-0", b"\0\xff"), ("job-3-input-2", b"")])
     assert content(places.spool) == {"job-3-input-0": b"\0\xff", "job-3-input-2": b""}
 
 
 def test_of_inputs_that_cannot_all_be_written_none_is_left(
-    queue: QueueDirectory, places: settings.Places, monkeypatch: pytest.MonkeyPatch
+    queue: QueueDirectory, places: paths.Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace = documents.replace
 
@@ -52,7 +52,7 @@ def test_of_inputs_that_cannot_all_be_written_none_is_left(
 
 
 def test_files_go_to_the_archive_with_their_job(
-    queue: QueueDirectory, places: settings.Places
+    queue: QueueDirectory, places: paths.Places
 ) -> None:
     queue.spool.write_inputs([("job-10003-input-1", b"in"), ("job-4-input-0", b"other")])
     (places.spool / "job-10003-output").write_bytes(b"out")
@@ -67,7 +67,7 @@ def test_files_go_to_the_archive_with_their_job(
 
 
 def test_a_later_daemon_moves_files_that_it_did_not_write(
-    queue: QueueDirectory, places: settings.Places
+    queue: QueueDirectory, places: paths.Places
 ) -> None:
     queue.spool.write_inputs([("job-3-input-1", b"in")])
     (places.queue / "job-3").write_bytes(b"{}")
@@ -76,14 +76,14 @@ def test_a_later_daemon_moves_files_that_it_did_not_write(
 
 
 def test_archiving_a_job_without_files_makes_no_folder(
-    queue: QueueDirectory, places: settings.Places
+    queue: QueueDirectory, places: paths.Places
 ) -> None:
     (places.queue / "job-3").write_bytes(b"{}")
     queue.archive(3)
     assert os.listdir(places.archive / "0") == ["job-3"]
 
 
-def test_a_start_cleans_up_after_a_crash(queue: QueueDirectory, places: settings.Places) -> None:
+def test_a_start_cleans_up_after_a_crash(queue: QueueDirectory, places: paths.Places) -> None:
     names = [
         "job-1-input-0",  # of a live job
         "job-2-output",  # of a job that was archived

@@ -14,7 +14,7 @@ from random import Random
 import msgspec
 
 from ganger.storage import errors, jobs, settings
-from ganger.storage.settings import Places
+from ganger.storage.paths import Places
 
 ID_UNBELIEVABLE = 10**18 - 1
 """The highest number that the name of a job file can have."""

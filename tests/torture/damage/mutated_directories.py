@@ -30,8 +30,8 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.component import Component
-from ganger.storage import settings
-from ganger.storage.settings import Places
+from ganger.storage import paths, settings
+from ganger.storage.paths import Places
 from ganger.transport import frames, messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 
@@ -65,7 +65,7 @@ def _run_case(
     try:
         source = folder / ("healthy" if has_journal else "healthy-cut")
         shutil.copytree(source, place, symlinks=True)
-        places = settings.places(place / "data") if is_daemon else _places(place)
+        places = paths.places(place / "data") if is_daemon else _places(place)
         with contextlib.nullcontext() if is_daemon else modes_obeyed():
             do_damage(places, damages, chance)
         look = look_at_daemon if is_daemon else _look

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.torture.tally import Tally
 
-    from ganger.storage.settings import Places
+    from ganger.storage.paths import Places
 
 NODES = ("n0", "n1", "n2", "n3", "n4")
 DRAIN_SECONDS = 90.0

@@ -26,9 +26,9 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_table import Phase
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
 from ganger.storage.locks import Owner
+from ganger.storage.paths import Places
 from ganger.storage.process_identity import ProcessIdentity
 from ganger.storage.queue_files import job_files, output_files, spool
-from ganger.storage.settings import Places
 from ganger.transport import messages
 from ganger.transport.client.output_reading import OutputReading
 from ganger.transport.envelopes import Envelope

@@ -38,7 +38,7 @@ from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.cli import daemon as daemon_command
 from ganger.storage import lock_files, settings
-from ganger.storage.settings import Places
+from ganger.storage.paths import Places
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import (
     ComponentHung,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ganger.storage import documents, errors, settings
+from ganger.storage import documents, errors, paths
 from ganger.storage.jobs import SUBMISSION_KEY, Job, JobStatus, LogEntry, OpcodeEntry, encode_job
 from ganger.transport import frames, messages
 from ganger.transport.messages import Message
@@ -87,7 +87,7 @@ class FakeDaemon:
         self.silent_to = silent_to
         self.refusals: dict[type[Message], list[errors.GangerError]] = {}
         self.received: queue.Queue[Message] = queue.Queue()
-        places = settings.places(data)
+        places = paths.places(data)
         self.router = Router(socket or places.socket, remote=remote, keys=places.keys)
         self.endpoints = self.router.endpoints
         self._watches: dict[Watcher, messages.WatchJobs] = {}
@@ -344,4 +344,4 @@ def data_directory(path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(settings.places(path).run, ignore_errors=True)
+        shutil.rmtree(paths.places(path).run, ignore_errors=True)

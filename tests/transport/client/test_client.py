@@ -14,7 +14,7 @@ from tests.transport.client.both_clients import Aside, Connect, shown
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger import Client
-from ganger.storage import documents, errors, keys, settings
+from ganger.storage import documents, errors, keys, paths, settings
 from ganger.storage.job_views import JobInfo, LogLine, StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -208,7 +208,7 @@ def test_the_word_left_by_a_dead_daemon_is_seen_through(
     monkeypatch.setattr(reachability, "GRACE_SECONDS", 0.5)
     daemon.kill()
     if not has_socket:
-        settings.places(data).socket.unlink()
+        paths.places(data).socket.unlink()
     began = time.monotonic()
     # Long before the deadline of the call.
     with pytest.raises(errors.DaemonUnreachableError, match="ganger up"):
@@ -289,7 +289,7 @@ def test_a_daemon_that_comes_back_elsewhere_is_found(
     first = start()
     client.submit(OP)
     first.kill()
-    settings.places(data).socket.unlink()
+    paths.places(data).socket.unlink()
     start(first.store, socket=tmp_path / "elsewhere" / "socket")
     assert client.submit(OP) == 2
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import errors, settings
+from ganger.storage import errors, paths
 
 
 @pytest.fixture(autouse=True)
@@ -18,19 +18,19 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_given_directory_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANGER_DATA", "/elsewhere")
-    assert settings.data_directory(tmp_path) == tmp_path
-    assert settings.data_directory(os.fspath(tmp_path)) == tmp_path
-    assert settings.data_directory() == Path("/elsewhere")
-    assert settings.data_directory("") == Path("/elsewhere")
+    assert paths.data_directory(tmp_path) == tmp_path
+    assert paths.data_directory(os.fspath(tmp_path)) == tmp_path
+    assert paths.data_directory() == Path("/elsewhere")
+    assert paths.data_directory("") == Path("/elsewhere")
 
 
 def test_a_relative_directory_is_made_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert settings.data_directory("here") == tmp_path / "here"
+    assert paths.data_directory("here") == tmp_path / "here"
     monkeypatch.setenv("GANGER_DATA", "there")
-    assert settings.data_directory() == tmp_path / "there"
+    assert paths.data_directory() == tmp_path / "there"
 
 
 def test_a_relative_directory_needs_a_working_directory(
@@ -40,45 +40,45 @@ def test_a_relative_directory_needs_a_working_directory(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     with pytest.raises(errors.DataDirectoryError, match="data: a relative path"):
-        settings.data_directory("data")
-    assert settings.data_directory(tmp_path) == tmp_path
+        paths.data_directory("data")
+    assert paths.data_directory(tmp_path) == tmp_path
 
 
 def test_the_default_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert settings.data_directory() == Path("/var/lib/ganger")
+    assert paths.data_directory() == Path("/var/lib/ganger")
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert settings.data_directory() == Path("/home/somebody/.local/share/ganger")
+    assert paths.data_directory() == Path("/home/somebody/.local/share/ganger")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert settings.data_directory() == Path("/data/ganger")
+    assert paths.data_directory() == Path("/data/ganger")
 
 
 def test_the_run_directory_follows_from_the_data_directory_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = settings.places(tmp_path / "data")
+    first = paths.places(tmp_path / "data")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/5")
     monkeypatch.setenv("TMPDIR", "/elsewhere")
-    assert settings.places(tmp_path / "data") == first
-    assert settings.places(tmp_path / "other").run != first.run
+    assert paths.places(tmp_path / "data") == first
+    assert paths.places(tmp_path / "other").run != first.run
 
 
 def test_a_link_to_the_data_directory_leads_to_the_same_places(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
-    assert settings.places(tmp_path / "link") == settings.places(tmp_path / "data")
+    assert paths.places(tmp_path / "link") == paths.places(tmp_path / "data")
 
 
 def test_without_a_memory_file_system_everything_lies_in_the_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert settings.places(tmp_path) == settings.Places(tmp_path, tmp_path / "run")
+    assert paths.places(tmp_path) == paths.Places(tmp_path, tmp_path / "run")
 
 
 def test_the_queue_lies_as_in_ganeti(tmp_path: Path) -> None:
-    places = settings.Places(tmp_path, tmp_path / "run")
+    places = paths.Places(tmp_path, tmp_path / "run")
     assert places.queue == tmp_path / "queue"
     assert places.archive == tmp_path / "queue" / "archive"
     assert places.config == tmp_path / "config.data"
@@ -88,15 +88,15 @@ def test_the_queue_lies_as_in_ganeti(tmp_path: Path) -> None:
 
 
 def test_no_two_things_lie_in_the_same_place(tmp_path: Path) -> None:
-    places = settings.Places(tmp_path, tmp_path / "run")
+    places = paths.Places(tmp_path, tmp_path / "run")
     names = [name for name in dir(places) if isinstance(getattr(type(places), name), property)]
-    paths = [getattr(places, name) for name in names]
+    found = [getattr(places, name) for name in names]
     assert len(names) >= 10
-    assert len(set(paths)) == len(paths)
+    assert len(set(found)) == len(found)
 
 
 def test_the_socket_path_is_short_enough_for_the_kernel() -> None:
-    deep = settings.places("/srv/" + "very-long-name/" * 20)
+    deep = paths.places("/srv/" + "very-long-name/" * 20)
     if deep.run.is_relative_to("/dev/shm"):
         assert len(os.fsencode(deep.socket)) < 108
 
@@ -104,4 +104,4 @@ def test_the_socket_path_is_short_enough_for_the_kernel() -> None:
 def test_a_loop_of_links_is_no_failure_of_ours(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    assert settings.places(loop).data == loop
+    assert paths.places(loop).data == loop

@@ -1,0 +1,202 @@
+"""Where everything lies: the paths of a data directory, and which one it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from . import errors
+
+DEFAULT_DATA_DIRECTORY = "/var/lib/ganger"
+
+
+class Places(msgspec.Struct, frozen=True):
+    """The paths of one data directory.
+
+    ``data`` is the data directory; ``run`` holds the local socket, on a memory file system if there
+    is one. An administrator may clean up ``run`` at any time: nothing in it proves anything.
+    """
+
+    data: Path
+    run: Path
+
+    @property
+    def queue(self) -> Path:
+        """The queue directory, in Ganeti's layout."""
+        return self.data / "queue"
+
+    @property
+    def archive(self) -> Path:
+        """Archived jobs, in folders of 10,000."""
+        return self.queue / "archive"
+
+    @property
+    def quarantine(self) -> Path:
+        """Unreadable files that `ganger fsck --repair` has put aside."""
+        return self.queue / "quarantine"
+
+    @property
+    def spool(self) -> Path:
+        """Files beside live jobs: large standard input, output of commands."""
+        return self.queue / "spool"
+
+    @property
+    def journal(self) -> Path:
+        """The journal's segments."""
+        return self.queue / "journal"
+
+    @property
+    def lock_files(self) -> Path:
+        """Lock files: proof of life of the daemon and of each job process."""
+        return self.data / "livelocks"
+
+    @property
+    def former_lock_files(self) -> Path:
+        """The folder of Ganger 1.1: jobs that it started keep their lock files there."""
+        return self.run / "livelocks"
+
+    @property
+    def dry_runs(self) -> Path:
+        """Files of the dry runs that prewarm a process, in a folder for each process."""
+        return self.run / "rehearsals"
+
+    @property
+    def reservations(self) -> Path:
+        """Temporary reservations, as Ganeti keeps them."""
+        return self.data / "tempres.data"
+
+    @property
+    def ages(self) -> Path:
+        """When jobs came, on the clock of this boot."""
+        return self.data / "ages.json"
+
+    @property
+    def remembered(self) -> Path:
+        """What the files of pending jobs said, for the next start in this boot."""
+        return self.data / "remembered.data"
+
+    @property
+    def estimates(self) -> Path:
+        """Run times of the opcodes that have ended, for estimates."""
+        return self.data / "estimates.json"
+
+    @property
+    def locks(self) -> Path:
+        """The owners of locks, and the waiting requests."""
+        return self.data / "locks.data"
+
+    @property
+    def lock_journal(self) -> Path:
+        """The changes of locks since ``locks.data`` was written."""
+        return self.data / "locks.journal"
+
+    @property
+    def rapi_users(self) -> Path:
+        """The users of the remote API."""
+        return self.data / "rapi" / "users"
+
+    @property
+    def rapi_certificate(self) -> Path:
+        """Key and certificate of the remote API, in one file."""
+        return self.data / "rapi.pem"
+
+    @property
+    def config(self) -> Path:
+        """The configuration, in Ganeti's schema."""
+        return self.data / "config.data"
+
+    @property
+    def config_history(self) -> Path:
+        """Who changed what of the configuration, when and why: one JSON object a line."""
+        return self.data / "config.history"
+
+    @property
+    def watcher_pause(self) -> Path:
+        """Until when Ganeti's watcher is to do nothing."""
+        return self.data / "watcher.pause"
+
+    @property
+    def ssconf(self) -> Path:
+        """The folder of the ssconf files: the configuration as plain lines, for scripts."""
+        return self.data / "ssconf"
+
+    @property
+    def log(self) -> Path:
+        """The daemon's log, one JSON object a line."""
+        return self.data / "daemon.log"
+
+    @property
+    def keys(self) -> Path:
+        """CURVE keys: the daemon's own and those of its clients."""
+        return self.data / "keys"
+
+    @property
+    def socket(self) -> Path:
+        """The socket of the local listener."""
+        return self.run / "socket"
+
+    @property
+    def authority_socket(self) -> Path:
+        """The socket of the process that has lock manager and configuration store, if one has.
+
+        In a folder of its own: each listener keeps files beside its socket.
+        """
+        return self.run / "a" / "socket"
+
+    @property
+    def wconfd_socket(self) -> Path:
+        """The socket at which Ganeti's programs ask WConfD for locks."""
+        return self.run / "ganeti-wconfd"
+
+    @property
+    def luxi_socket(self) -> Path:
+        """The socket at which Ganeti's own tools find LUXI, unless the operator names another."""
+        return self.run / "ganeti-query"
+
+    @property
+    def endpoint_file(self) -> Path:
+        """The endpoint file of a ready daemon: its pid, version and endpoints, as JSON."""
+        return self.data / "daemon.json"
+
+
+def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
+    """The data directory: ``given``, else ``GANGER_DATA``, else the default one.
+
+    The default is ``/var/lib/ganger`` for root and ``$XDG_DATA_HOME/ganger`` (or
+    ``~/.local/share/ganger``) for other users. `DataDirectoryError` if it cannot be known.
+    """
+    if given:
+        return _absolute(given)
+    if environment := os.environ.get("GANGER_DATA"):
+        return _absolute(environment)
+    if os.geteuid() == 0:
+        return Path(DEFAULT_DATA_DIRECTORY)
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "ganger"
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path).absolute()
+    except FileNotFoundError as error:
+        text = f"{os.fspath(path)}: a relative path, and the working directory was deleted"
+        raise errors.DataDirectoryError(text) from error
+
+
+def places(data: str | os.PathLike[str] | None = None) -> Places:
+    """The paths for the data directory ``data`` (see `data_directory`).
+
+    The run directory follows from the data directory alone: a daemon's successor and every client
+    find the same one, whatever their environment.
+    """
+    # Not `Path.resolve`, which fails at a loop of links; opening the directory reports the loop.
+    directory = Path(os.path.realpath(data_directory(data)))
+    memory = Path("/dev/shm")  # noqa: S108 - the memory file system itself; a private folder is made in it
+    if not (memory.is_dir() and os.access(memory, os.W_OK)):
+        return Places(directory, directory / "run")
+    import hashlib  # noqa: PLC0415 - loads a library of ciphers, which fork servers do without
+
+    digest = hashlib.blake2s(bytes(directory), digest_size=8).hexdigest()
+    return Places(directory, memory / f"ganger-{digest}")
