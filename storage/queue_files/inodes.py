@@ -3,8 +3,9 @@
 How it works. On ext4, creating a file gets slow when many were deleted shortly before, and each
 replacement by rename deletes one. So a writer writes the new version into a spare file, and
 exchanges the two names in one step; the spare then is the old version. A spare rests before it is
-written again, because a reader may still have the old version open. Spares lie in the directory of
-the files that they replace.
+written again, because a reader may still have the old version open. The rest is short if the kernel
+says that nobody has: otherwise a burst of jobs would have to create all the files that it needs in
+its first second. Spares lie in the directory of the files that they replace.
 
 While its owner has nothing else to do, it makes a few spares ahead: then the file of a new job need
 not be created while its process waits for it.
@@ -15,7 +16,9 @@ A spare has one user at a time: the daemon's pool, or the process that borrowed 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import signal
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -39,9 +42,17 @@ class BorrowedInodes:
 
     def take(self) -> str | None:
         """A rested spare; None if there is none."""
-        if self._resting and self._resting[0][0] <= time.monotonic():
-            return self._resting.popleft()[1]
-        return None
+        if not self._resting:
+            return None
+        until, path = self._resting[0]
+        left = until - time.monotonic()
+        if left > 0:
+            if left > settings.TEMPORARY_REST_SECONDS - settings.UNREAD_REST_SECONDS:
+                return None
+            if not _is_unread(path):
+                return None
+        self._resting.popleft()
+        return path
 
     def give_back(self, path: str) -> None:
         """Take back the spare; it is free after a rest."""
@@ -126,3 +137,25 @@ class InodePool(BorrowedInodes):
         # It is not needed any more: a failure to delete it harms nothing.
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _is_unread(path: str) -> bool:
+    """Whether the kernel says that no process has the file open; False if it does not say.
+
+    It gives a lease for writing only on a file that nobody else has open.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Who opens the file within the lease would end this process by a SIGIO.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
