@@ -244,6 +244,8 @@ def _show(found: Simulated) -> None:
         output.echo(f"Would pause before their next opcode: {_listed(found.paused)}")
     for job_id, text in found.ended:
         output.echo(f"Would end: {job_id}  {_named(text)}")
+    if found.more_ended:
+        output.echo(f"and {found.more_ended} more would end")
     for waiting in found.waiting:
         output.echo(f"Would wait: {waiting.id}  {_named(waiting.text)}")
     more = sum(found.counts.values()) - len(found.waiting)

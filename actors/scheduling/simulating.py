@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .scheduling import Schedule
 
 _WAITING_SHOWN_MAX = 200
+_ENDED_SHOWN_MAX = 10_000
+"""A rule may reject all jobs of a long queue, and the answer has to fit into a frame."""
+
 _FREED_AT_ONCE = 5_000
 
 
@@ -62,20 +65,31 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
         if not other.is_tired:
             break
         yield
-    # Wherever they stand: the evaluator looks through the whole queue for these.
-    for place, job in enumerate(other.standing_now().rejected()):
-        ended.append((job.id, _rejected_by(job.judged.rule)))
-        if (place + 1) % settings.LOOKED_AT_ONCE == 0:
-            yield
+    more_ended = yield from _add_rejected(ended, other)
     simulated = Simulated(
         start=start,
         paused=[verdict.job.id for verdict in paused],
         ended=ended,
+        more_ended=more_ended,
         counts=dict(other.standing_now().obstacles()),
         waiting=_waiting(other),
     )
     yield from other.dissolving(_FREED_AT_ONCE)
     return simulated
+
+
+def _add_rejected(ended: list[tuple[int, str]], schedule: Schedule) -> Generator[None, None, int]:
+    """Add the jobs that a rule rejects, as far as there is room; how many there is none for."""
+    count = len(ended)
+    del ended[_ENDED_SHOWN_MAX:]
+    # Wherever they stand: the evaluator looks through the whole queue for these.
+    for place, job in enumerate(schedule.standing_now().rejected()):
+        count += 1
+        if len(ended) < _ENDED_SHOWN_MAX:
+            ended.append((job.id, _rejected_by(job.judged.rule)))
+        if (place + 1) % settings.LOOKED_AT_ONCE == 0:
+            yield
+    return count - len(ended)
 
 
 def _waiting(schedule: Schedule) -> list[WaitingJob]:

@@ -24,6 +24,7 @@ class SimulatingDaemon:
         return Simulated(
             start=[],
             ended=[(4, f"rejected by filter rule {uuid}")],
+            more_ended=7,
             counts={"rule": 2},
             waiting=[
                 WaitingJob(id=5, kind="rule", text=f"paused by {uuid}"),
@@ -45,6 +46,7 @@ def simulated(*words: str) -> str:
 def test_a_rule_of_a_simulation_is_called_proposed() -> None:
     assert simulated("--rule", "action: PAUSE").splitlines()[1:] == [
         "Would end: 4  rejected by the proposed rule",
+        "and 7 more would end",
         "Would wait: 5  paused by the proposed rule",
         f"Would wait: 6  paused by {UUID}",
     ]

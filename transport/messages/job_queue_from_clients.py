@@ -400,9 +400,10 @@ class Simulated(Reply, frozen=True):
     """The effect of a simulated change.
 
     ``start``: jobs that would start at once, in this order. ``ended``: jobs that would end without
-    a process. ``granted``: jobs with a process that would get their locks. ``paused``: jobs that a
-    rule would hold before their next opcode. ``counts``: how many other jobs would wait, by kind of
-    obstacle; ``waiting``: the first of them, in order.
+    a process, the first 10,000 of them; ``more_ended``: how many more. ``granted``: jobs with a
+    process that would get their locks. ``paused``: jobs that a rule would hold before their next
+    opcode. ``counts``: how many other jobs would wait, by kind of obstacle; ``waiting``: the first
+    of them, in order.
     """
 
     start: list[int]
@@ -411,6 +412,7 @@ class Simulated(Reply, frozen=True):
     ended: list[tuple[int, str]] = []
     counts: dict[str, int] = {}
     waiting: list[WaitingJob] = []
+    more_ended: int = 0
 
 
 class Simulate(Request[Simulated], frozen=True):

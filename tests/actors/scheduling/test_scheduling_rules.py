@@ -93,3 +93,27 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
     lines = (other._order, other._held, *other._parked.values())
     assert (other.pending_in_order(), sum(map(len, lines))) == ([], 0)
     assert known.pending_in_order() == [*range(1, 11)]
+
+
+def test_a_simulation_names_a_bounded_number_of_jobs_that_would_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [verdict(1), *(verdict(n, action="REJECT") for n in range(2, 10))]
+    known = schedule(*jobs)
+    asked = RunSimulation(simulation=Simulate(), jobs=jobs, running=[])
+    whole = simulating.outcome(known, asked)
+    assert ([job_id for job_id, _ in whole.ended], whole.more_ended) == ([*range(2, 10)], 0)
+    monkeypatch.setattr(simulating, "_ENDED_SHOWN_MAX", 3)
+    some = simulating.outcome(known, asked)
+    assert (some.ended, some.more_ended) == (whole.ended[:3], 5)
+
+
+def test_a_simulation_that_ends_a_job_names_a_bounded_number_of_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(simulating, "_ENDED_SHOWN_MAX", 3)
+    jobs = [verdict(1), *(verdict(n, (1, "success")) for n in range(2, 10))]
+    simulation = Simulate(ended={1: JobStatus.ERROR})
+    asked = RunSimulation(simulation=simulation, jobs=jobs, running=[])
+    found = simulating.outcome(schedule(*jobs), asked)
+    assert (len(found.ended), found.more_ended) == (3, 5)
