@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import io
 import math
@@ -398,6 +399,21 @@ def test_the_result_of_work_aside_goes_to_the_component_of_that_name(
     log = scene.start(Log)
     log.runtime.aside(lambda: CancelJob(id=7))
     assert log.take(2) == [7, "T"]
+
+
+def test_a_turn_does_not_wait_until_the_thread_beside_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[object] = []
+
+    def begin(run: Callable[[], None], *_: object) -> None:
+        begun.append(run)
+
+    monkeypatch.setattr(_thread, "start_new_thread", begin)
+    monkeypatch.setattr(threading, "_start_new_thread", begin)
+    monkeypatch.setattr(threading.Event, "wait", mock.Mock(side_effect=AssertionError("it waits")))
+    Dispatcher("shared").aside("log", lambda: None)
+    assert len(begun) == 1
 
 
 # Neighbours.
