@@ -32,7 +32,7 @@ from ...storage.opcodes import catalogue
 from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, control_groups, fork_protocol
-from . import pinned_pages, prewarming
+from . import moved_code, pinned_pages, prewarming
 
 _DESCRIPTORS_END = 2**31 - 1
 
@@ -323,6 +323,10 @@ def run(
     # Cached here once, so that children inherit the answers.
     process_identity.boot()
     control_groups.places()
+    prewarming.dry_run(dry_runs)
+    gc.collect()
+    prewarming.fill_holes()
+    moved_code.move_together(functools.partial(prewarming.dry_run, dry_runs))
     prewarming.dry_run(dry_runs, prewarming.DRY_RUNS)
     gc.collect()
     prewarming.fill_holes()
