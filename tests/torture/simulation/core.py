@@ -73,6 +73,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a process that has ended a job well takes another one."""
     holds_back: bool = False
     """Whether jobs that are certain to wait for locks get no run slot."""
+    has_alike_jobs: bool = False
+    """Whether most jobs differ in nothing but ids, and some rules do not look at these."""
     has_waiters: bool = False
     """Whether clients wait for each change of each job."""
     tool_actions: int = 0

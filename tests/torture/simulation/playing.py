@@ -159,6 +159,7 @@ def _any_faults(dice: random.Random) -> Character:
         reuses_processes=dice.random() < 0.75,
         holds_back=dice.random() < 0.75,
         has_waiters=dice.random() < 0.5,
+        has_alike_jobs=dice.random() < 0.4,
     )
 
 

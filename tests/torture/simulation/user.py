@@ -28,6 +28,9 @@ from ganger.transport.zmq.connection_event import ConnectionEvent
 PATIENCE_SECONDS = 100_000.0
 RETRY_SECONDS = 0.2
 NODES = 3
+ALIKE_KINDS = 2
+"""In a world with jobs that are alike, of so many kinds."""
+
 
 LARGE_INPUT = "\0" * 20_000
 """Standard input that lies beside the job."""
@@ -97,6 +100,7 @@ class User(Task):
         self.waiters: list[Waiter] = []
         self._calls: list[tuple[PendingCall[Any], Callable[[Any], None]]] = []
         self._jobs_asked = 0
+        self._alike: list[JobSpec] = []
         self._retries = 0
         self._tags = 0
         self.rules = RuleChanger(self, core.oracle.book)
@@ -314,6 +318,17 @@ class User(Task):
         self.acknowledged.add(job_id)
 
     def _spec(self, place: int) -> JobSpec:
+        dice = self.core.dice
+        if self.core.character.has_alike_jobs and self._alike and dice.random() < 0.8:
+            return dice.choice(self._alike)
+        spec = self._any_spec(place)
+        has_targets = spec.depends or any("depends" in op for op in spec.ops)
+        is_single = has_targets or self.core.character.has_tag_jobs
+        if not is_single and len(self._alike) < ALIKE_KINDS:
+            self._alike.append(spec)
+        return spec
+
+    def _any_spec(self, place: int) -> JobSpec:
         dice = self.core.dice
         depends: list[tuple[int, list[str]]] = []
         if place and dice.random() < 0.5:

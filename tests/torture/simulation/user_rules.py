@@ -6,6 +6,7 @@ counts from its acknowledgement until the user asks for a change of it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ganger.storage import errors
@@ -23,22 +24,27 @@ BEGUN = frozenset({JobStatus.RUNNING, JobStatus.SUCCESS, JobStatus.ERROR})
 
 
 class Rule:
-    """A rule for the jobs up to ``last``, as the user stores it.
+    """A rule for the jobs up to ``last``, as the user stores it; None: for all, whatever their ids.
 
     With ``below`` it is only for those with an opcode of a priority below that. What it forbids is
     judged when the world is at rest, since until then a user may change that priority.
     """
 
-    def __init__(self, action: str, last: int, limit: int = 0, below: int | None = None) -> None:
+    def __init__(
+        self, action: str, last: int | None, limit: int = 0, below: int | None = None
+    ) -> None:
         self.below = below
         self.action = action
-        self.last = last
+        self.looks_at_ids = last is not None
+        self.last = math.inf if last is None else last
         self.limit = limit
 
     def request(self) -> messages.ReplaceFilter:
         """What stores it."""
         action: Any = [self.action, self.limit] if self.limit else self.action
-        predicates: list[Any] = [["jobid", ["<=", "id", self.last]]]
+        predicates: list[Any] = [["opcode", ["=", "OP_ID", "OP_EXEC"]]]
+        if self.looks_at_ids:
+            predicates = [["jobid", ["<=", "id", self.last]]]
         if self.below is not None:
             predicates.append(["opcode", ["<", "priority", self.below]])
         return messages.ReplaceFilter(uuid=UUID, predicates=predicates, action=action)
@@ -106,15 +112,19 @@ class RuleChanger:
         if self._is_changing or self._wants_none or not known:
             return
         # Never for jobs to come: those that were answered with an id are there.
-        last = dice.choice((min(known), max(known), max(known)))
-        match dice.choice(("PAUSE", "PAUSE", "REJECT", "RATE_LIMIT", "none")):
+        last: int | None = dice.choice((min(known), max(known), max(known)))
+        action = dice.choice(("PAUSE", "PAUSE", "REJECT", "RATE_LIMIT", "none"))
+        if self._user.core.character.has_alike_jobs and action != "REJECT" and dice.random() < 0.7:
+            # It would reject jobs to come; others it holds until the rule goes.
+            last = None
+        match action:
             case "none":
                 self._ask(None)
             case "RATE_LIMIT":
                 self._ask(Rule("RATE_LIMIT", last, dice.randint(1, 2)))
             case "PAUSE" if dice.random() < SHARE_OF_PRIORITIES:
                 self._ask(Rule("PAUSE", last, below=dice.choice((-10, 0, 10))))
-            case action:
+            case _:
                 self._ask(Rule(action, last))
 
     def clear(self) -> None:
