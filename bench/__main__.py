@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.02
 SUBMIT_CLIENTS = 8
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+"""Jobs of a long queue, up to the wanted number."""
+
 ARCHIVED_PENDING = 5_000
 """Pending jobs beside twenty times as many archived ones."""
 
@@ -37,6 +40,7 @@ PARTS = (
     "rules",
     "configuration",
     "long-queue",
+    "rule-changes",
     "scale",
     "starts",
     "rapi",
@@ -103,6 +107,7 @@ def _measure(options: argparse.Namespace) -> None:
             "rules": lambda: _rules(ganger, options.rounds, options.jobs),
             "configuration": lambda: _configuration(folder, options.steps),
             "long-queue": lambda: _long_queue(ganger, options.pending),
+            "rule-changes": lambda: _rule_changes(folder, options.pending),
             "scale": lambda: _scale(folder, options.pending, options.steps),
             "starts": lambda: _starts(folder, options.pending),
             "rapi": lambda: rapi_side.measure(folder, options.steps),
@@ -247,6 +252,28 @@ def _long_queue(ganger: Ganger, pending: int) -> None:
     row("slowest of them", f"{found.calls.milliseconds(1):8.1f} ms")
 
 
+def _rule_changes(folder: Path, pending: int) -> None:
+    data = folder / "rule-changes"
+    with Ganger(data) as ganger:
+        scale_side.hold_all(ganger)
+        stored = 0
+        for size in SIZES:
+            if size > pending:
+                break
+            scale_side.store(ganger, size - stored)
+            scale_side.await_files(ganger, data)
+            stored = size
+            heading(f"Filter rules in force, one after the other, with {size:,} jobs alike pending")
+            for name, rule in rules_side.SHAPES.items():
+                found = rules_side.changes(ganger, rule)
+                row(f"{name}, added", found.added)
+                row("  changed", found.changed)
+                row("  deleted", found.deleted)
+                row(
+                    "  daemon's processor time for each", f"{found.processor_seconds * 1e3:8.1f} ms"
+                )
+
+
 def _scale(folder: Path, pending: int, steps: int) -> None:
     with Ganger(folder / "many-clients") as ganger:
         scale_side.hold_all(ganger)
@@ -259,7 +286,7 @@ def _scale(folder: Path, pending: int, steps: int) -> None:
     with Ganger(data) as ganger:
         scale_side.hold_all(ganger)
         stored = 0
-        for size in (1_000, 10_000, 100_000, 1_000_000):
+        for size in SIZES:
             if size <= pending:
                 stored += _at_size(ganger, data, size - stored, steps)
         heading(f"{scale_side.WATCHES} clients wait for a job each")

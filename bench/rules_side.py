@@ -14,6 +14,23 @@ if TYPE_CHECKING:
 
 RULES = 20
 _BATCH = 5_000
+_CHANGES = 21
+_REST_SECONDS = 0.03
+"""A daemon at rest takes less processor time in half a second."""
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "one that looks at opcodes": {
+        "priority": 1,
+        "predicates": [["opcode", ["=", "OP_ID", "OP_EXEC"]]],
+        "action": "PAUSE",
+    },
+    "one that looks at ids": {
+        "priority": 1,
+        "predicates": [["jobid", ["<", "id", 0]]],
+        "action": "PAUSE",
+    },
+}
+"""Rules that look at each job, and apply to none."""
 
 
 def rules(count: int = RULES) -> list[dict[str, Any]]:
@@ -85,3 +102,37 @@ def long_queue(ganger: Ganger, pending: int, seconds: float = 5.0) -> LongQueue:
         client.delete_filter(uuid)
     client.add_filter(priority=0, predicates=[], action="REJECT", reason="bench ends", uuid=holding)
     return LongQueue(stored, after, added, calls)
+
+
+class Changes(NamedTuple):
+    """Timings of rules that come into force or go, and the processor time for each of them."""
+
+    added: Timings
+    changed: Timings
+    deleted: Timings
+    processor_seconds: float
+
+
+def changes(ganger: Ganger, rule: dict[str, Any]) -> Changes:
+    """Add the rule, change it and delete it, again and again, until the daemon has come to rest."""
+    client, found = ganger.client, Changes(Timings(), Timings(), Timings(), 0.0)
+    before = _at_rest(ganger)
+    for _ in range(_CHANGES):
+        with found.added.one():
+            uuid = client.add_filter(**rule)
+        with found.changed.one():
+            client.add_filter(**rule | {"priority": 2}, uuid=uuid)
+        with found.deleted.one():
+            client.delete_filter(uuid)
+    each = (_at_rest(ganger) - before) / (3 * _CHANGES)
+    return found._replace(processor_seconds=each)
+
+
+def _at_rest(ganger: Ganger) -> float:
+    """The daemon's processor time when it does nothing any more."""
+    found = ganger.processor_seconds()
+    while True:
+        time.sleep(0.5)
+        before, found = found, ganger.processor_seconds()
+        if found - before < _REST_SECONDS:
+            return found
