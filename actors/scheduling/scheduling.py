@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pass", "Schedule", "Unsatisfiable"]
 
-_JUDGED_AT_ONCE_MAX = 500
+_JUDGED_AT_ONCE_MAX = 100
+"""Jobs that are sent to be judged at a time: with more, a rule that comes meanwhile would wait."""
 
 
 class Schedule:

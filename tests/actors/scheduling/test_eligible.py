@@ -262,4 +262,4 @@ def test_other_rules_put_all_held_jobs_into_order_without_a_look_at_each(
     assert len(order) == 998
     known.judge(JobVerdict(job=PendingJob(id=1, priority=-5), chain=CHAIN + 1))
     # In order, and judged under the new rules before any starts.
-    assert known.decide(2.0).unjudged == list(range(2, 502))
+    assert known.decide(2.0).unjudged == list(range(2, 102))
