@@ -17,9 +17,12 @@ from .subscriptions import Watch, WatchList
 from .wait_list import WaitList
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from structlog.typing import FilteringBoundLogger
 
     from ...transport.envelopes import Envelope
+    from ...transport.messages import JobSummary
     from .ledger import Ledger
 
 _APPENDED_ENTRIES_MAX = 10_000
@@ -130,21 +133,17 @@ class QueueReader:
     def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
         """Send each job as it is now, then its changes."""
         ids = message.ids
-        summaries = (
-            [
-                row.as_summary()
-                for row in self._table
-                if not row.status.is_final or row.id in message.log_after
-            ]
-            if ids is None
-            else [self._summary(job_id) for job_id in dict.fromkeys(ids)]
-        )
-        remaining = (
-            None
-            if ids is None
-            else {summary.id for summary in summaries if not summary.status.is_final}
-        )
-        after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
+        summaries: Iterable[JobSummary]
+        remaining, after = None, {}
+        if ids is None:
+            summaries = self._followed_by_all(message)
+            self._ledger.has_left_memory |= len(self._table) > settings.LIST_PAGE_ROWS
+        else:
+            summaries = [self._summary(job_id) for job_id in dict.fromkeys(ids)]
+            remaining = {summary.id for summary in summaries if not summary.status.is_final}
+        if message.log:
+            summaries = list(summaries)
+            after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
         watch = Watch(
             envelope,
             remaining,
@@ -162,6 +161,12 @@ class QueueReader:
             if summary.status.is_final or not message.is_final_only:
                 watch.send_change(summary)
         self.watches.open(watch)
+
+    def _followed_by_all(self, message: messages.WatchJobs) -> Iterator[JobSummary]:
+        """What a watch of all jobs begins with; of a long queue, all at once would be large."""
+        for row in self._table:
+            if not row.status.is_final or row.id in message.log_after:
+                yield row.as_summary()
 
     def present(self, row: Row) -> jobs.Job:
         """The whole live job as it is now. Raises `StorageError`."""

@@ -175,7 +175,7 @@ class Eligible:
 
     def forget(self) -> None:
         """Forget all jobs."""
-        self._free = Runs()
+        self._free.clear()
         for line in list(self._lines):
             self._drop_line(line)
 

@@ -102,6 +102,12 @@ class Runs:
         for run in list(self._all):
             self.give(run, other)
 
+    def clear(self) -> None:
+        """Remove all entries. Runs refer to their order: without this they would stay for long."""
+        for run in list(self._all):
+            self._leave(run)
+        self._heads.clear()
+
     def _take(self, run: Run) -> None:
         run.home = self
         self._all.add(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
 from ganger.actors.scheduling import simulating
+from ganger.actors.scheduling.runs import Run
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, QueuePosition, RunSimulation, Simulate
@@ -88,7 +90,14 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
     monkeypatch.setattr(Schedule, "what_if", watched)
     monkeypatch.setattr(simulating, "_FREED_AT_ONCE", 3)
     asked = RunSimulation(simulation=Simulate(), jobs=jobs, running=[])
-    assert simulating.outcome(known, asked).counts == {"rule": 5, "slots": 4}
+    gc.collect()
+    gc.disable()
+    try:
+        assert simulating.outcome(known, asked).counts == {"rule": 5, "slots": 4}
+        runs = [one for one in gc.get_objects() if isinstance(one, Run) and one.home is not None]
+    finally:
+        gc.enable()
+    assert sum(len(run.entries) for run in runs) == len(known._order) + len(known._held)
     [other] = made
     lines = (other._order, other._held, *other._parked.values())
     assert (other.pending_in_order(), sum(map(len, lines))) == ([], 0)
