@@ -5,6 +5,7 @@ It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw othe
 
 from __future__ import annotations
 
+import collections
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,5 +102,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     made = Queue(stage, monkeypatch)
     yield made
+    table = made.actor.component.store.table
+    counted = collections.Counter(str(row.status) for row in table)
+    assert +collections.Counter(table.counts()) == counted, "counts differ from what there is"
     made.kill_all()
     made.actor.close()

@@ -79,7 +79,7 @@ class HandOver:
         for job_id in message.eligible:
             row = self._table.find(job_id)
             if row is not None and row.phase is Phase.PENDING:
-                row.status = JobStatus.QUEUED
+                self._table.give_status(row, JobStatus.QUEUED)
                 self._store.reader.changed(row)
         self._end_unsatisfiable(message.unsatisfiable)
 
@@ -119,7 +119,7 @@ class HandOver:
             # A job that waited for dependencies waits no longer.
             if op.status is JobStatus.WAITING:
                 op.status = JobStatus.QUEUED
-        row.status = job.status
+        self._table.give_status(row, job.status)
         self._store.reader.waits.changed(row.id)
         if self._ledger.is_covered(row.id):
             self._starting[row.id] = body, job

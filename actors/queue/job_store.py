@@ -156,7 +156,7 @@ class JobStore:
         """
         was_final = row.status.is_final
         if row.status is not status:
-            row.status = status
+            self.table.give_status(row, status)
             self.reader.watches.changed(row)
         self.reader.waits.changed(row.id)
         if not status.is_final or was_final:
@@ -269,7 +269,8 @@ class JobStore:
             return
         if row.phase is Phase.ENDED:
             self.settle_later(row)
-        row.status, row.ended = status, None
+        self.table.give_status(row, status)
+        row.ended = None
         self.table.give_slot(row, Phase.HANDED_OVER)
         self.ledger.withhold(job_id, *journaled)
 

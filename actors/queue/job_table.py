@@ -395,6 +395,7 @@ class JobTable:
         self._keys: dict[str, list[int]] = {}
         # The jobs with a run slot, and some that have had one.
         self._chosen: set[int] = set()
+        self._statuses: Counter[JobStatus] = Counter()
         self._ids: list[int] = []
         self.mark = time.time_ns()
         """Another number whenever a row has come or gone, also than that of an earlier table."""
@@ -416,7 +417,10 @@ class JobTable:
             place = bisect.bisect_left(self._ids, job_id)
             if self._ids[place] != job_id:
                 self._ids.insert(place, job_id)
+        if (before := self._rows.get(job_id)) is not None:
+            self._statuses[before.status] -= 1
         self._rows[job_id] = row
+        self._statuses[row.status] += 1
         if row.phase in _WITH_SLOT:
             self._chosen.add(job_id)
         self.mark += 1
@@ -438,6 +442,7 @@ class JobTable:
         if row is None:
             return
         self._chosen.discard(job_id)
+        self._statuses[row.status] -= 1
         self.mark += 1
         if len(self._ids) > 2 * len(self._rows) + _GONE_IDS_MIN:
             self._ids = [one for one in self._ids if one in self._rows]
@@ -451,6 +456,13 @@ class JobTable:
         """The live jobs submitted under this key."""
         found = self._keys.get(key)
         return None if found is None else list(found)
+
+    def give_status(self, row: Row, status: JobStatus) -> None:
+        """The job has this status now."""
+        if self._rows.get(row.id) is row:
+            self._statuses[row.status] -= 1
+            self._statuses[status] += 1
+        row.status = status
 
     def give_slot(self, row: Row, phase: Phase) -> None:
         """The job has a run slot now: it is in this phase."""
@@ -492,8 +504,7 @@ class JobTable:
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each status."""
-        counted = Counter(row.status for row in self._rows.in_order())
-        return {str(status): counted[status] for status in JobStatus}
+        return {str(status): self._statuses[status] for status in JobStatus}
 
     def _page_of(
         self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]

@@ -91,6 +91,19 @@ def test_jobs_are_counted_by_status() -> None:
     }
 
 
+def test_counts_follow_what_happens_to_the_rows() -> None:
+    rows = [row(number) for number in range(1, 5)]
+    known = table(*rows)
+    known.give_status(rows[0], JobStatus.RUNNING)
+    known.give_status(rows[1], JobStatus.ERROR)
+    known.remove(2)
+    known.give_status(rows[1], JobStatus.SUCCESS)
+    known.add(row(3, JobStatus.CANCELED))
+    assert rows[1].status is JobStatus.SUCCESS
+    found = {status: count for status, count in known.counts().items() if count}
+    assert found == {"queued": 1, "running": 1, "canceled": 1}
+
+
 def test_rows_are_found_by_phase() -> None:
     known = table(row(1), row(2, phase=Phase.ENDED), row(3, phase=Phase.STARTING))
     assert [one.id for one in known.in_phase(Phase.ENDED, Phase.STARTING)] == [2, 3]
