@@ -39,7 +39,7 @@ from ganger.transport.zmq import dealer
 
 
 class Select:
-    """Stands for the module where a job's process waits."""
+    """Stands for the module where programs wait for channels."""
 
     POLLIN = select.POLLIN
     poll = sockets.Poll
@@ -152,6 +152,7 @@ def simulated() -> Iterator[None]:
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
         (settings, "FILES_ASIDE_MIN", settings.FILES_ASIDE_MIN),
         (channels, "pair", sockets.pair),
+        (channels, "select", Select),
         (dealer, "Dealer", network.Dealer),
         (listener, "Router", network.Router),
         (listener, "os", network.SocketOs()),

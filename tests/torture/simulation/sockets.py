@@ -147,25 +147,28 @@ class Poll:
     def __init__(self) -> None:
         self._numbers: list[int] = []
 
-    def register(self, number: int, _mask: int) -> None:
+    def register(self, descriptor: int | Handle, _mask: int) -> None:
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
         assert number >= 0
         self._numbers.append(number)
 
     def poll(self, milliseconds: int | None) -> list[tuple[int, int]]:
         core = Core.active
         task = core.current
-        assert task is not None
         deadline = math.inf if milliseconds is None else core.clock.now + milliseconds / 1000
-        if milliseconds == 0:
+        if milliseconds != 0:
+            assert task is not None
+            task.park(self._numbers, deadline)  # type: ignore[attr-defined]
+        elif task is not None:
             # A system call takes its time; without this, waiting for the last half of a
             # millisecond would take for ever.
             core.clock.now += 0.0002
-        else:
-            task.park(self._numbers, deadline)  # type: ignore[attr-defined]
-        handles = [core.handles.get(number) for number in self._numbers]
         now = core.clock.now
-        return [
-            (handle.number, select.POLLIN)
-            for handle in handles
-            if handle is not None and handle.due() <= now
-        ]
+        found = []
+        for number in self._numbers:
+            handle = core.handles.get(number)
+            if handle is None:
+                found.append((number, select.POLLNVAL))
+            elif handle.due() <= now:
+                found.append((number, select.POLLIN))
+        return found
