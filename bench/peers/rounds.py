@@ -35,7 +35,20 @@ SHORT = (
 
 
 def measure(peers: list[Peer], options: argparse.Namespace) -> list[Measured]:
-    """Measure all peers in interleaved rounds; who fails once is left out of later rounds."""
+    """Measure all peers in interleaved rounds; who fails once is left out of later rounds.
+
+    All files are removed at the end: for minutes after many were deleted, ext4 makes new ones
+    slowly, for whichever queue comes next.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="ganger-peers-", dir=options.dir, ignore_cleanup_errors=True
+    ) as name:
+        # PostgreSQL runs as another user, who must be able to pass.
+        Path(name).chmod(0o711)
+        return _measured(peers, options, Path(name))
+
+
+def _measured(peers: list[Peer], options: argparse.Namespace, folder: Path) -> list[Measured]:
     measured = {peer.name: Measured(peer.name) for peer in peers}
     for count in range(options.rounds):
         # A list that takes too long then costs no other figure.
@@ -46,7 +59,10 @@ def measure(peers: list[Peer], options: argparse.Namespace) -> list[Measured]:
                 continue
             print(f"round {count + 1} of {options.rounds}, {peer.title}: ", end="", flush=True)
             begin = time.monotonic()
-            found = _round(peer, one, options, listed)
+            own = folder / f"{peer.name}-{count}"
+            own.mkdir()
+            own.chmod(0o711)
+            found = _round(peer, one, options, listed, own)
             if found is not None:
                 one.rounds.append(found)
             print(f"{_short(found, one)} ({time.monotonic() - begin:.0f} s)", flush=True)
@@ -54,23 +70,18 @@ def measure(peers: list[Peer], options: argparse.Namespace) -> list[Measured]:
 
 
 def _round(
-    peer: Peer, measured: Measured, options: argparse.Namespace, listed: int
+    peer: Peer, measured: Measured, options: argparse.Namespace, listed: int, folder: Path
 ) -> Round | None:
     """Measure one peer once; what kept it from that is noted in ``measured``."""
     figures: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(
-        prefix="ganger-peers-", dir=options.dir, ignore_cleanup_errors=True
-    ) as name:
-        # PostgreSQL runs as another user, who must be able to pass.
-        Path(name).chmod(0o711)
-        try:
-            with driver.SideProcess(peer, Path(name)) as side:
-                measured.versions = side.ask("start", STEP_SECONDS)
-                for found in _steps(side, peer, options, listed):
-                    figures.update(found)
-        except driver.SideError as error:
-            measured.problem = str(error)
-            measured.has_failed = not isinstance(error, driver.SideMissingError)
+    try:
+        with driver.SideProcess(peer, folder) as side:
+            measured.versions = side.ask("start", STEP_SECONDS)
+            for found in _steps(side, peer, options, listed):
+                figures.update(found)
+    except driver.SideError as error:
+        measured.problem = str(error)
+        measured.has_failed = not isinstance(error, driver.SideMissingError)
     return Round(**figures) if figures else None
 
 
