@@ -148,7 +148,7 @@ def make_earlier_version(folder: Path) -> Path:
     """A copy of the package that has its lock files where Ganger 1.1 had them, with its names."""
     package = make_later_version(folder) / "ganger" / "storage"
     for name, now, then in (
-        ("settings.py", 'return self.data / "livelocks"', 'return self.run / "livelocks"'),
+        ("paths.py", 'return self.data / "livelocks"', 'return self.run / "livelocks"'),
         ("lock_files.py", "{int(now)}_{identity}", "{int(now)}_{os.urandom(4).hex()}"),
     ):
         text = (package / name).read_text()
