@@ -14,7 +14,8 @@ from ...storage.jobs import JobStatus
 from ...storage.queue_files.journal import StoredRecord
 from ...transport import messages
 from . import submitting
-from .job_table import Phase, row_of
+from .job_rows import Phase
+from .row_templates import row_of
 from .submission_keys import SubmissionKeys, mark_batch
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from .announcements import Arrival
     from .control import Control
+    from .job_rows import Row
     from .job_store import JobStore
-    from .job_table import Row
     from .start_gate import StartGate
 
 

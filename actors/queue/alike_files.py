@@ -14,7 +14,8 @@ import msgspec
 
 from ...storage import jobs
 from ...storage.jobs import JobStatus
-from .job_table import NO_RUN, Phase, Row, received_of, shared_text
+from .job_rows import NO_RUN, Phase, Row
+from .row_templates import received_of, shared_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,14 +11,15 @@ from ...storage import settings
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR
 from .ages import Ages
-from .job_table import Phase
+from .job_rows import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...storage.jobs import JobStatus
     from ..runtime.runtime import Runtime
-    from .job_table import JobTable, Row
+    from .job_rows import Row
+    from .job_table import JobTable
     from .ledger import Ledger
 
 Arrival = tuple["Row", "list[dict[str, object]] | None"]

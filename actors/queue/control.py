@@ -11,7 +11,7 @@ from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import EXECUTOR, FILTER_EVALUATOR
 from . import submitting
-from .job_table import Phase
+from .job_rows import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
     from .hand_over import HandOver
+    from .job_rows import Row
     from .job_store import JobStore
-    from .job_table import Row
     from .lifecycle import Lifecycle
 
 

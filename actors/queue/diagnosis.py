@@ -15,15 +15,15 @@ from ..rules import rule_changes
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
 from ..scheduling import simulating
 from . import explaining
-from .job_table import Phase
+from .job_rows import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
+    from .job_rows import Row
     from .job_store import JobStore
-    from .job_table import Row
     from .start_gate import StartGate
 
 _CHAIN_MAX = 50

@@ -15,13 +15,13 @@ from ...storage.jobs import JobStatus, Timestamp, seconds
 from ...storage.prediction.estimates import Estimates, key_of
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR
-from .job_table import Phase
+from .job_rows import Phase
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
+    from .job_rows import Row
     from .job_store import JobStore
-    from .job_table import Row
 
 
 class _Input(msgspec.Struct):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...storage.jobs import JobStatus
-    from .job_table import Row
+    from .job_rows import Row
 
 
 class HoldingRule(NamedTuple):

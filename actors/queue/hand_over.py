@@ -14,7 +14,7 @@ from ...storage import errors, jobs, settings
 from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, EXECUTOR
-from .job_table import Phase, Row
+from .job_rows import Phase, Row
 from .reusing import reuses_process
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ...storage import errors, jobs
 from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
 from ..runtime import query_pages
+from .job_rows import Phase
 from .job_state import JobState
-from .job_table import Phase
 
 if TYPE_CHECKING:
     from ...transport import messages
     from ..runtime.runtime import Runtime
+    from .job_rows import Row
     from .job_store import JobStore
-    from .job_table import Row
 
 
 class JobQueries:

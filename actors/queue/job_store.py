@@ -16,7 +16,7 @@ from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
 from .files_aside import FilesAside
-from .job_table import Phase
+from .job_rows import Phase
 from .ledger import Ledger
 from .queries import QueueReader
 from .remembering import Recalled, Remembering
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
-    from .job_table import JobTable, Row
+    from .job_rows import Row
+    from .job_table import JobTable
     from .recovery import Loaded
 
     Listener = Callable[[Row], None]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..runtime.dispatcher import Alarm
     from ..runtime.runtime import Runtime
     from .job_queries import JobQueries
+    from .job_rows import Row
     from .job_state import JobState
     from .job_store import JobStore
-    from .job_table import Row
 
 
 class JobWaits:

@@ -17,7 +17,8 @@ from ...transport import messages
 from ..processes import sessions
 from ..runtime.addresses import EXECUTOR, LOCK_MANAGER
 from ..scheduling.depending import dependency_outcome
-from .job_table import Phase, Row, row_of
+from .job_rows import Phase, Row
+from .row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

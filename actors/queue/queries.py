@@ -12,7 +12,9 @@ import msgspec
 from ...storage import errors, job_bounds, job_views, jobs, settings
 from ...storage.queue_files import job_files
 from ...transport import messages
-from .job_table import JobTable, Phase, Row, row_of
+from .job_rows import Phase, Row
+from .job_table import JobTable
+from .row_templates import row_of
 from .subscriptions import Watch, WatchList
 from .wait_list import WaitList
 

@@ -15,8 +15,10 @@ from ...storage import documents, errors, jobs, lock_files, settings
 from ...storage.queue_files import job_files, replay, spool
 from . import reconciling, remembering
 from .alike_files import AlikeFiles
-from .job_table import JobTable, Phase, row_of
+from .job_rows import Phase
+from .job_table import JobTable
 from .reconciling import Fate, Life
+from .row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Journal
     from ...storage.queue_files.remembered import RememberedFiles
-    from .job_table import Row
+    from .job_rows import Row
 
     Progress = Callable[[str, int, int], None]
     """Takes what is being done, and with how many jobs of how many; 0: not counted."""

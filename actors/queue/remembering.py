@@ -18,8 +18,9 @@ from ...storage.jobs import JobStatus
 from ...storage.queue_files.looks_aside import Look
 from ...storage.queue_files.remembered import Page, RememberedFiles, Template
 from ...transport import messages
-from .job_table import NO_RUN, Phase, row_of
+from .job_rows import NO_RUN, Phase
 from .reconciling import Fate, Life, fate
+from .row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from ...storage.queue_files.remembered import Mark
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
-    from .job_table import JobTable, Row
+    from .job_rows import Row
+    from .job_table import JobTable
     from .ledger import Ledger
 
 TEMPLATES_MAX = 50

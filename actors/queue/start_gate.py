@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...transport import messages
 from ..rules.rules_in_force import RulesInForce
 from ..runtime.addresses import CONFIG_STORE, EXECUTOR
-from .job_table import Phase, Row
+from .job_rows import Phase, Row
 
 if TYPE_CHECKING:
     from ...storage import jobs

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...storage.jobs import LogEntry
     from ...transport.envelopes import Envelope
     from ...transport.messages import JobSummary
-    from .job_table import Row
+    from .job_rows import Row
 
 
 class Watch:

@@ -11,7 +11,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.actors.runtime.stage import Stage
 
-from ganger.actors.queue.job_table import JobTable, Phase, row_of
+from ganger.actors.queue.job_rows import Phase
+from ganger.actors.queue.job_table import JobTable
+from ganger.actors.queue.row_templates import row_of
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus

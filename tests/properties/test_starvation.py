@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.ages import Ages
-from ganger.actors.queue.job_table import JobTable, Row, Traits
+from ganger.actors.queue.job_rows import Row, Traits
+from ganger.actors.queue.job_table import JobTable
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.actors.queue import explaining
-from ganger.actors.queue.job_table import Row, Traits
+from ganger.actors.queue.job_rows import Row, Traits
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tests.actors.queue.leftovers import Leftovers
 
 from ganger.actors.queue.alike_files import MADE_MAX, AlikeFiles
-from ganger.actors.queue.job_table import JobTable, Phase, row_of
+from ganger.actors.queue.job_rows import Phase
+from ganger.actors.queue.job_table import JobTable
+from ganger.actors.queue.row_templates import row_of
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.journal import JobsStored, StateStored

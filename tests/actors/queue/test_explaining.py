@@ -6,7 +6,7 @@ import pytest
 
 from ganger.actors.queue import explaining
 from ganger.actors.queue.explaining import HoldingRule
-from ganger.actors.queue.job_table import Row, Traits
+from ganger.actors.queue.job_rows import Row, Traits
 from ganger.storage.jobs import PRIORITY_MIN, JobStatus
 from ganger.transport import remedy_words
 from ganger.transport.messages import HoldingBack, QueuePosition, Remedy

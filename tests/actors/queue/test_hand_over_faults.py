@@ -15,7 +15,7 @@ from tests.actors.runtime.stage import Asker, Stage
 from tests.refusals import refusing
 
 from ganger.actors.queue import recovery
-from ganger.actors.queue.job_table import Phase
+from ganger.actors.queue.job_rows import Phase
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import jobs, lock_files, settings
 from ganger.storage.jobs import JobStatus

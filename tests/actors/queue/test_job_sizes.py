@@ -18,7 +18,7 @@ from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.actors.processes import channels
-from ganger.actors.queue.job_table import Phase
+from ganger.actors.queue.job_rows import Phase
 from ganger.storage import job_bounds, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner

@@ -20,8 +20,8 @@ from tests.actors.queue.waiting_clients import (
 )
 from tests.actors.runtime.stage import Asker, Stage
 
+from ganger.actors.queue.job_rows import Row
 from ganger.actors.queue.job_state import JobState
-from ganger.actors.queue.job_table import Row
 from ganger.storage import settings
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages

@@ -11,7 +11,7 @@ from tests.actors.queue.leftovers import Leftovers
 from tests.refusals import refusing
 
 from ganger.actors.queue import recovery
-from ganger.actors.queue.job_table import Phase
+from ganger.actors.queue.job_rows import Phase
 from ganger.actors.queue.recovery import Loaded
 from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus

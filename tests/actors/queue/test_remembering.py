@@ -14,7 +14,7 @@ from tests.actors.runtime.stage import Stage, StagedSteps
 from tests.refusals import refusing
 
 from ganger.actors.queue import recovery, remembering
-from ganger.actors.queue.job_table import Phase, Row
+from ganger.actors.queue.job_rows import Phase, Row
 from ganger.storage import documents, errors, process_identity, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.job_files import QueueDirectory

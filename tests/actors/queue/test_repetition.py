@@ -16,7 +16,7 @@ import pytest
 from tests.actors.queue.queue_stage import DELAY, ENDED, PID, Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 
-from ganger.actors.queue import job_table
+from ganger.actors.queue import row_templates
 from ganger.storage import jobs, lock_files
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
@@ -291,8 +291,8 @@ class Outcome(msgspec.Struct):
 def play(root: Path, scene: Scene, turns: list[int], patch: pytest.MonkeyPatch) -> Outcome:
     """Send the scene's message as often in each turn as ``turns`` says."""
     # Templates get numbers, which go on from one queue of this process to the next.
-    patch.setattr(job_table, "_templates", {})
-    patch.setattr(job_table, "_numbers", itertools.count(1))
+    patch.setattr(row_templates, "_templates", {})
+    patch.setattr(row_templates, "_numbers", itertools.count(1))
     stage = Stage(root)
     queue = Queue(stage, patch)
     message = scene(queue)

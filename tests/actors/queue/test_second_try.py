@@ -17,7 +17,7 @@ from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Stage, Staged
 from tests.refusals import OneRefusal
 
-from ganger.actors.queue.job_table import Phase
+from ganger.actors.queue.job_rows import Phase
 from ganger.storage import errors, jobs
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages

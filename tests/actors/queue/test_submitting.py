@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from ganger.actors.queue import submitting
-from ganger.actors.queue.job_table import Phase, row_of
+from ganger.actors.queue.job_rows import Phase
+from ganger.actors.queue.row_templates import row_of
 from ganger.actors.queue.submitting import Draft
 from ganger.storage import errors, jobs, opcodes, settings
 from ganger.storage.jobs import JobStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.queue.job_table import Row, Traits
+from ganger.actors.queue.job_rows import Row, Traits
 from ganger.actors.queue.subscriptions import Watch, WatchList
 from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus, LogEntry

@@ -23,7 +23,7 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.queue.job_table import Phase
+from ganger.actors.queue.job_rows import Phase
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
 from ganger.storage.locks import Owner
 from ganger.storage.paths import Places

@@ -17,7 +17,7 @@ from tests.torture.simulation.waiting_oracle import Waiting
 from ganger.actors.job.daemon_link import ATTACH_SECONDS
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.queue.job_table import Phase, Row
+from ganger.actors.queue.job_rows import Phase, Row
 from ganger.actors.rules import filtering
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage import documents, jobs, lock_files, opcodes

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from ganger.actors.queue.job_queries import _Known
+from ganger.actors.queue.job_rows import Phase
 from ganger.actors.queue.job_state import JobState
-from ganger.actors.queue.job_table import Phase
 from ganger.storage import jobs
 from ganger.storage.queries.jobs import JobRow
 
