@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 from ganger.storage import paths, settings
 
-from . import config_side, floors, locks_side, luxi_side, rapi_side, rq_side, rules_side, scale_side
+from . import (
+    config_side,
+    floors,
+    locks_side,
+    luxi_side,
+    passes_side,
+    rapi_side,
+    rq_side,
+    rules_side,
+    scale_side,
+)
 from .figures import heading, median, row
 from .ganger_side import Ganger, Submissions
 from .options import at_least, end_as_by_ctrl_c, folder
@@ -41,6 +51,7 @@ PARTS = (
     "configuration",
     "long-queue",
     "rule-changes",
+    "passes",
     "scale",
     "starts",
     "rapi",
@@ -108,6 +119,7 @@ def _measure(options: argparse.Namespace) -> None:
             "configuration": lambda: _configuration(folder, options.steps),
             "long-queue": lambda: _long_queue(ganger, options.pending),
             "rule-changes": lambda: _rule_changes(folder, options.pending),
+            "passes": lambda: _passes(options.pending, options.steps),
             "scale": lambda: _scale(folder, options.pending, options.steps),
             "starts": lambda: _starts(folder, options.pending),
             "rapi": lambda: rapi_side.measure(folder, options.steps),
@@ -272,6 +284,17 @@ def _rule_changes(folder: Path, pending: int) -> None:
                 row(
                     "  daemon's processor time for each", f"{found.processor_seconds * 1e3:8.1f} ms"
                 )
+
+
+def _passes(pending: int, steps: int) -> None:
+    heading("A scheduling pass that starts one job")
+    for size in SIZES:
+        if size <= pending:
+            row(
+                f"{size:,} pending, no locks",
+                passes_side.passes(size, steps, passes_side.without_locks),
+            )
+            row("  a node lock each", passes_side.passes(size, steps, passes_side.with_a_lock))
 
 
 def _scale(folder: Path, pending: int, steps: int) -> None:

@@ -121,6 +121,11 @@ def await_files(ganger: Ganger, data: Path) -> None:
         time.sleep(0.5)
 
 
+def listed(client: Client) -> int:
+    """List all jobs; returns how many there are."""
+    return sum(1 for _ in client.jobs(fields=["id", "status", "summary"]))
+
+
 def operations(ganger: Ganger, data: Path, steps: int) -> Iterator[tuple[str, Timings]]:
     """The timings of each operation on the queue as it is now."""
     client, last = ganger.client, ganger.client.info().counts["last_id"]
@@ -131,6 +136,7 @@ def operations(ganger: Ganger, data: Path, steps: int) -> Iterator[tuple[str, Ti
     pick: dict[str, tuple[int, Callable[[], object]]] = {
         "submission": (steps, lambda: client.submit(NO_OP)),
         "page of a listing": (steps // 10, lambda: wire.call(page)),
+        "list of all, id, status and summary": (3, lambda: listed(client)),
         "why a job waits": (steps // 25, lambda: client.explain(chance.choice(pending))),
         "cancel": (steps // 10, lambda: client.cancel(pending.pop())),
         "rule added, in force": (3, lambda: rules.append(client.add_filter(**RULE))),
