@@ -102,7 +102,7 @@ class Announcements:
     def _rows_of_report(self, after: int) -> tuple[list[Row], int | None]:
         rows, has_more = self._table.pending_after(after, settings.REPORT_JOBS)
         # What a long report takes on its way is free when all have it.
-        self._ledger.has_left_memory |= has_more
+        self._ledger.files.has_left_memory |= has_more
         return rows, rows[-1].id if has_more else None
 
     def again(self, ids: list[int]) -> None:

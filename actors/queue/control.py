@@ -112,9 +112,9 @@ class Control:
             row.priority = priority
             row.shared_inputs = None
             if row.phase is Phase.STARTING:
-                self._ledger.write_state(row.id)
+                self._ledger.files.write_state(row.id)
             elif row.phase is not Phase.HANDED_OVER:
-                self._ledger.write_file(row.id)
+                self._ledger.files.write_file(row.id)
             text = _changed_text(row.id, priority)
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
             self._store.announcements.reprioritised(row)
@@ -314,7 +314,8 @@ class Control:
                 self._log.warning("retry is not noted", job=job_id, error=error.text)
         else:
             state = self._store.next_state(row, job)
-            self._ledger.store_state(state, functools.partial(self._ledger.write_file, job_id))
+            write_file = functools.partial(self._ledger.files.write_file, job_id)
+            self._ledger.store_state(state, write_file)
 
 
 def _changed_text(job_id: int, priority: int) -> str:

@@ -172,7 +172,7 @@ class Diagnosis:
         """Let the filter evaluator judge a page of jobs with and without a proposed rule."""
         self._check_proposed(message)
         rows, has_more = self._table.unfinished_after(message.after, settings.TRIED_JOBS)
-        self._store.ledger.has_left_memory |= has_more
+        self._store.ledger.files.has_left_memory |= has_more
         judge = messages.JudgeTest(
             test=message,
             last_id=self._store.ledger.last_id,
@@ -229,7 +229,7 @@ class Diagnosis:
     ) -> None:
         """Ask for verdicts on one page of jobs after the other, then for the scheduler's part."""
         rows, has_more = self._table.pending_after(after, settings.TRIED_JOBS)
-        self._store.ledger.has_left_memory |= has_more
+        self._store.ledger.files.has_left_memory |= has_more
         running = self._table.in_phase(Phase.STARTING, Phase.HANDED_OVER) if not after else []
         page = messages.JudgeSimulation(
             simulation=simulation.simulation,
@@ -267,7 +267,7 @@ class Diagnosis:
     def _simulate_locks(
         self, envelope: Envelope, simulation: messages.Simulate, outcome: messages.Simulated
     ) -> None:
-        self._store.ledger.has_left_memory |= len(self._table) > settings.TRIED_JOBS
+        self._store.ledger.files.has_left_memory |= len(self._table) > settings.TRIED_JOBS
         gone = [*outcome.paused, *(job_id for job_id, _ in outcome.ended)]
         rows = [self._table.find(job_id) for job_id in simulation.ended]
         # Jobs that would be sent back or canceled while they wait for locks give up their place.

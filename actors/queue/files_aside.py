@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
     from ..runtime.steps_aside import StepsAside
-    from .ledger import Ledger
+    from .file_writer import FileWriter
 
 
 class FilesAside:
     """The thread of one queue, if there is one."""
 
-    def __init__(self, runtime: Runtime, ledger: Ledger) -> None:
+    def __init__(self, runtime: Runtime, files: FileWriter) -> None:
         self._runtime = runtime
-        self._ledger = ledger
+        self._files = files
         self._work: StepsAside | None = None
         self._batch = 0
         self._until = -math.inf
@@ -40,17 +40,17 @@ class FilesAside:
         """Whether files are to be created by a thread, or are on their way in one."""
         if self._work is not None:
             return True
-        ledger = self._ledger
-        if not ledger.has_new_files:
+        files = self._files
+        if not files.has_new_files:
             return False
-        is_many = ledger.unwritten_count > settings.FILES_ASIDE_MIN
+        is_many = files.unwritten_count > settings.FILES_ASIDE_MIN
         return is_many or self._runtime.clock() < self._until
 
     def begin(self) -> bool:
         """Have a thread create files, unless one is at it; False if there is no thread."""
         if self._work is not None:
             return True
-        new_files = self._ledger.begin_new_files(settings.FILES_ASIDE_MAX)
+        new_files = self._files.begin_new_files(settings.FILES_ASIDE_MAX)
         self._batch += 1
         incarnation, batch = self._runtime.incarnation, self._batch
 
@@ -60,7 +60,7 @@ class FilesAside:
         try:
             self._work = self._runtime.aside_in_steps(new_files.steps(), finished)
         except RuntimeError:
-            self._ledger.end_new_files()
+            self._files.end_new_files()
             return False
         return True
 
@@ -83,11 +83,11 @@ class FilesAside:
             return
         self._work = None
         self._until = self._runtime.clock() + settings.FILES_ASIDE_SECONDS
-        self._ledger.end_new_files()
+        self._files.end_new_files()
 
     def close(self) -> None:
         """Create no more files: from now on the thread leaves all of them alone."""
-        self._ledger.end_new_files()
+        self._files.end_new_files()
         if self._work is not None:
             self._work.finish()
             self._work = None

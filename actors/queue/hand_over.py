@@ -180,7 +180,7 @@ class HandOver:
         job.livelock = message.lock_file
         row.serial = job.advance_serial()
         self._ledger.note(row.id, row.serial, jobs.encode_job(job))
-        if not self._ledger.write_state(row.id):
+        if not self._ledger.files.write_state(row.id):
             self._refuse(row, message)
             return
         self._table.give_slot(row, Phase.HANDED_OVER)
@@ -210,14 +210,14 @@ class HandOver:
         *,
         reuses: bool = False,
     ) -> None:
-        body = self._ledger.body(row.id)
+        body = self._ledger.files.body(row.id)
         if body is None:
             return
         confirmed = messages.HandOverConfirmed(job_id=row.id, lock_file=message.lock_file)
         self._runtime.tell(EXECUTOR, confirmed)
         go = messages.JobGo(
             body=body if len(body) <= settings.JOB_BYTES_MAX else b"",
-            spares=self._ledger.lend_spares(row.id),
+            spares=self._ledger.files.lend_spares(row.id),
             secrets=self._store.secrets_of(row.id),
             queue=self._queue_path,
             socket=self._socket_path,

@@ -52,7 +52,7 @@ class JobStore:
         """``files``: where the next start finds what files of pending jobs say, if anywhere."""
         self.table = table
         self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
-        self.files_aside = FilesAside(runtime, self.ledger)
+        self.files_aside = FilesAside(runtime, self.ledger.files)
         self.reader = QueueReader(table, self.ledger, runtime.log)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.quarantined: list[str] = []
@@ -212,7 +212,7 @@ class JobStore:
         state = self.next_state(row, job)
 
         def stored() -> None:
-            self.ledger.write_file(row.id)
+            self.ledger.files.write_file(row.id)
             row.ended = jobs.seconds(job.end_timestamp)
             row.priority = job.priority
             if envelope is not None:
@@ -350,13 +350,13 @@ class JobStore:
 
         ``meanwhile`` is called while the disk writes.
         """
-        before = self.ledger.unwritten_count
+        before = self.ledger.files.unwritten_count
         self.ledger.commit(meanwhile)
         if self.ledger.is_far_behind:
             self._write_urgently()
         elif self.ledger.is_behind:
             # In a flood of new jobs a few files change nothing, and delay the next flush.
-            grown = self.ledger.unwritten_count - before
+            grown = self.ledger.files.unwritten_count - before
             if grown <= settings.FILES_PER_TURN * settings.FLOOD_FACTOR:
                 self._write_some()
         if self.ledger.is_read_only and not self._is_retry_due:
@@ -364,7 +364,7 @@ class JobStore:
             self._retry_later()
         self._runtime.patience_seconds = self._patience_seconds()
         kept = len(self.table) * settings.JOB_MEMORY_BYTES
-        kept += self.ledger.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
+        kept += self.ledger.files.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
         self._runtime.host.keep_memory("jobs", kept)
 
     def _write_some(self) -> None:
@@ -381,9 +381,9 @@ class JobStore:
     def write_files(self) -> None:
         """Write files of new jobs until the time is up or a message waits."""
         ledger = self.ledger
-        if ledger.has_left_memory and not ledger.has_unwritten:
+        if ledger.files.has_left_memory and not ledger.has_unwritten:
             # In a turn without other work, as it takes a few milliseconds.
-            ledger.has_left_memory = False
+            ledger.files.has_left_memory = False
             free_memory.give_back()
             return
         if not (self.files_aside.is_due and self.files_aside.begin()):
@@ -425,15 +425,15 @@ class JobStore:
 
     def make_spares(self) -> None:
         """Make spare files ahead, unless a message waits."""
-        self.ledger.make_spares(lambda: self._runtime.has_news)
+        self.ledger.files.make_spares(lambda: self._runtime.has_news)
 
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
         if self.ledger.is_read_only or self.files_aside.is_under_way:
             return None
         ledger = self.ledger
-        if ledger.has_unwritten or ledger.is_short_of_spares:
+        if ledger.has_unwritten or ledger.files.is_short_of_spares:
             return 0 if ledger.is_behind else settings.FILES_REST_SECONDS
-        if ledger.has_left_memory:
+        if ledger.files.has_left_memory:
             return settings.MEMORY_REST_SECONDS
         return self._remembering.patience_seconds if self._remembering.is_due else None

@@ -106,9 +106,9 @@ class Lifecycle:
         envelope.reply(messages.StateRecorded(serial=message.serial))
         if message.serial < row.serial:
             return
-        known = self._ledger.serial(row.id)
+        known = self._ledger.files.serial(row.id)
         if message.body is None and known is not None and known < message.serial:
-            self._ledger.forget(row.id)
+            self._ledger.files.forget(row.id)
         row.serial = message.serial
         row.take_priority(message.priority)
         row.started = message.started
@@ -156,7 +156,7 @@ class Lifecycle:
             if job.serial != message.serial:
                 # The file is ahead, and its state may not be shown yet: a later message has it.
                 return
-            self._ledger.forget(row.id)
+            self._ledger.files.forget(row.id)
         else:
             job = jobs.decode_job(message.body)
             self._ledger.note(row.id, message.serial, message.body)
@@ -181,7 +181,7 @@ class Lifecycle:
 
         if message.body is None:
             # The process has flushed its file, which is as new as anything we know.
-            self._ledger.forget(row.id)
+            self._ledger.files.forget(row.id)
             self._ledger.after_commit(stored, envelope.refuse)
             return
         state = (message.job_id, message.serial, message.body)
@@ -249,10 +249,10 @@ class Lifecycle:
             return
         if row.phase is not Phase.HANDED_OVER:
             return
-        self._ledger.take_back_spares(row.id)
+        self._ledger.files.take_back_spares(row.id)
         if message.has_left and row.status.is_final:
             self._refused.pop(row.id, None)
-            self._ledger.forget(row.id)
+            self._ledger.files.forget(row.id)
             self._store.end(row)
             return
         try:
@@ -324,7 +324,7 @@ class Lifecycle:
         row.serial = max(row.serial, job.serial)
 
         def stored() -> None:
-            self._ledger.forget(row.id)
+            self._ledger.files.forget(row.id)
             self._store.end(row)
             row.priority = job.priority
             _show_times(row, job)
@@ -344,14 +344,14 @@ class Lifecycle:
     def _newest(self, row: Row) -> jobs.Job:
         data = self._ledger.directory.read(row.id)
         on_disk = None if data is None else jobs.decode_job(data)
-        known = self._ledger.serial(row.id)
+        known = self._ledger.files.serial(row.id)
         if on_disk is not None and (known is None or on_disk.serial >= known):
             if not on_disk.status.is_final:
                 # A final state need not be durable yet: until it is, the state before counts.
-                self._ledger.forget(row.id)
+                self._ledger.files.forget(row.id)
             return on_disk
         job = self._store.read(row.id)
-        self._ledger.write_file(row.id)
+        self._ledger.files.write_file(row.id)
         return job
 
     def _start_again(self, row: Row, *, has_failed: bool = False) -> None:
@@ -375,7 +375,7 @@ class Lifecycle:
         row.lock_file = row.process_id = None
         row.started = jobs.seconds(job.start_timestamp)
         self._reader.forget_appended(row.id, None)
-        self._ledger.store_state(state, functools.partial(self._ledger.write_file, row.id))
+        self._ledger.store_state(state, functools.partial(self._ledger.files.write_file, row.id))
         # Its process may have given it back while it waited for locks.
         self._store.back_to_pending(row, job, row_of(job, Phase.PENDING).status)
 

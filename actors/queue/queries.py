@@ -139,7 +139,7 @@ class QueueReader:
         remaining, after = None, {}
         if ids is None:
             summaries = self._followed_by_all(message)
-            self._ledger.has_left_memory |= len(self._table) > settings.LIST_PAGE_ROWS
+            self._ledger.files.has_left_memory |= len(self._table) > settings.LIST_PAGE_ROWS
         else:
             summaries = [self._summary(job_id) for job_id in dict.fromkeys(ids)]
             remaining = {summary.id for summary in summaries if not summary.status.is_final}
@@ -263,7 +263,7 @@ class QueueReader:
             self._gaps.pop(job_id, None)
 
     def _body(self, job_id: int) -> bytes:
-        body = self._ledger.body(job_id)
+        body = self._ledger.files.body(job_id)
         if body is None:
             raise errors.StorageError(f"job {job_id} has no file")
         return body

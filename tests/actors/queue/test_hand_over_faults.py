@@ -280,12 +280,12 @@ def test_a_job_that_stands_in_line_again_names_no_dead_process(queue: Queue) -> 
 def test_spare_files_come_back_from_a_process_that_is_gone(queue: Queue, status: JobStatus) -> None:
     queue.start_new()
     ledger = queue.actor.component.store.ledger
-    assert set(ledger._lent) == {1}
+    assert set(ledger.files._lent) == {1}
     if status is SUCCESS:
         queue.recorded(1, 10, SUCCESS)
     queue.end_process(1, has_left=status is SUCCESS)
     queue.actor.end_turn()
-    assert ledger._lent == {}
+    assert ledger.files._lent == {}
 
 
 def test_an_answer_to_a_queue_that_was_replaced_answers_no_other_request(queue: Queue) -> None:

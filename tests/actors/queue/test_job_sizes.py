@@ -166,7 +166,7 @@ def test_a_process_reads_a_job_itself_that_is_too_large_for_a_frame(
 ) -> None:
     lock_file = queue.start_new()
     body = bytes(settings.JOB_BYTES_MAX + more)
-    monkeypatch.setattr(queue.actor.component.store.ledger, "body", lambda _: body)
+    monkeypatch.setattr(queue.actor.component.store.ledger.files, "body", lambda _: body)
     queue.ask_hand_over(1, lock_file)
     go = queue.channels[1].answers[-1]
     assert isinstance(go, messages.JobGo)

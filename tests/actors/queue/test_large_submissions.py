@@ -60,7 +60,7 @@ def test_all_jobs_are_announced_before_the_answer_and_after_the_flush(queue: Que
         queue.actor.turn(messages.SubmissionsDue())
         for notice in queue.stage.take(messages.JobsArrived):
             announced += [one.job.id for one in notice.jobs]
-            assert queue.actor.component.store.ledger.serial(notice.jobs[0].job.id) == 1
+            assert queue.actor.component.store.ledger.files.serial(notice.jobs[0].job.id) == 1
         assert not large.answers or len(announced) == MANY
     assert announced == list(range(1, MANY + 1))
 

@@ -79,7 +79,7 @@ def test_many_new_jobs_are_ready_before_their_files_are_written(start: Start) ->
     ledger = start.begin()
     assert start.statuses() == dict.fromkeys((1, 2, 3), QUEUED)
     assert (start.files(), start.segments(), ledger.is_read_only) == ([], 2, False)
-    assert ledger.body(2) == start.disk.body(2, 1, QUEUED)
+    assert ledger.files.body(2) == start.disk.body(2, 1, QUEUED)
     start.write_all()
     assert start.files() == [1, 2, 3]
     assert start.segments() == 2
@@ -108,7 +108,7 @@ def test_what_is_killed_before_its_files_are_written_starts_again_with_them(star
         ledger.write_newest(1)
         ledger._journal.close()
     ledger = start.begin()
-    assert ledger.serial(2) == 4
+    assert ledger.files.serial(2) == 4
     start.write_all()
     start.cut()
     assert start.segments() == 1
@@ -257,9 +257,9 @@ def test_what_was_noted_since_is_in_the_journal_before_the_older_segments_go(sta
     start.new_jobs(1, 2, 3)
     ledger = start.begin()
     handed_over = start.disk.body(2, 2, QUEUED, livelock=start.disk.own.path)
-    ledger.lend_spares(2)
+    ledger.files.lend_spares(2)
     ledger.note(2, 2, handed_over)
-    ledger.write_state(2)
+    ledger.files.write_state(2)
     start.write_all()
     start.cut()
     ledger._journal.close()
@@ -288,8 +288,8 @@ def test_when_all_files_are_written_their_memory_is_free(start: Start) -> None:
     states = [(one, 1, start.disk.body(one, 1, QUEUED)) for one in range(1, 201)]
     ledger.store_new(states, lambda: None, lambda _: None)
     ledger.commit()
-    large = sys.getsizeof(ledger._states), sys.getsizeof(ledger._unwritten)
+    large = sys.getsizeof(ledger.files._states), sys.getsizeof(ledger.files._unwritten)
     ledger.write_newest(200)
     assert not ledger.has_unwritten
-    assert sys.getsizeof(ledger._states) < large[0] / 10
-    assert sys.getsizeof(ledger._unwritten) < large[1] / 10
+    assert sys.getsizeof(ledger.files._states) < large[0] / 10
+    assert sys.getsizeof(ledger.files._unwritten) < large[1] / 10

@@ -189,7 +189,7 @@ def test_the_end_of_a_job_without_locks_does_not_concern_the_lock_manager(queue:
 def test_a_process_that_left_in_order_is_believed(queue: Queue) -> None:
     queue.finish_new()
     assert queue.statuses() == {1: "success"}
-    assert queue.actor.component.store.ledger.serial(1) is None
+    assert queue.actor.component.store.ledger.files.serial(1) is None
 
 
 def test_a_process_killed_while_it_ran_fails_its_job(queue: Queue) -> None:

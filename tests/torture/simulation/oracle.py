@@ -179,7 +179,7 @@ class Oracle:
         if row.status.is_final and final is None:
             self._finals[row.id] = row.status
             self.ends[str(row.status)] += 1
-        body = queue.store.ledger.body(row.id)
+        body = queue.store.ledger.files.body(row.id)
         if body is None:
             return
         statuses = [op.status for op in jobs.decode_job(body).ops]

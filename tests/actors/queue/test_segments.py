@@ -1,0 +1,300 @@
+"""Segments of the journal: when a new one begins, what it repeats, and what is written anew."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from tests.actors.queue.books import Books, body
+from tests.refusals import refusing, refusing_flushes
+
+from ganger.actors.queue.ledger import Ledger
+from ganger.storage import errors, settings
+from ganger.storage.queue_files import journal, replay
+from ganger.storage.queue_files.journal import Journal
+from ganger.storage.queue_files.segment_ahead import SegmentAhead
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
+
+
+def test_files_may_be_behind_up_to_their_bounds(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books.commit_new(1, 2)
+    ledger = books.ledger
+    for more, is_over in ((0, False), (-1, True)):
+        monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2 + more)
+        monkeypatch.setattr(settings, "FILES_AT_ONCE", 2 + more)
+        assert (ledger.is_behind, ledger._is_behind_at_renewal) == (is_over, is_over)
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
+    # (a full segment, one that must not grow any more)
+    for more, is_full, must_not in ((1, False, False), (0, False, True), (-1, True, True)):
+        monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", ledger._journal.size + more)
+        assert (ledger.is_behind, ledger.is_far_behind) == (is_full, must_not)
+    ledger.write_newest(2)
+    assert not ledger.is_behind
+    assert not ledger.is_far_behind
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> None:
+    names = set()
+
+    def note() -> None:
+        names.add(tuple(path.name for path in Journal(books.places.journal).segments()))
+
+    for job_id in range(1, 101):
+        books.commit_new(job_id)
+        note()
+    assert len(names) == 1
+    # All but a few written: the next commit begins a new one.
+    assert books.ledger.is_behind
+    books.ledger.write_newest(95)
+    books.commit_new(101)
+    note()
+    assert len(names) == 2
+    assert not books.ledger.is_far_behind
+    # However many are missing, there is an end to it.
+    for job_id in range(102, 202):
+        books.commit_new(job_id)
+        note()
+    assert len(names) == 2
+    assert books.ledger.is_far_behind
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_on(
+    tmp_path: Path,
+) -> None:
+    cuts: list[journal.Cut] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.begin()
+    for job_id in range(1, 41):
+        books.commit_new(job_id)
+        books.ledger.files.write_pending()
+    [cut] = cuts
+    old, *_, newest = books.journal.segments()
+    # One at a time: the newest grows meanwhile.
+    assert [old, newest] == books.journal.segments()
+    assert not books.ledger.is_covered(1)
+    assert books.ledger.is_covered(40)
+    assert books.ledger.retry()
+    cut.carry_out()
+    assert books.journal.segments() == [newest]
+    books.ledger.was_cut(None)
+    books.commit_new(41)
+    assert len(cuts) == 2
+    books.ledger.was_cut(errors.StorageError("no"))
+    assert books.is_read_only()
+    # The kernel may have lost what that flush was to cover, and reports no error again.
+    (books.places.queue / "job-41").write_bytes(b"")
+    assert books.ledger.retry()
+    assert sorted(books.after_crash()) == list(range(1, 42))
+    cuts[1].carry_out()
+    books.close()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_another_thread_makes_the_next_segment_before_it_is_needed(tmp_path: Path) -> None:
+    wanted: list[SegmentAhead] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, make_aside=wanted.append)
+    books.begin()
+    for job_id in range(1, 101):
+        before = len(wanted)
+        books.commit_new(job_id)
+        for ahead in wanted[before:]:
+            ahead.carry_out()
+        books.ledger.files.write_pending()
+    assert len(wanted) > 1
+    assert {path.name for path in books.journal.segments()} <= {
+        Path(books.journal._newest).name,
+        f"{wanted[-1].number:08d}.journal",
+    }
+    assert books.after_crash() == {n: body(n, 1) for n in range(1, 101)}
+    books.close()
+    assert len(books.journal.segments()) == 1
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_disk_that_refuses_gets_back_the_room_of_the_segment_made_ahead(tmp_path: Path) -> None:
+    wanted: list[SegmentAhead] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, make_aside=wanted.append)
+    books.begin()
+    with refusing("listdir"):
+        # Nothing says which number is free: the jobs are stored all the same.
+        while books.journal.size <= settings.JOURNAL_SEGMENT_BYTES // 2:
+            books.commit_new(books.ledger.last_id + 1)
+    assert not wanted
+    assert not books.is_read_only()
+    books.commit_new(books.ledger.last_id + 1)
+    wanted[0].carry_out()
+    count = len(books.journal.segments())
+    with refusing("fdatasync"):
+        books.commit_new(50)
+    assert books.is_read_only()
+    assert len(books.journal.segments()) == count - 1
+    assert books.ledger.retry()
+    books.commit_new(51)
+    assert 50 not in books.after_crash()
+    assert 51 in books.after_crash()
+    books.close()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_old_segments_go_and_nothing_with_them(books: Books) -> None:
+    for job_id in range(1, 101):
+        books.commit_new(job_id)
+    assert len(list(books.places.journal.iterdir())) == 1
+    assert books.after_crash() == {n: body(n, 1) for n in range(1, 101)}
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Books) -> None:
+    books.commit_new(1)
+    books.ledger.files.write_state(1)
+    books.store_state(1, 2, "running")
+    for job_id in range(2, 50):
+        books.commit_new(job_id)
+    # The process that owns the file had no time to write it before the machine died.
+    assert books.directory.read(1) == body(1, 1)
+    said = replay.read_journal(Journal(books.places.journal))
+    assert said.states[1] == (2, body(1, 2, "running"))
+
+
+def test_the_journal_makes_up_only_for_files_whose_states_it_still_has(books: Books) -> None:
+    books.commit_new(1, 2)
+    books.ledger.files.write_state(2)
+    assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [True, True]
+    # The segment that had both is deleted; the new one repeats what a process may change.
+    assert books.ledger.retry()
+    assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [False, True]
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_disk_that_takes_no_new_segment_loses_nothing(books: Books) -> None:
+    with refusing_flushes():
+        for job_id in range(1, 50):
+            books.commit_new(job_id)
+            books.ledger.files.write_pending()
+    assert books.is_read_only()
+    stored = [int(said.split()[1]) for said in books.take_effects() if "Error" not in said]
+    assert 0 < len(stored) < 49
+    assert books.ledger.retry()
+    assert sorted(books.after_crash()) == stored
+
+
+def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(books: Books) -> None:
+    """The file is there to be read, and the next flush would do nothing for it."""
+    books.commit_new(1, 2, 3)
+    books.ledger.files.write_pending()
+    books.commit_archived(2)
+    files = [books.places.queue / "job-1", books.places.archive / "0" / "job-2"]
+    before = [path.stat().st_ino for path in files]
+
+    with refusing_flushes():
+        assert not books.ledger.retry()
+    assert [path.stat().st_ino for path in files] == before
+    assert books.ledger.retry()
+    after = [path.stat().st_ino for path in files]
+    assert not set(before) & set(after)
+    # Once is enough.
+    assert books.ledger.retry()
+    assert [path.stat().st_ino for path in files] == after
+
+
+def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(books: Books) -> None:
+    books.commit_new(1, 2, 3)
+    books.ledger.files.write_pending()
+    # Another process writes this file: the journal alone has its state.
+    books.ledger.files.lend_spares(3)
+    books.commit_state(3, 2)
+
+    with refusing_flushes():
+        for _ in range(10):
+            assert not books.ledger.retry()
+        assert len(books.journal.segments()) == 2
+        written = (books.places.queue / "job-1").stat().st_ino
+        # A disk that does not take the journal either is not written on in vain.
+        with refusing("fdatasync", number=errno.EIO):
+            assert not books.ledger.retry()
+        assert (books.places.queue / "job-1").stat().st_ino == written
+    assert books.ledger.retry()
+    assert len(books.journal.segments()) == 1
+    books.commit_state(2, 2)
+    found = books.after_crash(lost=(2, 3))
+    assert found == {1: body(1, 1), 2: body(2, 2), 3: body(3, 2)}
+
+
+def test_the_file_of_a_living_process_is_written_anew_when_that_has_left(books: Books) -> None:
+    books.commit_new(1)
+    books.ledger.files.write_state(1)
+    books.ledger.files.lend_spares(1)
+    books.commit_state(1, 2, "success")
+    path = books.places.queue / "job-1"
+    path.write_bytes(body(1, 2, "success"))
+    before = path.stat().st_ino
+
+    with refusing_flushes():
+        assert not books.ledger.retry()
+    assert books.ledger.retry()
+    assert path.stat().st_ino == before
+    books.ledger.files.take_back_spares(1)
+    with refusing("write"):
+        for _ in range(2):
+            books.ledger.files.forget(1)
+            assert books.is_read_only()
+            assert not books.ledger.retry()
+    # The third attempt is as careful as the first.
+    assert books.ledger.retry()
+    assert path.stat().st_ino != before
+    assert path.read_bytes() == body(1, 2, "success")
+    assert books.ledger.files.serial(1) is None
+
+
+def test_the_file_of_a_living_process_is_left_alone_in_any_doubt(books: Books) -> None:
+    books.commit_new(1)
+    books.ledger.files.write_state(1)
+    books.ledger.files.lend_spares(1)
+    with refusing_flushes():
+        assert not books.ledger.retry()
+    assert books.ledger.retry()
+    path = books.places.queue / "job-1"
+    before = path.stat().st_ino
+    # The process has flushed a newer state by itself.
+    path.write_bytes(body(1, 2, "running"))
+    books.ledger.files.forget(1)
+    assert path.stat().st_ino == before
+
+
+def test_a_successor_takes_up_the_doubt_of_a_flush_that_failed(books: Books) -> None:
+    books.commit_new(1)
+    books.ledger.files.write_pending()
+    before = (books.places.queue / "job-1").stat().st_ino
+
+    with refusing_flushes():
+        assert not books.ledger.retry()
+    successor = Books(books.places.data).begin()
+    assert (books.places.queue / "job-1").stat().st_ino != before
+    assert [*Journal(books.places.journal).segments()] == [successor.journal.segments()[-1]]
+    successor.close()
+
+
+@pytest.mark.parametrize(("serial", "is_flushed"), [(1, False), (2, True)])
+def test_a_file_ahead_of_the_journal_is_flushed_when_it_is_written_anew(
+    books: Books, monkeypatch: pytest.MonkeyPatch, serial: int, *, is_flushed: bool
+) -> None:
+    (books.places.queue / "job-1").write_bytes(body(1, serial))
+    write = mock.Mock()
+    monkeypatch.setattr(books.directory, "write", write)
+    replay.write_file_anew(books.directory, 1, (1, body(1, 1)))
+    write.assert_called_once_with(1, body(1, serial), flush=is_flushed)
