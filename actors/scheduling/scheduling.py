@@ -1,14 +1,10 @@
 """Which pending job starts now: pure decisions of the scheduler.
 
-How it works. A pending job is in one place: waiting for dependencies; among the eligible jobs, in
-order (`eligible`: by priority, then by what is left of its weight, then by id); parked in the line
-of a full bucket; or held by a rule. A pass takes the first eligible jobs while run slots are free.
+How it works. A pending job waits for dependencies, or it is eligible: in the order (by priority,
+then by what is left of its weight, then by id), or aside from it, because a rule holds it or a
+bucket is full (`start_order`). A pass takes the first eligible jobs while run slots are free.
 So the cost of a pass grows with the jobs that start or are looked at for the first time, not with
 the pending ones.
-
-A bucket counts running jobs: one for each filter rule that limits, one for each ad-hoc limit
-named in a reason (scheduler facts, section 5). A job takes a place in each of its buckets when
-it starts, and only then. If a bucket is full, the job is parked there until a place is free.
 
 A verdict of the filter rules holds for one rule chain. When the chain changes, jobs are
 judged again as they come first. So no job starts under older rules, none starts
@@ -19,16 +15,13 @@ parked all at once when the first of them comes first.
 A job whose dependencies can no longer be satisfied, or that a rule rejects, is unsatisfiable: the
 job queue ends it without a process.
 
-An entry of an order stays when its job goes or changes. When it comes first it is recognised as
-stale, because it is no longer the entry that the job names.
-
 A job that starts counts with its forecast as the owner of locks, until the lock manager reports
 what it really holds (`locks_changed`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ...storage.prediction.policy import Policy
@@ -38,12 +31,12 @@ from . import standing
 from .alike import Templates, alike_of
 from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
-from .eligible import Eligible, Entry
 from .id_maps import IdMap
 from .id_sets import IdSet
 from .kinds import Kinds
 from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
 from .predicting import Prediction
+from .start_order import StartOrder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
@@ -52,6 +45,7 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict, OrderReported, QueuePosition
     from .ageing import Steps
+    from .eligible import Eligible, Entry
     from .holding import OwnerId
     from .remedies import Contention
 
@@ -96,19 +90,12 @@ class Schedule:
         self._templates = Templates(self._alone_max)
         self._running.clear()
         self._prediction.runs += 1
-        self._order = self._new_order()
-        self._held = self._new_order()
-        self._parked: dict[str, Eligible] = {}
-        self._taken: Counter[str] = Counter()
-        self._moving: set[str] = set()
+        self._order = StartOrder(self._prediction, self._find)
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, IdSet] = defaultdict(IdSet)
         self._unsatisfiable: list[Unsatisfiable] = []
         self._unknown: set[int] = set()
         self._eligible: list[int] = []
-
-    def _new_order(self) -> Eligible:
-        return Eligible(self._prediction, self._find)
 
     def _find(self, entry: Entry) -> Pending | None:
         """The job of an entry; None: the entry is stale."""
@@ -143,8 +130,7 @@ class Schedule:
         came: Steps = (),
     ) -> None:
         """These jobs alone are pending, and these hold a slot. ``came``: else as was noted."""
-        for order in (self._order, self._held, *self._parked.values()):
-            order.forget()
+        self._order.forget()
         self._forget()
         if came:
             self._prediction.arrivals.restart(came)
@@ -162,14 +148,12 @@ class Schedule:
         if policy == self._prediction.policy:
             return
         self._prediction.change(policy)
-        for order in (self._order, self._held, *self._parked.values()):
-            order.forget()
-        self._order, self._held, self._parked = self._new_order(), self._new_order(), {}
+        self._order.begin_anew()
         for job in self._pending.in_order():
             job.predict(self._prediction)
             self._kinds.place(job)
             if job.entry is not None:
-                self._push(job)
+                self._order.push(job)
 
     def locks_changed(self, owner: OwnerId, forecast: LockForecast) -> None:
         """The owner really holds these locks, and no others."""
@@ -198,7 +182,7 @@ class Schedule:
             job.predict(self._prediction)
             self._kinds.place(job)
             if job.entry is not None:
-                self._push(job)
+                self._order.push(job)
 
     def change_chain(
         self, chain: int, *, reads_opcodes: bool = False, tells_alike_apart: bool = False
@@ -215,8 +199,7 @@ class Schedule:
         self._chain = chain
         self._asked.clear()
         # Jobs that a rule held back are looked at again, in order.
-        self._order.absorb(self._held, *self._parked.values())
-        self._parked.clear()
+        self._order.recall()
 
     def add(self, verdict: JobVerdict, now: float = 0.0, *, is_age_known: bool = False) -> int:
         """A job is pending (again), under this verdict. It replaces an older entry of the job.
@@ -248,7 +231,7 @@ class Schedule:
         job_id = verdict.job.id
         self._asked.discard(job_id)
         if job_id in self._running:
-            self._leave_buckets(job_id)
+            self._order.vacate(self._running[job_id].buckets)
             self._occupy(verdict.job.id, Running.under(verdict))
             return 0
         job = self._pending.get(job_id)
@@ -265,7 +248,7 @@ class Schedule:
         self._kinds.place(job)
         is_moving = job.aside_under == self._chain or alike_of(job) is not alike
         if job.entry is not None and is_moving:
-            self._push(job)
+            self._order.push(job)
         return applied + (job.judged.rule not in {None, before})
 
     def _renew(self, verdict: JobVerdict) -> int:
@@ -320,7 +303,7 @@ class Schedule:
             if self._reads_opcodes:
                 self._asked.discard(job_id)
             if job.entry is not None:
-                self._push(job)
+                self._order.push(job)
 
     def limit(self, running_jobs_max: int) -> None:
         """The number of run slots has changed; running jobs keep theirs."""
@@ -352,7 +335,7 @@ class Schedule:
         asked = [job_id for job_id in unjudged if job_id not in self._asked]
         self._asked.update(asked)
         due_at = None
-        if self._moving or self._prediction.is_tired or not self._order.is_plain:
+        if self._prediction.is_tired or self._order.may_hold_back:
             due_at = self._due_at(now)
         return Pass(start, unsatisfiable, unknown, eligible, asked, limits, due_at)
 
@@ -363,9 +346,8 @@ class Schedule:
         if self._prediction.is_tired:
             # Jobs are left to be looked at.
             return now
-        orders = [self._order, *(self._parked[name] for name in self._moving & self._parked.keys())]
-        found = [due_at for order in orders if (due_at := order.due_at()) is not None]
-        return max(min(found), now) if found else None
+        due_at = self._order.due_at()
+        return None if due_at is None else max(due_at, now)
 
     def _unjudged_running(self) -> list[int]:
         """Running jobs without a verdict under this chain: a limiting rule may count them."""
@@ -375,7 +357,8 @@ class Schedule:
         self, start: list[int], unjudged: list[int], limits: dict[int, str]
     ) -> None:
         put_back: list[Pending] = []
-        while len(self._running) < self._running_jobs_max and (found := self._first()) is not None:
+        order = self._order
+        while len(self._running) < self._running_jobs_max and (found := order.first(self._now)):
             line, job = found
             self._prediction.spend()
             if job.judged.chain != self._chain:
@@ -385,23 +368,22 @@ class Schedule:
                 # A job ahead of it may start, or take its place in a bucket.
                 break
             elif job.judged.action == REJECTED:
-                self._take(line, job)
+                order.take(line, job)
                 self.remove(job.id)
                 text = f"rejected by filter rule {job.judged.rule}"
                 self._unsatisfiable.append(Unsatisfiable(job.id, "rejected", text))
             elif job.judged.action in HELD:
-                self._put_aside(line, job, self._held)
-            elif (full := self._full_bucket(job)) is not None:
-                aside = self._parked.setdefault(full, self._new_order())
-                self._put_aside(line, job, aside)
+                order.hold(line, job, self._chain)
+            elif (full := order.full_bucket(job)) is not None:
+                order.park(line, job, full, self._chain)
             else:
-                self._take(line, job)
+                order.take(line, job)
                 self._start(job)
                 start.append(job.id)
                 if job.judged.action == LIMITED:
                     limits[job.id] = gating.limit_name(job.judged.rule, job.judged.limit)
         for job in put_back:
-            self._order.add(job)
+            order.put_back(job)
 
     def _look_at_unjudged(
         self, line: Eligible, job: Pending, unjudged: list[int], put_back: list[Pending]
@@ -411,25 +393,10 @@ class Schedule:
             # The verdict on one of them is that on all.
             unjudged += self._templates.unjudged(self._chain)
             return False
-        self._take(line, job)
+        self._order.take(line, job)
         unjudged.append(job.id)
         put_back.append(job)
         return len(unjudged) < _JUDGED_AT_ONCE_MAX
-
-    @staticmethod
-    def _take(line: Eligible, job: Pending) -> None:
-        """Take a job that came first out of its line."""
-        line.take()
-        job.aside_under = 0
-
-    def _put_aside(self, line: Eligible, job: Pending, aside: Eligible) -> None:
-        """Let a job that came first stand aside; all that share its verdict would follow."""
-        if alike_of(job) is not None:
-            line.move(aside)
-            return
-        self._take(line, job)
-        job.aside_under = self._chain
-        aside.add(job)
 
     def _start(self, job: Pending) -> None:
         """The job has a run slot, and counts with its forecast as an owner of locks."""
@@ -437,26 +404,6 @@ class Schedule:
         self._occupy(job.id, Running(job.judged.buckets, job.judged.chain, job.priority))
         if job.needs is not None:
             self._prediction.taken.expect(job.id, job.needs_first or job.needs)
-
-    def _first(self) -> tuple[Eligible, Pending] | None:
-        """The order with the first job, and that job: also a line of a bucket with a free place."""
-        best, first = self._order, self._order.first(self._now)
-        for name in list(self._moving) if self._moving else ():
-            line = self._parked.get(name)
-            job = None if line is None else line.first(self._now)
-            if line is None or job is None:
-                if line is None or not line.has_jobs():
-                    self._moving.discard(name)
-                    self._parked.pop(name, None)
-                continue
-            if self._taken[name] >= dict(job.judged.buckets).get(name, 0):
-                self._moving.discard(name)
-                continue
-            if first is None or self._order.is_before(job, first, self._now):
-                best, first = line, job
-        if first is None or self._prediction.is_tired:
-            return None
-        return best, first
 
     def what_if(
         self,
@@ -499,8 +446,7 @@ class Schedule:
 
         It must not be used any more.
         """
-        for order in (self._order, self._held, *self._parked.values()):
-            order.forget()
+        self._order.forget()
         for place, job_id in enumerate(self._pending):
             self._pending.take(job_id)
             if (place + 1) % at_once == 0:
@@ -535,37 +481,26 @@ class Schedule:
             kinds=self._kinds,
             dependants=self._dependants,
             running=self._running,
-            taken=self._taken,
+            taken=self._order.taken,
             slots=self._running_jobs_max,
             prediction=self._prediction,
             now=self._now,
         )
 
-    # ------------------------------------------------------------ buckets
-
-    def _full_bucket(self, job: Pending) -> str | None:
-        return next((name for name, size in job.judged.buckets if self._taken[name] >= size), None)
+    # ------------------------------------------------------------ run slots
 
     def _occupy(self, job_id: int, held: Running) -> None:
         self._running[job_id] = held
         self._prediction.runs += 1
-        self._taken.update(name for name, _ in held.buckets)
+        self._order.occupy(held.buckets)
 
     def vacate(self, job_id: int) -> None:
         """Free the job's run slot, if it holds one."""
         if job_id in self._running:
-            self._leave_buckets(job_id)
-            del self._running[job_id]
+            self._order.vacate(self._running.pop(job_id).buckets)
             self._prediction.runs += 1
             if self._prediction.taken:
                 self._prediction.taken.expect_none(job_id)
-
-    def _leave_buckets(self, job_id: int) -> None:
-        for name, _ in self._running[job_id].buckets:
-            self._taken[name] -= 1
-            if not self._taken[name]:
-                del self._taken[name]
-            self._moving.add(name)
 
     # ------------------------------------------------------------ dependencies
 
@@ -582,16 +517,11 @@ class Schedule:
             case "satisfied":
                 if depends:
                     self._eligible.append(job.id)
-                self._push(job)
+                self._order.push(job)
                 self._kinds.place(job)
             case "canceled" | "failed":
                 self.remove(job.id)
                 self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))
-
-    def _push(self, job: Pending) -> None:
-        job.entry = Entry(job.priority, job.id)
-        job.aside_under = 0
-        self._order.add(job)
 
     def _forget_dependant(self, dependency: int, job_id: int) -> None:
         waiting = self._dependants.get(dependency)

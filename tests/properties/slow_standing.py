@@ -26,7 +26,7 @@ def in_order(schedule: Schedule) -> list[Pending]:
 
 
 def _key(schedule: Schedule, job: Pending) -> tuple[int, float, int]:
-    return schedule._order.sort_key(job, schedule.now)
+    return schedule._order._order.sort_key(job, schedule.now)
 
 
 def _ahead(schedule: Schedule, job: Pending) -> list[Pending]:

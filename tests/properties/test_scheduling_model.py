@@ -312,7 +312,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         """Without a job left running every bucket is empty."""
         for job in self.of("running"):
             self.end(job, SUCCESS)
-        assert not +self.schedule._taken
+        assert not +self.schedule._order._taken
 
     # ------------------------------------------------------------ what must hold
 

@@ -69,7 +69,7 @@ def test_a_new_rule_holds_all_that_are_alike_with_one_verdict(
         alike = PendingJob(id=n, priority=0, template=1, forecast=forecast)
         applied += known.judge(says(alike, "PAUSE", "new", chain=NEXT))
     assert applied == 1_000
-    held = known._held
+    held = known._order._held
     with mock.patch.object(held, "add", side_effect=held.add) as added:
         decided = known.decide()
     assert (decided.start, decided.unjudged) == ([], [])
@@ -109,7 +109,7 @@ def test_others_of_another_priority_pass_or_wait_as_ever() -> None:
 def test_a_limit_parks_all_that_are_alike_and_lets_them_go_one_by_one() -> None:
     known = schedule(*(says(job(n), "RATE_LIMIT", "r", limit=2) for n in range(1, 101)))
     assert known.decide().start == [1, 2]
-    [line] = known._parked.values()
+    [line] = known._order._parked.values()
     assert len(line) == 98
     for n in range(1, 11):
         known.finish(n, SUCCESS)

@@ -101,7 +101,7 @@ def test_what_other_jobs_need_costs_a_lock_change_nothing() -> None:
             known.locks_changed("somebody", name)
     # They stand in one line, whose names are not looked up before its first job may start.
     assert regrouped.call_count == 0
-    assert len(known._order._lines) == 1
+    assert len(known._order._order._lines) == 1
 
 
 def test_few_first_jobs_are_compared_however_many_wait() -> None:
@@ -120,7 +120,7 @@ def test_few_first_jobs_are_compared_however_many_wait() -> None:
         for _ in range(100):
             release(known, running.pop(0))
             running += known.decide(0.0).start
-        counts.append(len(known._order._groups[0]))
+        counts.append(len(known._order._order._groups[0]))
     assert counts[0] <= 12
     assert counts[1] <= counts[0] + 2
 
@@ -151,8 +151,8 @@ def test_stale_places_fill_no_memory() -> None:
         known.decide(0.0)
         known.locks_changed("somebody", NO_LOCKS)
         known.decide(0.0)
-    groups = known._order._groups[0].values()
-    assert sum(len(group._heads) for group in groups) <= 20 + 4 * len(known._order._lines)
+    groups = known._order._order._groups[0].values()
+    assert sum(len(group._heads) for group in groups) <= 20 + 4 * len(known._order._order._lines)
 
 
 def test_lines_that_are_empty_leave_nothing() -> None:
@@ -161,8 +161,8 @@ def test_lines_that_are_empty_leave_nothing() -> None:
     while running:
         release(known, running.pop())
         running += known.decide(0.0).start
-    assert not known._order._lines
-    assert not known._order._groups
+    assert not known._order._order._lines
+    assert not known._order._order._groups
     assert not known._prediction.taken.watchers
     assert not known._prediction.taken
 
@@ -172,7 +172,7 @@ def test_jobs_without_locks_stand_in_one_heap(policy: Policy) -> None:
     forecast = HOT if not policy.is_predictive else NO_LOCKS
     known = schedule(*(verdict(n, forecast) for n in range(1, 101)), slots=2, policy=policy)
     assert known.decide(0.0).start == [1, 2]
-    assert known._order.is_plain
+    assert known._order._order.is_plain
     assert not known._prediction.taken
 
 
@@ -252,7 +252,7 @@ def test_other_rules_put_all_held_jobs_into_order_without_a_look_at_each(
         job = PendingJob(id=n, priority=-6, forecast=forecast)
         known.add(JobVerdict(job=job, action="PAUSE", rule="r", chain=CHAIN))
     known.decide(1.0)
-    order = known._order
+    order = known._order._order
     with (
         mock.patch.object(order, "_find", side_effect=order._find) as looked_up,
         mock.patch.object(order, "add", side_effect=order.add) as added,

@@ -58,10 +58,10 @@ def test_a_job_with_a_final_status_is_not_pending_any_more() -> None:
 def test_a_pass_costs_what_starts_and_not_what_is_pending() -> None:
     known = schedule(*map(verdict, range(1, 5_001)), slots=1)
     assert started(known) == [1]
-    heap_before = len(known._order)
+    heap_before = len(known._order._order)
     known.finish(1, SUCCESS)
     assert started(known) == [2]
-    assert heap_before - len(known._order) == 1
+    assert heap_before - len(known._order._order) == 1
 
 
 def test_what_a_dependency_costs_does_not_grow_with_their_number(

@@ -51,19 +51,19 @@ def test_jobs_that_are_judged_anew_again_and_again_fill_no_memory() -> None:
         known.change_chain(chain)
         judge(known, *(verdict(n, chain=chain) for n in range(1, 101)))
         known.decide()
-    lines = (known._order, known._held, *known._parked.values())
+    lines = known._order._all()
     assert sum(map(len, lines)) <= 300
 
 
 def test_a_pass_costs_what_starts_and_not_what_stands_in_a_line() -> None:
     known = schedule(*(verdict(n, action="RATE_LIMIT", rule="r", limit=1) for n in range(1, 5_001)))
     assert started(known) == [1]
-    [line] = known._parked.values()
+    [line] = known._order._parked.values()
     before = len(line)
     known.finish(1, SUCCESS)
     assert started(known) == [2]
     assert before - len(line) in {1, 2}
-    assert len(known._order) <= 1
+    assert len(known._order._order) <= 1
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
         gc.enable()
     assert sum(len(run.entries) for run in runs) == 0
     [other] = made
-    lines = (other._order, other._held, *other._parked.values())
+    lines = other._order._all()
     assert (other.pending_in_order(), sum(map(len, lines))) == ([], 0)
     assert known.pending_in_order() == [*range(1, 11)]
 
