@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from ...storage.process_identity import ProcessIdentity
     from ...transport.envelopes import Envelope, ReplyAddress
+    from ..runtime.runtime import Runtime
     from .watching import ChildPhase
 
 
@@ -82,6 +84,68 @@ class Child:
     def address(self) -> ReplyAddress | None:
         """The address that reaches the process now, if there is one."""
         return self.channel or self.wire
+
+
+class Children(dict[int, Child]):
+    """The processes of jobs, by job, and the descriptors by which the executor hears of them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self._runtime = runtime
+        self.by_descriptor: dict[int, Child] = {}
+
+    def give_channel(self, child: Child, address: ChannelAddress) -> None:
+        """The process is reached here, and heard, from now on."""
+        child.channel = address
+        self._watch(child, address.channel.fileno())
+
+    def give_pidfd(self, child: Child, pidfd: int) -> None:
+        """This descriptor reports the end of the process from now on."""
+        child.pidfd = pidfd
+        child.was_watched = True
+        self._watch(child, pidfd)
+
+    def _watch(self, child: Child, descriptor: int) -> None:
+        self.by_descriptor[descriptor] = child
+        self._runtime.watch(descriptor)
+
+    def take_over(self, child: Child) -> None:
+        """The child has the descriptors of an idle process, which are watched already."""
+        assert child.channel is not None
+        self.by_descriptor[child.pidfd] = child
+        self.by_descriptor[child.channel.channel.fileno()] = child
+
+    def hand_on(self, child: Child) -> None:
+        """The descriptors of the child are those of an idle process from now on."""
+        assert child.channel is not None
+        del self.by_descriptor[child.pidfd], self.by_descriptor[child.channel.channel.fileno()]
+
+    def drop_channel(self, child: Child) -> None:
+        """Close the channel, if there is one: a process that waits at it ends."""
+        address, child.channel = child.channel, None
+        if address is None:
+            return
+        descriptor = address.channel.fileno()
+        self._runtime.forget(descriptor)
+        del self.by_descriptor[descriptor]
+        address.channel.close()
+
+    def forget_descriptors(self, child: Child) -> None:
+        """Close the channel and the pidfd, if there are any."""
+        self.drop_channel(child)
+        if child.pidfd >= 0:
+            self._runtime.forget(child.pidfd)
+            del self.by_descriptor[child.pidfd]
+            os.close(child.pidfd)
+            child.pidfd = -1
+
+    def close(self) -> None:
+        """Close every descriptor: running jobs go on."""
+        for child in self.values():
+            if child.channel is not None:
+                child.channel.channel.close()
+            if child.pidfd >= 0:
+                os.close(child.pidfd)
 
 
 def unreachable(

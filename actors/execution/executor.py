@@ -1,30 +1,30 @@
 """The executor: fork servers, job processes, their channels and their lock files.
 
 It makes a process for each job in `StartJobs`, passes messages between the job and the
-components, and notices the end of each process. The lock file alone says whether a process is
-alive (`lock_files`); a pidfd only says when to look.
+components, and notices the end of each process (`reaper` knows what follows). The lock file alone
+says whether a process is alive (`lock_files`); a pidfd only says when to look.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 from typing import TYPE_CHECKING, assert_never, cast
 
-from ...storage import documents, errors, lock_files, process_identity, settings
+from ...storage import documents, errors, settings
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
-from ..processes import channels, control_groups, fork_protocol, lock_file_owners
+from ..processes import channels, control_groups, fork_protocol
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, SUPERVISOR
 from ..runtime.component import Component
 from ..runtime.directory import Address
-from . import idle_processes, left_over, watching
-from .children import ChannelAddress, Child, unreachable
+from . import idle_processes, watching
+from .children import ChannelAddress, Child, Children, unreachable
 from .fork_servers import ForkServers
 from .idle_processes import IdleProcesses
+from .reaper import Reaper
 from .watching import ChildPhase
 
 if TYPE_CHECKING:
@@ -40,24 +40,18 @@ class Executor(Component[messages.ExecutorMessage]):
         """Start a fork server, and ask the queue for the jobs that run already."""
         documents.make_private_directory(self.places.run)
         documents.make_directory(self.places.lock_files, 0o700)
-        self._children: dict[int, Child] = {}
-        self._by_descriptor: dict[int, Child] = {}
+        self._children = Children(self.runtime)
         self._attachments: dict[str, Envelope] = {}
         self._servers = ForkServers(self.runtime)
         self._idle = IdleProcesses(self.runtime)
-        self._are_strays_likely = True
-        """Processes that died before their `JobHello` may have left lock files."""
+        self._reaper = Reaper(self.runtime, self._children, self._servers, self._idle)
         control_groups.remove_empty()
         self._start_server("lean")
         self.runtime.tell(JOB_QUEUE, messages.ReportRunning())
 
     def close(self) -> None:
         """Close every channel: running jobs go on, processes without a job end."""
-        for child in self._children.values():
-            if child.channel is not None:
-                child.channel.channel.close()
-            if child.pidfd >= 0:
-                os.close(child.pidfd)
+        self._children.close()
         self._idle.close()
         self._servers.close()
 
@@ -86,11 +80,11 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.WatchDue():
                 child = self._children.get(message.job_id)
                 if child is not None and child.lock_file == message.lock_file:
-                    self._watch_unwatched(child)
+                    self._reaper.watch_unwatched(child)
             case messages.KillDue():
                 self._kill(message)
             case messages.LeftOverEnded():
-                self._note_cleared(message)
+                self._reaper.note_cleared(message)
             case messages.ComponentReplaced():
                 if message.component == "job_queue":
                     # Its predecessor may have died with our question.
@@ -103,7 +97,7 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.JobHello():
                 self._greet(message)
             case messages.JobLeft():
-                self._note_left(message)
+                self._reaper.note_left(message)
             case messages.IdleProcessesDue():
                 self._idle.end_rested()
             case messages.AttachJob():
@@ -114,7 +108,7 @@ class Executor(Component[messages.ExecutorMessage]):
     def readable(self, descriptors: Iterable[int]) -> None:
         """A fork server or a job has sent something, or has ended."""
         for descriptor in descriptors:
-            child = self._by_descriptor.get(descriptor)
+            child = self._children.by_descriptor.get(descriptor)
             if child is None:
                 if not self._idle.take_event(descriptor):
                     self._read_server(descriptor)
@@ -147,13 +141,13 @@ class Executor(Component[messages.ExecutorMessage]):
         if reply is None:
             self._lose_server(template)
         elif (pid := fork_protocol.asked_status(reply[0])) is not None:
-            self._note_status(pid, reply[1])
+            self._reaper.note_status(pid, reply[1])
         else:
             self._note_process(*reply)
 
     def _lose_server(self, template: str) -> None:
         status = self._servers.end(template)
-        self._are_strays_likely = True
+        self._reaper.are_strays_likely = True
         self._idle.end_all(template)
         self.log.error("fork server ended", template=template, status=status)
         failed = messages.ComponentFailed(
@@ -164,12 +158,7 @@ class Executor(Component[messages.ExecutorMessage]):
         self.runtime.tell(SUPERVISOR, failed)
         for child in list(self._children.values()):
             if child.template == template and child.phase is not ChildPhase.ASKED:
-                self._watch_unwatched(child)
-
-    def _watch_unwatched(self, child: Child) -> None:
-        """Watch a process without a pidfd from its server: its lock file leads to it."""
-        if child.pidfd < 0 and not self._watch_holder(child):
-            self._forget_dead(child)
+                self._reaper.watch_unwatched(child)
 
     # ------------------------------------------------------------ starting a job
 
@@ -186,14 +175,13 @@ class Executor(Component[messages.ExecutorMessage]):
         if idle is None:
             self._request(child)
         else:
-            self._by_descriptor[idle.pidfd] = child
-            self._by_descriptor[idle.channel.channel.fileno()] = child
             idle_processes.give(idle, child)
+            self._children.take_over(child)
 
     def _request(self, child: Child) -> None:
         """Ask a fork server for a process; without a server, `_start_server` asks."""
         # An earlier process ends when its channel closes.
-        self._forget_descriptors(child)
+        self._children.forget_descriptors(child)
         if child.template not in self._servers:
             if child.template == "full":
                 self._start_server(child.template)
@@ -208,9 +196,7 @@ class Executor(Component[messages.ExecutorMessage]):
                 settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=child.job_id)
             )
             return
-        child.channel = ChannelAddress(ours)
-        self._by_descriptor[ours.fileno()] = child
-        self.runtime.watch(ours.fileno())
+        self._children.give_channel(child, ChannelAddress(ours))
         with theirs:
             try:
                 self._servers.request(child.template, child.job_id, theirs.fileno())
@@ -226,26 +212,15 @@ class Executor(Component[messages.ExecutorMessage]):
             return
         child.pid = pid
         if pidfd >= 0:
-            self._watch_process(child, pidfd)
+            self._reaper.watch_process(child, pidfd)
             return
         self.log.error("no descriptor is left to watch a process with", job=job_id, job_pid=pid)
         if child.phase is not ChildPhase.ASKED:
-            self._watch_unwatched(child)
+            self._reaper.watch_unwatched(child)
             return
         # It has no lock file yet: it ends with its channel, and another process follows.
-        self._drop_channel(child)
+        self._children.drop_channel(child)
         self.runtime.later(settings.DISK_RETRY_SECONDS, messages.RequestDue(job_id=job_id))
-
-    def _watch_process(self, child: Child, pidfd: int) -> None:
-        child.pidfd = pidfd
-        child.was_watched = True
-        if child.lock_file and lock_files.identity_of(child.lock_file) is None:
-            # While the pidfd is open, no other process gets the pid.
-            child.seen_identity = process_identity.of(child.pid)
-        self._by_descriptor[pidfd] = child
-        self.runtime.watch(pidfd)
-        if child.is_free:
-            self._keep_or_end(child)
 
     def _greet(self, message: messages.JobHello) -> None:
         child = self._children.get(message.job_id)
@@ -255,7 +230,7 @@ class Executor(Component[messages.ExecutorMessage]):
         child.lock_file = message.lock_file
         child.pid = message.process_id
         if child.template not in self._servers:
-            self._watch_unwatched(child)
+            self._reaper.watch_unwatched(child)
         self._ask_hand_over(child)
 
     def _ask_hand_over(self, child: Child) -> None:
@@ -275,7 +250,7 @@ class Executor(Component[messages.ExecutorMessage]):
         if child is None or child.lock_file != message.lock_file:
             return
         if child.phase is not ChildPhase.CONFIRMED:
-            self._drop_channel(child)
+            self._children.drop_channel(child)
 
     # ------------------------------------------------------------ messages of jobs
 
@@ -290,10 +265,10 @@ class Executor(Component[messages.ExecutorMessage]):
                     # It has left its job.
                     return
         except channels.ChannelClosedError:
-            self._drop_channel(child)
+            self._children.drop_channel(child)
             if child.pidfd < 0 and child.phase is not ChildPhase.ASKED:
                 # Nothing else reports its end.
-                self._watch_unwatched(child)
+                self._reaper.watch_unwatched(child)
 
     def _route(self, frame: bytes, address: ChannelAddress) -> None:
         try:
@@ -310,22 +285,13 @@ class Executor(Component[messages.ExecutorMessage]):
         else:
             self.runtime.forward(Address(receiver), envelope)
 
-    def _drop_channel(self, child: Child) -> None:
-        address, child.channel = child.channel, None
-        if address is None:
-            return
-        descriptor = address.channel.fileno()
-        self.runtime.forget(descriptor)
-        del self._by_descriptor[descriptor]
-        address.channel.close()
-
     def _attach(self, message: messages.AttachJob, envelope: Envelope) -> None:
         child = self._children.get(message.job_id)
         if child is None or child.lock_file != message.lock_file:
             # The queue still reads its files: `_adopt` answers the process.
             self._attachments[message.lock_file] = envelope
             return
-        self._drop_channel(child)
+        self._children.drop_channel(child)
         child.wire = envelope.reply_to
         envelope.reply(messages.Done())
 
@@ -373,66 +339,11 @@ class Executor(Component[messages.ExecutorMessage]):
         child.pid = known_pid or 0
         self._children[job_id] = child
         attachment = self._attachments.pop(lock_file, None)
-        if not self._watch_holder(child):
-            self._forget_dead(child)
+        if not self._reaper.watch_holder(child):
+            self._reaper.forget_dead(child)
         elif attachment is not None:
             child.wire = attachment.reply_to
             attachment.reply(messages.Done())
-
-    def _watch_holder(self, child: Child) -> bool:
-        """Watch the process that holds the child's lock file; False if it is dead."""
-        try:
-            found = lock_file_owners.find(child.lock_file)
-        except lock_file_owners.UnknownHolderError as error:
-            self._watch_later(child, str(error))
-            return True
-        if found is None:
-            return False
-        child.pid = found.pid
-        self._watch_process(child, found.pidfd)
-        return True
-
-    def _watch_later(self, child: Child, reason: str) -> None:
-        self.log.error("no process can be watched", job=child.job_id, error=reason)
-        due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
-        self.runtime.later(settings.DISK_RETRY_SECONDS, due)
-
-    def _note_left(self, message: messages.JobLeft) -> None:
-        """The process has left its job. If it is free, keep it for another one, or let it end."""
-        child = self._children.get(message.job_id)
-        if child is None:
-            return
-        child.has_left = True
-        child.has_locks = message.has_locks
-        child.has_group = message.has_group
-        if message.unclean:
-            text = "a process takes no other job: its job has changed it"
-            self.log.warning(text, job=child.job_id, job_pid=child.pid, changed=message.unclean)
-        if not message.is_free:
-            return
-        child.is_free = True
-        if child.pidfd >= 0 or child.template not in self._servers:
-            self._keep_or_end(child)
-        # Else its fork server has not reported it yet: a job may be shorter than the report's way.
-
-    def _keep_or_end(self, child: Child) -> None:
-        """Keep a process that has left its job for another one, or let it end."""
-        address = child.channel
-        has_room = self._idle.has_room_beside(len(self._children))
-        if (
-            address is None
-            or child.template not in self._servers
-            or not watching.may_serve_another(
-                child, settings.REUSED_PROCESS_JOBS_MAX, has_room=has_room
-            )
-            or not lock_files.is_dead(child.lock_file)
-        ):
-            # It ends with its channel.
-            self._drop_channel(child)
-            return
-        del self._by_descriptor[child.pidfd], self._by_descriptor[address.channel.fileno()]
-        self._idle.add(idle_processes.left(child, address, self.runtime.clock()))
-        self._report_end(child)
 
     def _take_end(self, child: Child) -> None:
         """The process has ended: read its last messages, then decide the next step."""
@@ -442,101 +353,6 @@ class Executor(Component[messages.ExecutorMessage]):
                 child.attempts += 1
                 self._request(child)
             case watching.NextStep.GIVE_UP:
-                self._forget_descriptors(child)
-                del self._children[child.job_id]
-                lock_files.remove_dead(child.lock_file)
-                self._remove_strays(child)
-                text = "its process ended before it could take the job over, several times"
-                self.runtime.tell(JOB_QUEUE, messages.StartFailed(job_id=child.job_id, text=text))
-            case watching.NextStep.REPORT if child.has_left or not self._ask_status(child):
-                self._forget(child)
-
-    def _ask_status(self, child: Child) -> bool:
-        """Ask for the exit status of a process that sent no `JobLeft`; False without a server.
-
-        Only the server, its parent, can know the status. `_note_status` goes on, or `WatchDue` if
-        the server does not answer.
-        """
-        if not self._servers.ask_status(child.template, child.pid):
-            return False
-        self._forget_descriptors(child)
-        due = messages.WatchDue(job_id=child.job_id, lock_file=child.lock_file)
-        self.runtime.later(settings.STATUS_SECONDS, due)
-        return True
-
-    def _note_status(self, pid: int, status: int) -> None:
-        for child in list(self._children.values()):
-            if child.pid == pid and child.pidfd < 0 and child.lock_file:
-                if status != fork_protocol.UNKNOWN:
-                    child.exit_code = os.waitstatus_to_exitcode(status)
-                self._watch_unwatched(child)
-
-    def _forget(self, child: Child) -> None:
-        """The process is gone: free its locks, and report its end to the queue.
-
-        A process that died may have left others running: they end before its locks are free.
-        """
-        self._forget_descriptors(child)
-        if self._watch_holder(child):
-            self.log.error("a process may live that was thought to have ended", job=child.job_id)
-        else:
-            self._forget_dead(child)
-
-    def _forget_dead(self, child: Child) -> None:
-        """As `_forget`, right after `_watch_holder` has found no process."""
-        self._forget_descriptors(child)
-        if child.has_left or child.identity is None or child.is_cleared:
-            self._report_end(child)
-        elif not child.is_being_cleared:
-            child.is_being_cleared = True
-            self.runtime.aside(functools.partial(left_over.end, child, child.identity))
-
-    def _note_cleared(self, message: messages.LeftOverEnded) -> None:
-        child = self._children.get(message.job_id)
-        if child is None or child.lock_file != message.lock_file:
-            return
-        for pid in message.ended:
-            self.log.warning("ended a left-over process", pid=pid, job=child.job_id)
-        child.is_being_cleared = False
-        if message.error is not None:
-            # The left-over processes still use its locks: try again later.
-            self._watch_later(child, message.error)
-            return
-        child.is_cleared = True
-        self._forget(child)
-
-    def _report_end(self, child: Child) -> None:
-        if not child.has_left and child.identity is None:
-            self.log.warning("left-over processes cannot be found", job=child.job_id)
-        del self._children[child.job_id]
-        if child.has_group and child.identity is not None:
-            control_groups.remove(child.identity)
-        # `_watch_holder` has proved that no process holds it.
-        lock_files.remove_known_dead(child.lock_file)
-        self._remove_strays(child)
-        if child.has_locks:
-            self.runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=child.lock_file))
-        exited = messages.JobExited(
-            job_id=child.job_id,
-            lock_file=child.lock_file,
-            has_left=child.has_left,
-            was_killed=child.was_killed,
-            exit_code=child.exit_code,
-        )
-        self.runtime.tell(JOB_QUEUE, exited)
-
-    def _remove_strays(self, child: Child) -> None:
-        """Delete stray lock files, if any process did not end in order, once no job runs."""
-        self._are_strays_likely |= not child.has_left or child.attempts > 1
-        if self._are_strays_likely and not self._children:
-            self._are_strays_likely = False
-            for folder in (self.places.lock_files, self.places.former_lock_files):
-                lock_files.remove_dead_jobs(folder)
-
-    def _forget_descriptors(self, child: Child) -> None:
-        self._drop_channel(child)
-        if child.pidfd >= 0:
-            self.runtime.forget(child.pidfd)
-            del self._by_descriptor[child.pidfd]
-            os.close(child.pidfd)
-            child.pidfd = -1
+                self._reaper.give_up(child)
+            case watching.NextStep.REPORT:
+                self._reaper.reap(child)

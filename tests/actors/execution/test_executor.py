@@ -71,7 +71,7 @@ def subject(stage: Stage) -> Iterator[WatchedExecutor]:
         mock.patch("ganger.actors.processes.fork_protocol.ask_status"),
     ):
         actor = stage.start(WatchedExecutor)
-        actor.component._are_strays_likely = False
+        actor.component._reaper.are_strays_likely = False
         actor.component._servers.end("lean")
         yield actor.component
         actor.close()
@@ -114,7 +114,7 @@ def take_end(subject: WatchedExecutor, status: int = fork_protocol.UNKNOWN) -> N
     subject.find_dead()
     if "lean" in subject._servers:
         assert JOB in subject._children
-        subject._note_status(child.pid, status)
+        subject._reaper.note_status(child.pid, status)
         subject.carry_out()
 
 
@@ -164,7 +164,7 @@ def test_a_process_that_left_before_its_server_reported_it_is_looked_for_once(
     process.end()
     look = mock.Mock(side_effect=lock_files.is_dead)
     monkeypatch.setattr(lock_files, "is_dead", look)
-    subject._watch_unwatched(subject._children[JOB])
+    subject._reaper.watch_unwatched(subject._children[JOB])
     assert [one.has_left for one in exits(subject)] == [True]
     look.assert_called_once_with(process.lock_file)
 
@@ -192,7 +192,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
     assert subject.sent == []
     assert os.path.exists(process.lock_file)
     assert watched_pid(subject) == process.pid
-    subject._forget(subject._children[JOB])
+    subject._reaper._forget(subject._children[JOB])
     subject.carry_out()
     assert exits(subject) == []
 
@@ -252,9 +252,9 @@ def test_the_last_messages_of_a_process_are_read_before_its_end_is_judged(
     confirmed(subject, process)
     child = subject._children[JOB]
     ours, theirs = channels.pair()
-    subject._drop_channel(child)
+    subject._children.drop_channel(child)
     child.channel = ChannelAddress(ours)
-    subject._by_descriptor[ours.fileno()] = child
+    subject._children.by_descriptor[ours.fileno()] = child
     with theirs:
         channels.Channel(theirs).send(frames.encode(messages.JobLeft(job_id=JOB)))
     process.end()
@@ -277,7 +277,7 @@ def test_an_end_is_reported_also_without_a_status(
         [late] = sent_to_itself(subject)
         subject.hear(late)
     # What comes then changes nothing.
-    subject._note_status(process.pid, 7 << 8)
+    subject._reaper.note_status(process.pid, 7 << 8)
     assert [one.exit_code for one in exits(subject)] == [None]
 
 
@@ -414,7 +414,7 @@ def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
     subject.sent.clear()
     subject._take_end(subject._children[JOB])
     # One request, after any number of looks.
-    subject._forget(subject._children[JOB])
+    subject._reaper._forget(subject._children[JOB])
     [work] = subject.works()
     assert subject.sent == []
     stranger = messages.LeftOverEnded(job_id=JOB, lock_file="another", ended=[])
@@ -538,7 +538,7 @@ def test_jobs_hear_of_a_replaced_component_and_a_new_queue_is_asked_what_runs(
     subject: WatchedExecutor, process: LockOwner, component: str
 ) -> None:
     confirmed(subject, process)
-    subject._drop_channel(subject._children[JOB])
+    subject._children.drop_channel(subject._children[JOB])
     wire = subject._children[JOB].wire = mock.Mock()
     subject.sent.clear()
     subject.receive(Envelope(messages.ComponentReplaced(component=component)))

@@ -43,10 +43,10 @@ def line(subject: WatchedExecutor, process: LockOwner) -> Any:  # noqa: F811
     confirmed(subject, process)
     child = subject._children[JOB]
     child.reuses = True
-    subject._drop_channel(child)
+    subject._children.drop_channel(child)
     ours, theirs = channels.pair()
     child.channel = ChannelAddress(ours)
-    subject._by_descriptor[ours.fileno()] = child
+    subject._children.by_descriptor[ours.fileno()] = child
     subject.stage.sent.clear()
     with theirs:
         yield channels.Channel(theirs)
@@ -92,7 +92,7 @@ def test_a_free_process_gets_the_next_job_over_its_channel(
     child = subject._children[JOB + 1]
     assert (child.pid, child.place, child.was_watched) == (process.pid, 2, True)
     # Its end is noticed as that of any other.
-    assert subject._by_descriptor[child.pidfd] is child
+    assert subject._children.by_descriptor[child.pidfd] is child
 
 
 def test_a_job_that_must_have_a_fresh_process_gets_none_that_was_used(
@@ -156,7 +156,7 @@ def test_a_process_that_may_not_go_on_ends_with_its_channel(
 def unreport(subject: WatchedExecutor) -> None:  # noqa: F811
     """As if the fork server's report of the process were still on its way."""
     child = subject._children[JOB]
-    del subject._by_descriptor[child.pidfd]
+    del subject._children.by_descriptor[child.pidfd]
     os.close(child.pidfd)
     child.pidfd = -1
 

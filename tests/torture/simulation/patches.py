@@ -26,7 +26,7 @@ from tests.torture.simulation.user import LARGE_INPUT
 
 from ganger.actors.doors import luxi_listener, wconfd_listener
 from ganger.actors.doors import wire_listener as listener
-from ganger.actors.execution import executor, fork_servers, idle_processes
+from ganger.actors.execution import children, executor, fork_servers, idle_processes, reaper
 from ganger.actors.job import daemon_link, job, job_log
 from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners, own_state
@@ -159,6 +159,8 @@ def simulated() -> Iterator[None]:
         (wconfd_listener, "DocumentSocket", network.NoDocuments),
         (luxi_listener, "DocumentSocket", tools.Documents),
         (executor, "os", simulated_processes.ProcessOs()),
+        (children, "os", simulated_processes.ProcessOs()),
+        (reaper, "os", simulated_processes.ProcessOs()),
         (idle_processes, "os", simulated_processes.ProcessOs()),
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),
         (lock_file_owners, "os", simulated_processes.ProcessOs()),
