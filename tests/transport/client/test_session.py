@@ -11,7 +11,7 @@ from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, fai
 
 from ganger.storage import errors, settings
 from ganger.transport import messages
-from ganger.transport.client import reachability, session
+from ganger.transport.client import in_flight, reachability
 from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -385,7 +385,7 @@ def test_a_deletion_that_a_restarted_component_may_have_done_is_done_when_the_ru
 ):
     talk, call = calling(DELETION)
     talk.refuse(errors.ComponentRestartedError())
-    assert talk.turn(session.RETRY_SECONDS_MIN)
+    assert talk.turn(in_flight.RETRY_SECONDS_MIN)
     talk.refuse(GONE)
     assert call.result() == messages.Done()
 
@@ -438,7 +438,7 @@ def test_a_deletion_that_was_not_executed_before_is_refused_when_there_is_no_rul
     not_taken = Talk()
     second = not_taken.call(DELETION)
     not_taken.refuse(errors.BusyError())
-    assert not_taken.turn(session.RETRY_SECONDS_MIN)
+    assert not_taken.turn(in_flight.RETRY_SECONDS_MIN)
     not_taken.refuse(GONE)
     never_left = Talk(connected=False)
     third = never_left.call(DELETION)

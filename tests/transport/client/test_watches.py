@@ -9,7 +9,7 @@ from ganger.storage import errors
 from ganger.storage.job_views import StatusChange
 from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import session, watch_progress
+from ganger.transport.client import in_flight, watch_progress, watches
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
@@ -85,7 +85,7 @@ def test_a_watch_with_nothing_left_to_see_ends_at_a_reconnect() -> None:
 def test_a_watch_outlives_what_passes(error: errors.GangerError) -> None:
     talk, watch = watching(3)
     talk.refuse(error, watch.number)
-    (again,) = talk.turn(session.RETRY_SECONDS_MIN)
+    (again,) = talk.turn(in_flight.RETRY_SECONDS_MIN)
     assert again.number == watch.number
     talk.tell(watch.number, 3, JobStatus.SUCCESS)
     assert talk.read(watch) == ["3:success"]
@@ -256,7 +256,7 @@ def test_a_probe_outlives_a_reconnect_no_more_than_its_reason() -> None:
 def test_a_watch_that_is_not_read_rests_and_goes_on_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "PARTS_MAX", 3)
+    monkeypatch.setattr(watches, "PARTS_MAX", 3)
     talk, watch = watching(3)
     old = watch.number
     talk.tell(old, 3, JobStatus.QUEUED)
@@ -334,7 +334,7 @@ def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
 def test_the_last_word_is_not_waited_for_for_ever() -> None:
     talk, watch = watching(3, seconds=7.0, is_final_only=True)
     talk.turn(7.0)
-    talk.turn(session.LAST_WORD_SECONDS)
+    talk.turn(watches.LAST_WORD_SECONDS)
     assert str(watch.error) == "not final in 8 s: 3 (not heard of)"
     # Without a connection no daemon can be asked.
     watch = talk.watch(3, seconds=7.0, is_final_only=True)
