@@ -10,6 +10,7 @@ costs what changed.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ...storage.locks import BGL, LockLevel
@@ -32,6 +33,9 @@ OwnerId = int | str
 
 Conflict = tuple[int, str, bool]
 """The index of a level in `LEVELS`, a name, and whether it is wanted exclusively."""
+
+NamesTaken = tuple[int, Collection[str], bool]
+"""The index of a level, names of it that have owners, and whether these have them exclusively."""
 
 TYPES = tuple(LockType)
 TYPE_INDEX = {kind: index for index, kind in enumerate(TYPES)}
@@ -73,6 +77,15 @@ def locks_between(pending: LockForecast, held: LockForecast) -> list[tuple[str, 
                 names = common or ["[lockset]"]
                 found += [(f"{prefix}/{name}", mode) for name in names]
     return found
+
+
+def named(forecast: LockForecast) -> Iterator[NamesTaken]:
+    """The names in a forecast, by level and mode."""
+    for level, one in enumerate(levels(forecast)):
+        if one.names:
+            yield level, one.names, one.type is LockType.EXCLUSIVE
+        if one.also_shared:
+            yield level, one.also_shared, False
 
 
 def _names_of(forecast: LockForecast | None) -> list[tuple[int, str]]:
@@ -250,6 +263,14 @@ class Holdings:
                     bits |= 1 << index
             found.append(bits)
         return tuple(found)
+
+    def names_taken(self) -> list[NamesTaken]:
+        """The names that have owners."""
+        found: list[NamesTaken] = []
+        for level, names in enumerate(self._names):
+            alone = {name for name, counts in names.items() if counts[1]}
+            found += [(level, alone, True), (level, names.keys() - alone, False)]
+        return [one for one in found if one[1]]
 
     def is_taken(self, level: int, name: str, is_exclusive: bool) -> bool:  # noqa: FBT001 - data
         """Whether an owner has the name in a mode that conflicts with this one."""

@@ -7,10 +7,10 @@ for each thousand.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _BLOCK_BITS = 10
 _IN_BLOCK = (1 << _BLOCK_BITS) - 1
@@ -24,6 +24,14 @@ class IdSet:
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}
         self._count = 0
+
+    @classmethod
+    def of(cls, ids: Iterable[int]) -> Self:
+        """A set of these ids."""
+        found = cls()
+        for one in ids:
+            found.add(one)
+        return found
 
     def __len__(self) -> int:
         """How many ids there are."""
@@ -74,6 +82,44 @@ class IdSet:
             for other in others:
                 either |= other._blocks.get(block, 0)  # noqa: SLF001 - the same class
             yield from _ids(block, either & self._blocks.get(block, 0))
+
+    def except_for(self, others: IdSet) -> Iterator[int]:
+        """The ids that are not in the other set, in order. Both may change meanwhile."""
+        theirs = others._blocks
+        for block in sorted(self._blocks):
+            left = self._blocks.get(block, 0)
+            while left := left & ~theirs.get(block, 0):
+                lowest = left & -left
+                yield (block << _BLOCK_BITS) + lowest.bit_length() - 1
+                left ^= lowest
+
+    def shared_with(self, other: IdSet) -> IdSet:
+        """A set of the ids that are in both."""
+        mine, theirs = self._blocks, other._blocks
+        few = min(mine, theirs, key=len)
+        return self._made({block: mine.get(block, 0) & theirs.get(block, 0) for block in few})
+
+    def without(self, other: IdSet) -> IdSet:
+        """A set of the ids that are not in the other one."""
+        blocks, theirs = dict(self._blocks), other._blocks
+        for block in blocks.keys() & theirs.keys():
+            blocks[block] &= ~theirs[block]
+        return self._made(blocks)
+
+    def update(self, other: IdSet) -> None:
+        """Put all ids of another set in."""
+        blocks = self._blocks
+        for block, bits in other._blocks.items():
+            known = blocks.get(block, 0)
+            blocks[block] = known | bits
+            self._count += (bits & ~known).bit_count()
+
+    @classmethod
+    def _made(cls, blocks: dict[int, int]) -> Self:
+        found = cls()
+        found._blocks = {block: bits for block, bits in blocks.items() if bits}
+        found._count = sum(bits.bit_count() for bits in found._blocks.values())
+        return found
 
     def count_while(self, holds: Callable[[int], bool]) -> int:
         """How many ids ``holds`` is true of; it must be false of all after the first other one.

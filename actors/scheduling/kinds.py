@@ -1,9 +1,10 @@
-"""Pending jobs of one kind, which differ in nothing but their ids: pure.
+"""Pending jobs of one kind, which differ in nothing but their ids and the names of locks: pure.
 
 Kinds answer questions about all pending jobs without looking at each: how many come before a job,
 which are the first ones, what holds how many back. The jobs of a kind have the same priority,
-locks, limits and rule. So among them the lower id comes first; and if age or place in line lets one
-go, it lets all with a lower id go.
+limits and rule, and the same shape of locks (`predicting`). Those of them that want the same of the
+names that are taken now (`parts`) have the same weight and prospects. So among these the lower id
+comes first; and if age or place in line lets one go, it lets all with a lower id go.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING
 from .alike import Alike
 from .id_sets import IdSet
 from .known_jobs import HELD, REJECTED
+from .predicting import shape_of
+from .wanted_names import WantedNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from ...storage.prediction.lock_types import LockForecast
+    from .holding import NamesTaken
     from .known_jobs import Judged, Pending
+    from .predicting import Shape
     from .remedies import Buckets
 
 _STOPPED = HELD | {REJECTED}
@@ -27,29 +31,59 @@ _STOPPED = HELD | {REJECTED}
 _Verdict = Alike | tuple[str, str | None, "Buckets"]
 """The set whose verdict the jobs share, or what theirs says."""
 
-_Key = tuple[int, int, int, _Verdict, bool]
+_Key = tuple[int, "Shape | None", "Shape | None", _Verdict, bool]
 
 
 class Kind:
     """The ids of the pending jobs of one kind.
 
-    ``needs``: the locks for which they are weighed; ``first``: those for which they are held back.
     ``action`` and ``rule``: the rule that holds or rejects them; "" and None: none does.
-    ``is_open``: a dependency is open.
+    ``has_locks``: they are weighed for locks. ``is_open``: a dependency is open.
     """
 
-    __slots__ = ("action", "buckets", "first", "ids", "is_open", "key", "needs", "priority", "rule")
+    __slots__ = (
+        "_first_names", "_names", "action", "buckets", "has_locks", "ids", "is_open", "key",
+        "priority", "rule",
+    )  # fmt: skip
 
-    def __init__(self, job: Pending, key: _Key) -> None:
+    def __init__(self, key: _Key) -> None:
         self.key = key
-        self.priority, _, _, verdict, self.is_open = key
+        self.priority, shape, first_shape, verdict, self.is_open = key
         if isinstance(verdict, Alike):
             self.take(verdict)
         else:
             self.action, self.rule, self.buckets = verdict
-        self.needs: LockForecast | None = job.needs
-        self.first: LockForecast | None = job.needs_first or job.needs
+        self.has_locks = shape is not None
         self.ids = IdSet()
+        # The names for which they are weighed, and those for which they are held back.
+        self._names = WantedNames()
+        self._first_names = self._names if first_shape is None else WantedNames()
+
+    def add(self, job: Pending) -> None:
+        """Take a job in."""
+        self.ids.add(job.id)
+        if job.needs is not None:
+            self._names.add(job.id, job.needs)
+            if job.needs_first is not None:
+                self._first_names.add(job.id, job.needs_first)
+
+    def discard(self, job: Pending) -> None:
+        """Let a job go, which wants the same names as when it came."""
+        self.ids.discard(job.id)
+        if job.needs is not None:
+            self._names.discard(job.id, job.needs)
+            if job.needs_first is not None:
+                self._first_names.discard(job.id, job.needs_first)
+
+    def wanting(self, taken: Iterable[NamesTaken]) -> Iterator[IdSet]:
+        """Of each taken name that jobs want in a conflicting mode, the set of these jobs."""
+        yield from self._names.in_conflict(taken)
+        if self._first_names is not self._names:
+            yield from self._first_names.in_conflict(taken)
+
+    def beginning_with(self, taken: Iterable[NamesTaken]) -> Iterator[IdSet]:
+        """As `wanting`, of the names for which the jobs are held back."""
+        return self._first_names.in_conflict(taken)
 
     def take(self, alike: Alike) -> None:
         """This is the verdict of all these jobs."""
@@ -68,13 +102,13 @@ class Kinds:
         self._by_priority: dict[int, dict[_Key, Kind]] = {}
 
     def place(self, job: Pending) -> None:
-        """Put a pending job where it belongs now."""
-        needs = job.needs
+        """Put a pending job where it belongs now. Before its locks change, it is removed."""
+        needs, first = job.needs, job.needs_first
         judged = job.judged
         verdict: _Verdict = judged if isinstance(judged, Alike) else _verdict_of(judged)
-        # Jobs with the same locks share one forecast, as far as they come one after the other.
-        first = None if needs is None else job.wants.forecast
-        key = (job.priority, id(needs), id(first), verdict, job.entry is None)
+        shape = None if needs is None else shape_of(needs)
+        first_shape = None if first is None else shape_of(first)
+        key = (job.priority, shape, first_shape, verdict, job.entry is None)
         kind = job.kind
         if kind is not None:
             if kind.key == key:
@@ -85,10 +119,10 @@ class Kinds:
             kinds = self._by_priority[job.priority] = {}
         found = kinds.get(key)
         if found is None:
-            found = kinds[key] = Kind(job, key)
+            found = kinds[key] = Kind(key)
             if isinstance(judged, Alike):
                 judged.kinds[found] = None
-        found.ids.add(job.id)
+        found.add(job)
         job.kind = found
 
     def remove(self, job: Pending) -> None:
@@ -96,7 +130,7 @@ class Kinds:
         kind, job.kind = job.kind, None
         if kind is None:
             return
-        kind.ids.discard(job.id)
+        kind.discard(job)
         if not kind.ids:
             kinds = self._by_priority[kind.priority]
             del kinds[kind.key]
@@ -125,7 +159,7 @@ class Kinds:
     @property
     def is_weighed(self) -> bool:
         """Whether locks play a role in the order."""
-        return any(kind.needs is not None for kind in self)
+        return any(kind.has_locks for kind in self)
 
 
 def _verdict_of(judged: Judged) -> tuple[str, str | None, Buckets]:

@@ -1,7 +1,8 @@
 """The smallest change that would let a pending job start: pure, and tried out.
 
 The trial goes through the jobs before this one as a pass of the scheduler would, after the change.
-If a job cannot start, those of its kind after it cannot either, so it looks at few of many.
+If a job cannot start, those of its part after it cannot either, so it looks at few of many. Jobs
+that want the names of one that the trial has started are barred from then on.
 So a remedy never names the end of a job whose place another job would take. It weighs jobs once
 after the change, where a pass weighs them after each start: among jobs with locks, the order may
 be another one then.
@@ -10,8 +11,9 @@ be another one then.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,11 +27,12 @@ from ...storage.prediction.lock_types import (
 )
 from ...storage.prediction.policy import Policy
 from ...transport.messages import Remedy
-from .holding import OwnerId
+from .holding import NamesTaken, OwnerId, named
+from .id_sets import IdSet
 from .ordering import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
 Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with its size in running jobs."""
@@ -52,10 +55,12 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Rivals(msgspec.Struct, frozen=True, eq=False):
-    """Pending jobs of one kind (`kinds`), the others' fields as in `Candidate`.
+    """Pending jobs of one part (`parts`), the others' fields as in `Candidate`.
 
-    ``ids``: in order, those that wait for no other jobs when these jobs have ended. ``is_aged``: of
-    an id; if it is true, it is true of all lower ones.
+    ``needs`` and ``needs_first``: those of one of them. ``ids``: in order, those that are not
+    barred, as far as they wait for no other jobs when these jobs have ended. ``is_aged``: of an id;
+    if it is true, it is true of all lower ones. ``first_of``: the ``needs_first`` of an id.
+    ``beginning_with``: sets of jobs, others among them, that begin with these names.
     """
 
     priority: int
@@ -63,8 +68,10 @@ class Rivals(msgspec.Struct, frozen=True, eq=False):
     held_by: str | None
     needs: LockForecast | None
     needs_first: LockForecast | None
-    ids: Callable[[frozenset[int]], Iterable[int]]
+    ids: Callable[[IdSet, frozenset[int]], Iterable[int]]
     is_aged: Callable[[int], bool]
+    first_of: Callable[[int], LockForecast | None]
+    beginning_with: Callable[[Sequence[NamesTaken]], Iterable[IdSet]]
 
 
 class Contention(msgspec.Struct, frozen=True):
@@ -173,21 +180,29 @@ def _slots_instead(
 
 
 def _rivals(
-    contention: Contention, change: _Change, passed: set[Rivals] | None = None
+    contention: Contention,
+    change: _Change,
+    passed: set[Rivals] | None = None,
+    barred: Mapping[Rivals, IdSet] | None = None,
 ) -> Iterator[tuple[Rivals, int]]:
     """The jobs before this one that no rule or dependency holds after the change, in order.
 
-    The caller may put a kind into ``passed``: then no more of its jobs are wanted.
+    The caller may put a part into ``passed``: then no more of its jobs are wanted, and jobs into
+    ``barred``: then these are not.
     """
     own, order = contention.own, _order(contention, change)
     limit = (own.priority, *order(own, own.id))
-    for kinds in contention.rivals:
-        able = [kind for kind in kinds if kind.held_by is None or kind.held_by in change.rules]
-        found = in_order(able, lambda kind: kind.ids(change.ended), order, passed)
-        for kind, job_id in found:
-            if (kind.priority, *order(kind, job_id)) >= limit:
+    none_barred = IdSet()
+
+    def ids(part: Rivals) -> Iterable[int]:
+        return part.ids(none_barred if barred is None else barred[part], change.ended)
+
+    for parts in contention.rivals:
+        able = [part for part in parts if part.held_by is None or part.held_by in change.rules]
+        for part, job_id in in_order(able, ids, order, passed):
+            if (part.priority, *order(part, job_id)) >= limit:
                 break
-            yield kind, job_id
+            yield part, job_id
 
 
 def _order(
@@ -231,34 +246,67 @@ def _starts(contention: Contention, change: _Change) -> bool:
     running = [names for job, names in contention.running.items() if job not in change.ended]
     taken = Counter(name for names in running for name in names)
     free = change.slots - len(running)
-    held = set(_held(contention, change))
-    holds_back = contention.policy.holds_back
-
-    @functools.cache
-    def must_wait(needs: LockForecast) -> bool:
-        return any(is_certain_to_block(needs, one) for one in held)
-
-    def is_held_back(needs: LockForecast | None, *, is_aged: bool) -> bool:
-        return holds_back and needs is not None and not is_aged and must_wait(needs)
-
+    locks = _Locks(contention, change)
     passed: set[Rivals] = set()
-    for one, job_id in () if change.is_first else _rivals(contention, change, passed):
+    rivals = () if change.is_first else _rivals(contention, change, passed, locks.barred)
+    for one, job_id in rivals:
         if free <= 0:
             return False
-        if not _has_places(one.buckets, taken) or is_held_back(
-            one.needs_first, is_aged=one.is_aged(job_id)
-        ):
-            # No place or lock becomes free in a pass, and the others of its kind are younger.
+        if job_id in locks.barred[one]:
+            # It was the next one of its part already.
+            continue
+        first = one.first_of(job_id)
+        is_aged = first is None or one.is_aged(job_id)
+        if not _has_places(one.buckets, taken) or locks.hold_back(first, is_aged=is_aged):
+            # No place or lock becomes free in a pass, and the others of its part are younger.
             passed.add(one)
             continue
         taken.update(name for name, _ in one.buckets)
         free -= 1
-        if one.needs_first is not None and one.needs_first not in held:
-            held.add(one.needs_first)
-            must_wait.cache_clear()
+        if first is not None:
+            locks.take(first)
     own = contention.own
-    is_last_held_back = is_held_back(own.needs_first, is_aged=own.is_aged)
+    is_last_held_back = locks.hold_back(own.needs_first, is_aged=own.is_aged)
     return free > 0 and _has_places(own.buckets, taken) and not is_last_held_back
+
+
+class _Locks:
+    """The locks that are taken in a trial.
+
+    ``barred``: of each part, the jobs that are held back by names which the trial has given away.
+    """
+
+    def __init__(self, contention: Contention, change: _Change) -> None:
+        self._held = set(_held(contention, change))
+        self._holds_back = contention.policy.holds_back
+        self._must_wait: dict[LockForecast, bool] = {}
+        self.barred = {part: IdSet() for parts in contention.rivals for part in parts}
+
+    def hold_back(self, first: LockForecast | None, *, is_aged: bool) -> bool:
+        """Whether a job that begins with these locks gets no run slot."""
+        if first is None or is_aged or not self._holds_back:
+            return False
+        must_wait = self._must_wait.get(first)
+        if must_wait is None:
+            must_wait = any(is_certain_to_block(first, one) for one in self._held)
+            self._must_wait[first] = must_wait
+        return must_wait
+
+    def take(self, first: LockForecast) -> None:
+        """A job starts, and takes these locks."""
+        if first in self._held:
+            return
+        self._held.add(first)
+        self._must_wait.clear()
+        if not self._holds_back:
+            return
+        taken = [(level, frozenset(names), alone) for level, names, alone in named(first)]
+        for part, barred in self.barred.items():
+            for wanting in part.beginning_with(taken):
+                aged = wanting.count_while(part.is_aged)
+                barred.update(
+                    wanting if not aged else IdSet.of(itertools.islice(wanting, aged, None))
+                )
 
 
 def _has_places(buckets: Buckets, taken: Counter[str]) -> bool:

@@ -150,6 +150,7 @@ class Schedule:
         self._prediction.change(policy)
         self._order.begin_anew()
         for job in self._pending.in_order():
+            self._kinds.remove(job)
             job.predict(self._prediction)
             self._kinds.place(job)
             if job.entry is not None:
@@ -178,6 +179,7 @@ class Schedule:
             return
         wants = job.wants
         if (wants.forecast, wants.of_all) != (forecast, of_all):
+            self._kinds.remove(job)
             job.foresee(forecast, of_all)
             job.predict(self._prediction)
             self._kinds.place(job)

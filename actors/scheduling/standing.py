@@ -1,7 +1,7 @@
 """Where a pending job stands: what keeps it from starting, and what it competes for. Pure.
 
-It looks at kinds of jobs (`kinds`), not at each: an answer costs what it names, and something for
-each kind.
+It looks at kinds of jobs and their parts (`kinds`, `parts`), not at each: an answer costs what it
+names, and something for each part.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ...storage.prediction.lock_types import NO_LOCKS, is_certain_to_block
 from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
 from .depending import dependency_outcome
 from .holding import levels, locks_between
-from .kinds import Kind, Kinds
 from .known_jobs import HELD, REJECTED, Pending, Running, buckets_of
 from .ordering import in_order
+from .parts import Part, parts_of
 from .remedies import Candidate, Contention, Rivals
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
     from .id_sets import IdSet
+    from .kinds import Kind, Kinds
     from .predicting import Prediction
 
 _SHOWN_AHEAD_MAX = 10
@@ -40,14 +41,14 @@ _Order = tuple[float, int]
 
 
 class _Ahead(msgspec.Struct, frozen=True):
-    """The first jobs of a kind: they come before another job."""
+    """The first jobs of a part: they come before another job."""
 
-    kind: Kind
+    part: Part
     count: int
 
     def ids(self) -> Iterator[int]:
         """Their ids, in order."""
-        return itertools.islice(self.kind.ids, self.count)
+        return itertools.islice(self.part.ids, self.count)
 
 
 class LockSets:
@@ -115,7 +116,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             first_ahead=first,
             running=sorted(self.running),
             slots=self.slots,
-            best_priority=ahead[0].kind.priority if ahead else job.priority,
+            best_priority=ahead[0].part.priority if ahead else job.priority,
         )
 
     def in_order(self) -> Iterator[Pending]:
@@ -165,6 +166,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         """How many of the jobs that no rule rejects wait, by the kind of their first obstacle."""
         self.prediction.look()
         found: Counter[str] = Counter()
+        taken = self.prediction.taken.names_taken()
         for kind in self.kinds:
             if kind.action == REJECTED:
                 continue
@@ -176,7 +178,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             elif kind.is_held:
                 found["rule"] += left
             else:
-                free = self._let_go(kind)
+                parts = parts_of(kind, taken, self.pending)
+                free = sum(self._let_go(part) for part in parts)
                 found["lock"] += left - free
                 found["slots" if len(self.running) >= self.slots else "order"] += free
         return +found
@@ -191,7 +194,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return Contention(
             own=own,
             rivals=[
-                [self._rivals(kind) for kind in kinds]
+                [self._rivals(part) for part in self._parts(kinds)]
                 for kinds in self.kinds.of_each_priority(job.priority)
             ],
             running={
@@ -209,52 +212,56 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     def _weight_left(self, job_id: int) -> float:
         return self.prediction.adjusted(1.0, job_id, self.now)
 
-    def _orders(self) -> Callable[[Kind, int], _Order]:
-        """The order of the jobs of one priority, by kind and id."""
+    def _parts(self, kinds: Iterable[Kind]) -> Iterator[Part]:
+        """The jobs of these kinds, apart if they want other ones of the names that are taken."""
+        taken = self.prediction.taken.names_taken()
+        return (part for kind in kinds for part in parts_of(kind, taken, self.pending))
+
+    def _orders(self) -> Callable[[LockForecast | None, int], _Order]:
+        """The order of the jobs of one priority, by their locks and ids."""
         if not self.kinds.is_weighed:
             return _by_id
-        weight_of = functools.cache(lambda kind: self.prediction.weight_of(kind.needs))
+        weight_of = functools.cache(self.prediction.weight_of)
         adjusted, now = self.prediction.adjusted, self.now
-        return lambda kind, job_id: (adjusted(weight_of(kind), job_id, now), job_id)
+        return lambda needs, job_id: (adjusted(weight_of(needs), job_id, now), job_id)
 
     def _jobs(self, kinds: Iterable[Kind]) -> Iterator[Pending]:
         self.prediction.look()
-        for job_id in self._in_order([_Ahead(kind, len(kind.ids)) for kind in kinds]):
+        for job_id in self._in_order([_Ahead(part, len(part.ids)) for part in self._parts(kinds)]):
             if (job := self.pending.get(job_id)) is not None:
                 yield job
 
     def _in_order(self, chosen: Iterable[_Ahead]) -> Iterator[int]:
         """The ids of these jobs, which come by priority."""
         order = self._orders()
-        for _, found in itertools.groupby(chosen, lambda one: one.kind.priority):
-            ids = {one.kind: one.ids() for one in found}
-            for _, job_id in in_order(ids, ids.__getitem__, order):
+        for _, found in itertools.groupby(chosen, lambda one: one.part.priority):
+            ids = {one.part: one.ids() for one in found}
+            jobs = in_order(ids, ids.__getitem__, lambda part, job_id: order(part.needs, job_id))
+            for _, job_id in jobs:
                 yield job_id
 
     def _ahead(self, job: Pending) -> list[_Ahead]:
         """The jobs that a pass looks at before this one, by priority."""
-        order, own = self._orders(), job.kind
-        assert own is not None
-        limit = order(own, job.id)
+        order = self._orders()
+        limit = order(job.needs, job.id)
         found = []
         for kinds in self.kinds.of_each_priority(job.priority):
-            for kind in kinds:
-                if kind.is_open or kind.is_held:
-                    continue
-                count = self._let_go(kind)
-                if kind.priority == job.priority:
-                    before = functools.partial(_is_before, kind, order, limit)
-                    count = min(count, kind.ids.count_while(before))
+            able = [kind for kind in kinds if not kind.is_open and not kind.is_held]
+            for part in self._parts(able):
+                count = self._let_go(part)
+                if part.priority == job.priority:
+                    before = functools.partial(_is_before, part.needs, order, limit)
+                    count = min(count, part.ids.count_while(before))
                 if count:
-                    found.append(_Ahead(kind, count))
+                    found.append(_Ahead(part, count))
         return found
 
-    def _let_go(self, kind: Kind) -> int:
-        """How many jobs of a kind, which are its first ones, no locks hold back."""
-        first, prediction = kind.first, self.prediction
-        if first is None or not prediction.may_hold_back(first, kind.priority):
-            return len(kind.ids)
-        return kind.ids.count_while(lambda one: prediction.lets_go(first, one, self.now))
+    def _let_go(self, part: Part) -> int:
+        """How many jobs of a part, which are its first ones, no locks hold back."""
+        first, prediction = part.first, self.prediction
+        if first is None or not prediction.may_hold_back(first, part.priority):
+            return len(part.ids)
+        return part.ids.count_while(lambda one: prediction.lets_go(first, one, self.now))
 
     # ------------------------------------------------------------ candidates
 
@@ -285,26 +292,34 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
             or prediction.lets_go(first, job_id, self.now)
         )
 
-    def _rivals(self, kind: Kind) -> Rivals:
+    def _rivals(self, part: Part) -> Rivals:
+        kind, first, pending = part.kind, part.first, self.pending
+        is_open = kind.is_open
         return Rivals(
-            priority=kind.priority,
-            buckets=kind.buckets,
+            priority=part.priority,
+            buckets=part.buckets,
             held_by=kind.rule if kind.action else None,
-            needs=kind.needs,
-            needs_first=kind.first,
-            ids=functools.partial(self._waiting, kind) if kind.is_open else lambda _: kind.ids,
-            is_aged=lambda one: self._is_aged(one, kind.first, kind.priority),
+            needs=part.needs,
+            needs_first=first,
+            ids=functools.partial(self._waiting if is_open else _but, part),
+            is_aged=lambda one: self._is_aged(one, first, part.priority),
+            first_of=lambda one: pending[one].needs_first or pending[one].needs,
+            beginning_with=kind.beginning_with,
         )
 
-    def _waiting(self, kind: Kind, ended: frozenset[int]) -> Iterator[int]:
-        """The jobs of a kind with open dependencies that wait for nothing but these jobs."""
+    def _waiting(self, part: Part, barred: IdSet, ended: frozenset[int]) -> Iterator[int]:
+        """The jobs of a part with open dependencies that wait for nothing but these jobs."""
         freed = [self.dependants[target] for target in ended if target in self.dependants]
-        return (one for one in kind.ids.common(*freed) if ended.issuperset(self.pending[one].open))
+        return (
+            one
+            for one in part.ids.common(*freed)
+            if one not in barred and ended.issuperset(self.pending[one].open)
+        )
 
     # ------------------------------------------------------------ limits
 
     def _full_limit(self, name: str, size: int, ahead: list[_Ahead]) -> FullLimit:
-        waiting = [one for one in ahead if name in dict(one.kind.buckets)]
+        waiting = [one for one in ahead if name in dict(one.part.buckets)]
         return FullLimit(
             name=name,
             size=size,
@@ -339,11 +354,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return [found[key] for key in sorted(found)]
 
 
-def _by_id(_kind: Kind, job_id: int) -> _Order:
+def _but(part: Part, barred: IdSet, _ended: frozenset[int]) -> Iterator[int]:
+    return part.ids.except_for(barred)
+
+
+def _by_id(_needs: LockForecast | None, job_id: int) -> _Order:
     return (0.0, job_id)
 
 
 def _is_before(
-    kind: Kind, order: Callable[[Kind, int], _Order], limit: _Order, job_id: int
+    needs: LockForecast | None,
+    order: Callable[[LockForecast | None, int], _Order],
+    limit: _Order,
+    job_id: int,
 ) -> bool:
-    return order(kind, job_id) < limit
+    return order(needs, job_id) < limit

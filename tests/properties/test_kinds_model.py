@@ -40,6 +40,19 @@ FORECASTS = (
     LockForecast(node=UNKNOWN_SHARED, big_lock="shared"),
     LockForecast(big_lock="exclusive"),
 )
+DIFFERENT = (
+    *FORECASTS,
+    *(
+        LockForecast(instance=exclusive([name]), node=shared(nodes), big_lock="shared")
+        for name in "uvwxyz"
+        for nodes in (["a"], ["b", "c"])
+    ),
+    *(LockForecast(instance=exclusive([name]), big_lock="shared") for name in "uvwyz"),
+    LockForecast(node=exclusive(["a"], ["b", "c"]), big_lock="shared"),
+    LockForecast(node=exclusive(["b", "c"], ["d"]), big_lock="shared"),
+)
+"""Jobs of one shape that want other names: one, some of them, in other modes."""
+
 ACTIONS = (
     ("ACCEPT", None, None),
     ("ACCEPT", None, None),
@@ -59,7 +72,9 @@ class World:
         self.chance = chance
         self.now = 1_000.0
         self.last_id = 0
-        self.forecasts = FORECASTS if has_locks else (None,)
+        self.forecasts: tuple[LockForecast | None, ...] = (None,)
+        if has_locks:
+            self.forecasts = chance.choice((FORECASTS, DIFFERENT, DIFFERENT[3:]))
         # Fresh objects for the same locks: a kind more, and the same answers.
         policy = Policy(
             is_predictive=chance.random() < 0.9,
@@ -128,7 +143,8 @@ class World:
             job_id = chance.choice(jobs)
             schedule.judge(self.verdict(PendingJob(id=job_id, priority=0)))
         elif what == 5 and jobs:
-            schedule.forecast_changed(chance.choice(jobs), chance.choice(self.forecasts))
+            forecasts = chance.choices(self.forecasts, k=2)
+            schedule.forecast_changed(chance.choice(jobs), *forecasts)
         elif what == 6 and jobs:
             schedule.finish(chance.choice(jobs), JobStatus.CANCELED)
         elif what == 8:
@@ -170,11 +186,7 @@ def test_a_position_counts_those_ahead_as_if_each_were_looked_at(
     assert schedule.standing_now().obstacles() == slow_standing.obstacles(schedule)
 
 
-@given(worlds)
-@settings(max_examples=60)
-def test_a_remedy_is_the_one_that_trials_with_each_job_find(made: tuple[World, int]) -> None:
-    world, steps = made
-    world.play(steps)
+def check_remedies(world: World) -> None:
     schedule = world.schedule
     for job in slow_standing.in_order(schedule):
         rules = (
@@ -190,6 +202,74 @@ def test_a_remedy_is_the_one_that_trials_with_each_job_find(made: tuple[World, i
             event("a priority helps")
         if found.is_turn:
             event("it is not its turn")
+
+
+@given(worlds)
+@settings(max_examples=60)
+def test_a_remedy_is_the_one_that_trials_with_each_job_find(made: tuple[World, int]) -> None:
+    world, steps = made
+    world.play(steps)
+    check_remedies(world)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_a_remedy_is_the_right_one_where_an_owner_holds_many_jobs_back(seed: int) -> None:
+    """In a trial without that owner, several jobs start, and bar others that want the same."""
+    chance = random.Random(seed)
+    world = World(chance, has_locks=False)
+    world.schedule = schedule = Schedule(chance.randint(2, 5), CHAIN)
+    schedule.locks_changed("somebody", LockForecast(node=exclusive(["a"]), big_lock="shared"))
+    first = chance.choice([0, 450, 880])
+    for job_id in range(1, chance.randint(4, 12)):
+        names = [chance.choice("xyz")]
+        forecast = LockForecast(instance=exclusive(names), node=shared("a"), big_lock="shared")
+        earlier = tuple((one, ()) for one in range(1, job_id) if chance.random() < 0.1)
+        job = PendingJob(
+            id=job_id,
+            priority=0,
+            forecast=forecast if chance.random() < 0.9 else None,
+            depends=earlier,
+            limits=chance.choice(((), (), (("1:x", 1),))),
+        )
+        accepted = JobVerdict(job=job, action="ACCEPT", rule=None, chain=CHAIN)
+        schedule.add(accepted, first + 5 * job_id)
+    schedule.decide(chance.choice([940.0, 905.0 + first]))
+    world.common[0] = ACTIONS[0]
+    check_remedies(world)
+
+
+def test_in_a_trial_an_old_job_starts_beside_one_that_wants_the_same() -> None:
+    """It weighs nothing any more. So both take the places that two ends would free."""
+
+    def verdict(job_id: int, name: str | None, *limits: tuple[str, int]) -> JobVerdict:
+        forecast = name and LockForecast(instance=exclusive([name]), big_lock="shared")
+        job = PendingJob(id=job_id, priority=0, forecast=forecast or None, limits=limits)
+        return JobVerdict(job=job, action="ACCEPT", rule=None, chain=CHAIN)
+
+    schedule = Schedule(2, CHAIN)
+    for one in (verdict(1, None, ("1:x", 1)), verdict(2, None, ("2:y", 1))):
+        schedule.add(one)
+    schedule.decide()
+    for one in (verdict(3, "a"), verdict(4, "a"), verdict(5, None, ("1:x", 1), ("2:y", 1))):
+        schedule.add(one)
+    for now in (10.0, 2_000.0):
+        schedule.decide(now)
+        slow = slow_remedies.for_pending(slow_standing.contention(schedule, 5, None), [])
+        assert remedies.for_pending(schedule.contention(5, None), []) == slow
+
+
+def test_a_job_whose_locks_become_known_wants_those_it_wanted_before_no_longer() -> None:
+    schedule = Schedule(5, CHAIN)
+    for job_id, name in ((1, "x"), (2, "y")):
+        forecast = LockForecast(instance=exclusive([name]), big_lock="shared")
+        job = PendingJob(id=job_id, priority=0, forecast=forecast)
+        schedule.add(JobVerdict(job=job, action="ACCEPT", rule=None, chain=CHAIN))
+    schedule.forecast_changed(1, LockForecast(instance=exclusive(["z"]), big_lock="shared"))
+    schedule.locks_changed("somebody", LockForecast(instance=exclusive(["x"]), big_lock="shared"))
+    assert schedule.standing_now().obstacles() == {"order": 2}
+    schedule.locks_changed("other", LockForecast(instance=exclusive(["z"]), big_lock="shared"))
+    assert schedule.standing_now().obstacles() == {"lock": 1, "order": 1}
 
 
 @given(worlds, st.integers(1, 5), st.integers(1, 6), st.data())
@@ -252,4 +332,14 @@ def test_a_set_of_ids_is_a_set_in_order(steps: list[tuple[bool, int]], after: in
     assert after not in found or after in known
     assert list(found.after(after)) == sorted(one for one in known if one > after)
     assert list(found.common(even, IdSet())) == sorted(one for one in known if one % 2 == 0)
+    for made, expected in (
+        (found.shared_with(even), {one for one in known if one % 2 == 0}),
+        (found.without(even), {one for one in known if one % 2}),
+        (even.without(found), {one for one in even if one not in known}),
+    ):
+        assert (list(made), len(made)) == (sorted(expected), len(expected))
+    assert list(found.except_for(even)) == sorted(one for one in known if one % 2)
+    even.update(found)
+    assert (list(even), len(even)) == (sorted({*range(0, 5_001, 2), *known}), len(even))
+    assert len(even) == len(list(even))
     assert found.count_while(lambda one: one < after) == sum(one < after for one in known)
