@@ -167,7 +167,7 @@ coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them
 	@$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 demo: $(INSTALLED) ## start a daemon, run a few jobs, show what happens
-	@$(BIN)/python docs/examples/demo.py
+	@$(BIN)/python -m docs.examples.demo
 
 torture: $(INSTALLED_DEV) ## kill, cut the power, fill the disk ...: every campaign in full (hours)
 	$(call install_system_packages,$(SYSTEM_PACKAGES))

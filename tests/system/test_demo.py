@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from docs.examples import demo
+from docs.examples import demo, demo_plan
 
 from ganger.storage import paths
 
@@ -35,7 +35,8 @@ def start_demo(tmp_path: Path) -> Iterator[Start]:
 
     def start(*options: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, demo.__file__, "--files", str(FILES), *options],
+            [sys.executable, "-m", demo.__name__, "--files", str(FILES), *options],
+            cwd=Path(demo.__file__).parents[2],
             env={**os.environ, "TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -87,7 +88,7 @@ def test_the_demonstration_holds_and_leaves_nothing_behind(start: Start, tmp_pat
     assert process.returncode == 0
     assert_that_everything_held(text)
     # Every job of the plan has its row in the table.
-    plan = demo.load_plan(tmp_path)
+    plan = demo_plan.load_plan(tmp_path)
     rows = re.findall(r"^│ +\d+ │ (\S+) +│ (success|error)", text, re.MULTILINE)
     assert [name for name, _ in rows] == [job.name for job in plan]
     assert_that_nothing_is_left(text, tmp_path)
