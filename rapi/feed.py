@@ -147,7 +147,8 @@ class Feed:
                     async for job in client.jobs(statuses=_FINAL):
                         self.note_ended(job)
                     is_filled = True
-                async for part in client.watch(log=False, pause=rapi_settings.PAUSE_SECONDS):
+                watch = client.watch(log=False, pause=rapi_settings.PAUSE_SECONDS, gathered=True)
+                async for part in watch:
                     self.is_connected = True
                     if isinstance(part, StatusChange) and self._is_new(part):
                         self.add(part, time.time())

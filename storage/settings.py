@@ -227,6 +227,12 @@ JOB_WAITS_MAX = 20_000
 JOB_WAITS_SLICE_SECONDS = 0.005
 """Time that the queue spends on those of one turn; the others are looked at in the next one."""
 
+WATCH_GATHER_SECONDS = 0.01
+"""How long a change of a job waits for others, for a watch that wants them together."""
+
+WATCH_GATHERED_MAX = 500
+"""Most changes of jobs in one message to such a watch."""
+
 KEY_BYTES_MAX = 200
 """Longest idempotency key."""
 

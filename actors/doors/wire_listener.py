@@ -52,7 +52,12 @@ _LASTING = (
 )
 """Requests that may stay open without a limit."""
 
-_PARTS = (messages.JobChanged, messages.JobLogged, messages.LocksPending)
+_PARTS = (
+    messages.JobChanged,
+    messages.JobsChanged,
+    messages.JobLogged,
+    messages.LocksPending,
+)
 """Replies after which more follow under the same number."""
 
 

@@ -91,6 +91,8 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.waits.open(envelope, message)
             case messages.JobWaitsDue():
                 self.waits.ring()
+            case messages.GatheredDue():
+                self.store.reader.watches.send_gathered()
             case messages.StopWatch():
                 self.store.reader.stop(envelope.peer, message.request_id)
             case messages.PeerGone():

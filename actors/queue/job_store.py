@@ -53,7 +53,7 @@ class JobStore:
         self.table = table
         self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
         self.files_aside = FilesAside(runtime, self.ledger.files)
-        self.reader = QueueReader(table, self.ledger, runtime.log)
+        self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
@@ -68,6 +68,10 @@ class JobStore:
         self._ended: list[Listener] = []
         self._returned: list[Listener] = []
         self._settlers: list[Listener] = []
+
+    def _gather(self) -> None:
+        """Changes wait for a watch: let others join them."""
+        self._runtime.later(settings.WATCH_GATHER_SECONDS, messages.GatheredDue())
 
     def begin(self, loaded: Loaded) -> None:
         """Start with what the directory holds."""

@@ -19,7 +19,7 @@ from .subscriptions import Watch, WatchList
 from .wait_list import WaitList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from structlog.typing import FilteringBoundLogger
 
@@ -47,9 +47,16 @@ _STATUS_NUMBERS = {status: number for number, status in enumerate(jobs.JobStatus
 class QueueReader:
     """Answers from the table, the ledger and the archive."""
 
-    def __init__(self, table: JobTable, ledger: Ledger, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        table: JobTable,
+        ledger: Ledger,
+        log: FilteringBoundLogger,
+        gather: Callable[[], None],
+    ) -> None:
+        """``gather``: have `WatchList.send_gathered` called soon."""
         self._log = log
-        self.watches = WatchList()
+        self.watches = WatchList(gather)
         self.waits = WaitList()
         self._table = table
         self._ledger = ledger
@@ -152,6 +159,7 @@ class QueueReader:
             log=message.log,
             is_final_only=message.is_final_only,
             log_serials=after if message.log else None,
+            is_gathered=message.is_gathered,
         )
         for summary in summaries:
             if message.log:
@@ -162,6 +170,7 @@ class QueueReader:
                     _send_log(watch, *self._job_of(row))
             if summary.status.is_final or not message.is_final_only:
                 watch.send_change(summary)
+        watch.send_gathered()
         self.watches.open(watch)
 
     def _followed_by_all(self, message: messages.WatchJobs) -> Iterator[JobSummary]:

@@ -6,10 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ...storage import errors, job_bounds, settings
-from ...transport.messages import JobChanged, JobLogged, WatchEnded
+from ...transport.messages import JobChanged, JobLogged, JobsChanged, WatchEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...storage.jobs import LogEntry
     from ...transport.envelopes import Envelope
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Watch:
     """One open watch: ``remaining`` are the jobs that are not final; None follows all.
 
-    ``log_serials`` are the serials of the log entries that were sent last, by job.
+    ``log_serials`` are the serials of the log entries that were sent last, by job. ``is_gathered``:
+    changes wait for `send_gathered`, unless a log entry or too many others come.
     """
 
     def __init__(
@@ -31,13 +32,16 @@ class Watch:
         log: bool,
         is_final_only: bool = False,
         log_serials: Mapping[int, int] | None = None,
+        is_gathered: bool = False,
     ) -> None:
         self.envelope = envelope
         self.remaining = remaining
         self.job_ids = frozenset(remaining or ())
         self.wants_log = log
         self.is_final_only = is_final_only
+        self.is_gathered = is_gathered
         self._log_serials = dict(log_serials or {})
+        self._gathered: list[JobSummary] = []
 
     def log_serial(self, job_id: int) -> int:
         """Serial of the newest log entry of this job that was sent; 0: none."""
@@ -61,14 +65,26 @@ class Watch:
                 new.append(entry)
         if new:
             self._log_serials[job_id] = known
+            self.send_gathered()
             for part in job_bounds.log_parts(new):
                 self.envelope.reply(JobLogged(id=job_id, op_index=op_index, entries=part))
 
     def send_change(self, summary: JobSummary) -> None:
-        """Send how the job is now."""
-        self.envelope.reply(JobChanged(job=summary))
+        """Send how the job is now, at once or with what is gathered."""
+        if self.is_gathered:
+            self._gathered.append(summary)
+            if len(self._gathered) >= settings.WATCH_GATHERED_MAX:
+                self.send_gathered()
+        else:
+            self.envelope.reply(JobChanged(job=summary))
         if summary.status.is_final:
             self._log_serials.pop(summary.id, None)
+
+    def send_gathered(self) -> None:
+        """Send the changes that wait."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self.envelope.reply(JobsChanged(jobs=gathered))
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -77,9 +93,12 @@ class Watch:
 
 
 class WatchList:
-    """All open watches, found by job."""
+    """All open watches, found by job. ``gather``: have `send_gathered` called soon."""
 
-    def __init__(self) -> None:
+    def __init__(self, gather: Callable[[], None]) -> None:
+        self._gather = gather
+        self._gathering: list[Watch] = []
+        """Those with gathered changes, since `gather` was called."""
         self._watches: dict[tuple[bytes, int], Watch] = {}
         self._by_job: defaultdict[int, list[Watch]] = defaultdict(list)
         self._of_all: list[Watch] = []
@@ -125,11 +144,26 @@ class WatchList:
             if watch.is_final_only and not is_final:
                 continue
             watch.send_change(summary)
+            if watch.is_gathered:
+                self._await_others(watch)
             if watch.remaining is not None and is_final:
                 watch.remaining.discard(row.id)
                 if not watch.remaining:
+                    watch.send_gathered()
                     watch.envelope.reply(WatchEnded())
                     self._remove(watch.key)
+
+    def send_gathered(self) -> None:
+        """Send the changes that wait, of all watches."""
+        gathering, self._gathering = self._gathering, []
+        for watch in gathering:
+            watch.send_gathered()
+
+    def _await_others(self, watch: Watch) -> None:
+        if not self._gathering:
+            self._gather()
+        if watch not in self._gathering:
+            self._gathering.append(watch)
 
     def logged(self, job_id: int, op_index: int, entries: list[LogEntry]) -> None:
         """Send log entries to those that follow the job's log."""
@@ -152,6 +186,8 @@ class WatchList:
             return
         if watch in self._of_all:
             self._of_all.remove(watch)
+        if watch in self._gathering:
+            self._gathering.remove(watch)
         for job_id in watch.job_ids:
             self._by_job[job_id].remove(watch)
             if not self._by_job[job_id]:

@@ -117,8 +117,9 @@ class Watched:
         assert "success" in tuple(statuses)  # type: ignore[arg-type]
         yield changed(7, JobStatus.SUCCESS).job
 
-    async def watch(self, *, log: bool, pause: float) -> object:
+    async def watch(self, *, log: bool, pause: float, gathered: bool) -> object:
         assert not log
+        assert gathered
         assert pause > 0
         self.began += 1
         for part in self._lists.pop(0):

@@ -181,6 +181,10 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         {"type": "watch_jobs", "is_of_ends": True},
     ),
     (
+        messages.WatchJobs(is_gathered=True),
+        {"type": "watch_jobs", "is_gathered": True},
+    ),
+    (
         messages.JobLogAppended(job_id=7, op_index=1, entries=[(3, (5, 6), "stdout", "x")]),
         {
             "type": "job_told",

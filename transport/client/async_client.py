@@ -221,12 +221,22 @@ class AsyncClient(AsyncClusterVerbs):
 
     @overload
     def watch(
-        self, *ids: int, log: bool = True, timeout: float | None = None, pause: None = None
+        self,
+        *ids: int,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: None = None,
+        gathered: bool = False,
     ) -> AsyncIterator[StatusChange | LogLine]: ...
 
     @overload
     def watch(
-        self, *ids: int, log: bool = True, timeout: float | None = None, pause: float
+        self,
+        *ids: int,
+        log: bool = True,
+        timeout: float | None = None,
+        pause: float,
+        gathered: bool = False,
     ) -> AsyncIterator[StatusChange | LogLine | None]: ...
 
     def watch(
@@ -235,6 +245,7 @@ class AsyncClient(AsyncClusterVerbs):
         log: bool = True,
         timeout: float | None = None,
         pause: float | None = None,
+        gathered: bool = False,
     ) -> AsyncIterator[StatusChange | LogLine | None]:
         """Follow these jobs (all jobs, for ever, if none is named): status changes and log lines.
 
@@ -244,10 +255,13 @@ class AsyncClient(AsyncClusterVerbs):
         they then are, without the statuses in between.
 
         With ``pause``, None comes after each so many seconds in which the daemon was there and
-        sent nothing.
+        sent nothing. With ``gathered``, changes come up to 10 ms later: the daemon sends many
+        together, which costs it and this process less.
         """
         checked = checked_ids(ids) if ids else None
-        return self._streams.follow(checked, log=log, timeout=timeout, pause=pause)
+        return self._streams.follow(
+            checked, log=log, timeout=timeout, pause=pause, is_gathered=gathered
+        )
 
     @overload
     def follow(

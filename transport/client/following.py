@@ -51,6 +51,7 @@ class WatchFollowing:
     """Jobs, followed until all have ended: their statuses, and their logs if ``log``.
 
     ``ids`` None stands for all jobs, for ever; ``is_final_only`` gives only final statuses.
+    ``is_gathered``: the daemon sends changes together.
     """
 
     def __init__(
@@ -60,12 +61,18 @@ class WatchFollowing:
         ids: Sequence[int] | None,
         log: bool,
         is_final_only: bool,
+        is_gathered: bool,
         now: float,
         deadline: float | None,
     ) -> None:
         self._session = session
         self._watch = session.watch(
-            ids, log=log, now=now, deadline=deadline, is_final_only=is_final_only
+            ids,
+            log=log,
+            now=now,
+            deadline=deadline,
+            is_final_only=is_final_only,
+            is_gathered=is_gathered,
         )
         self.is_over = False
 

@@ -22,7 +22,7 @@ from .in_flight import InFlight
 from .pending_requests import PendingCall, PendingRequest, PendingWatch, ReplyT
 from .reachability import Reachability
 from .resending import name_of
-from .watch_progress import Part
+from .watch_progress import Part, WatchProgress
 from .watches import Watches
 
 INTERRUPTIONS_MAX = 3
@@ -89,11 +89,14 @@ class Session:
         now: float,
         deadline: float | None,
         is_final_only: bool = False,
+        is_gathered: bool = False,
     ) -> PendingWatch:
-        """Begin a watch; ``is_final_only``: only of final statuses."""
-        return self._watches.begin(
-            ids, log=log, now=now, deadline=deadline, is_final_only=is_final_only
-        )
+        """Begin a watch; ``is_final_only``: only of final statuses.
+
+        ``is_gathered``: the daemon sends changes together, some milliseconds later.
+        """
+        progress = WatchProgress(ids, log=log, is_final_only=is_final_only, is_gathered=is_gathered)
+        return self._watches.begin(progress, now=now, deadline=deadline)
 
     def next_part(self, watch: PendingWatch, now: float) -> Part | None:
         """The next part of a watch; None if there is none now."""

@@ -107,10 +107,17 @@ class Streams:
         log: bool,
         timeout: float | None,
         is_final_only: bool = False,
+        is_gathered: bool = False,
         pause: float | None = None,
     ) -> Iterator[Part | None]:
         """The parts of a watch, as they come."""
-        begin = functools.partial(WatchFollowing, ids=ids, log=log, is_final_only=is_final_only)
+        begin = functools.partial(
+            WatchFollowing,
+            ids=ids,
+            log=log,
+            is_final_only=is_final_only,
+            is_gathered=is_gathered,
+        )
         return self._caller.follow(begin, timeout=timeout, pause=pause)
 
     def follow_output(

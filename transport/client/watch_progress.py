@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from ...storage import errors
 from ...storage.job_views import LogLine, StatusChange, log_lines
 from ...storage.jobs import JobStatus
-from ..messages import JobChanged, JobLogged, JobSummary, ListJobs, WatchJobs
+from ..messages import JobChanged, JobLogged, JobsChanged, JobSummary, ListJobs, WatchJobs
 from .requests import summary_view
 
 PARTS_MAX = 10_000
@@ -29,18 +29,26 @@ _SHOWN_MAX = 10
 _NOT_FINAL = [status for status in JobStatus if not status.is_final]
 
 Part = StatusChange | LogLine
+News = JobChanged | JobsChanged | JobLogged
 
 
 class WatchProgress:
     """The state of one watch. ``ids`` None stands for all jobs, for ever.
 
-    ``is_final_only``: only final statuses are wanted.
+    ``is_final_only``: only final statuses are wanted. ``is_gathered``: the daemon sends changes
+    together.
     """
 
     def __init__(
-        self, ids: Sequence[int] | None, *, log: bool, is_final_only: bool = False
+        self,
+        ids: Sequence[int] | None,
+        *,
+        log: bool,
+        is_final_only: bool = False,
+        is_gathered: bool = False,
     ) -> None:
         self.is_final_only = is_final_only
+        self._is_gathered = is_gathered
         self._is_of_all = ids is None
         self._log = log
         self._remaining: dict[int, None] = dict.fromkeys(ids or ())
@@ -64,11 +72,18 @@ class WatchProgress:
         """The request that goes on from here."""
         if self._is_of_all:
             # These jobs may be final by now; their final statuses are still wanted.
+            ids = None
             after = {id_: self._serials.get(id_, 0) for id_ in self._statuses}
-            return WatchJobs(log=self._log, log_after=after, is_final_only=self.is_final_only)
-        ids = list(self._remaining)
-        after = {id_: self._serials[id_] for id_ in ids if id_ in self._serials}
-        return WatchJobs(ids=ids, log=self._log, log_after=after, is_final_only=self.is_final_only)
+        else:
+            ids = list(self._remaining)
+            after = {id_: self._serials[id_] for id_ in ids if id_ in self._serials}
+        return WatchJobs(
+            ids=ids,
+            log=self._log,
+            log_after=after,
+            is_final_only=self.is_final_only,
+            is_gathered=self._is_gathered,
+        )
 
     def probe(self) -> ListJobs:
         """A cheap request whose reply shows whether the watch still lives (`differs`)."""
@@ -95,11 +110,14 @@ class WatchProgress:
         """The next part; None if there is none yet."""
         return self._parts.popleft() if self._parts else None
 
-    def add(self, message: JobChanged | JobLogged) -> bool:
+    def add(self, message: News) -> bool:
         """Take in what the daemon sent; False if nothing of it was new."""
         match message:
             case JobChanged():
                 return self._add_change(message.job)
+            case JobsChanged():
+                new = [self._add_change(job) for job in message.jobs]
+                return any(new)
             case JobLogged():
                 return self._add_lines(message)
 

@@ -8,16 +8,14 @@ connection would not show that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...storage import errors, settings
 from .. import messages
-from ..messages import JobChanged, JobLogged, JobRows, Message, WatchEnded
+from ..messages import JobChanged, JobLogged, JobRows, JobsChanged, Message, WatchEnded
 from . import resending
 from .in_flight import InFlight
 from .pending_requests import PendingCall, PendingWatch
 from .resending import name_of
-from .watch_progress import PARTS_MAX, Part, WatchProgress
+from .watch_progress import PARTS_MAX, News, Part, WatchProgress
 
 LAST_WORD_SECONDS = 1.0
 """How long the daemon may take, after a wait that timed out, to say how its jobs stand."""
@@ -30,17 +28,8 @@ class Watches:
         self._in_flight = in_flight
         self._timeout_seconds = timeout_seconds
 
-    def begin(
-        self,
-        ids: Sequence[int] | None,
-        *,
-        log: bool,
-        now: float,
-        deadline: float | None,
-        is_final_only: bool,
-    ) -> PendingWatch:
-        """Begin a watch; ``is_final_only``: only of final statuses."""
-        progress = WatchProgress(ids, log=log, is_final_only=is_final_only)
+    def begin(self, progress: WatchProgress, *, now: float, deadline: float | None) -> PendingWatch:
+        """Begin a watch that has seen nothing yet."""
         watch = PendingWatch(self._in_flight.next_number(), progress, deadline, now)
         self._in_flight.begin(watch, now)
         if watch.progress.is_complete:
@@ -61,7 +50,7 @@ class Watches:
         """The daemon has sent this for the watch, under this number."""
         is_current = number == watch.number
         match message:
-            case JobChanged() | JobLogged():
+            case JobChanged() | JobsChanged() | JobLogged():
                 if is_current:
                     self._in_flight.drop_earlier_numbers(watch)
                 self._take_news(watch, message, now)
@@ -86,7 +75,7 @@ class Watches:
                 )
                 self._in_flight.finish(watch, error)
 
-    def _take_news(self, watch: PendingWatch, message: JobChanged | JobLogged, now: float) -> None:
+    def _take_news(self, watch: PendingWatch, message: News, now: float) -> None:
         watch.heard_at = now
         if not watch.progress.add(message):
             return

@@ -68,7 +68,7 @@ ClientRequest = (
 )
 
 ClientReply = (
-    JobsSubmitted | JobRows | JobDocument | JobChanged | JobLogged | WatchEnded
+    JobsSubmitted | JobRows | JobDocument | JobChanged | JobsChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead | RuleHits
     | JobVersions | JobAwaited
@@ -139,7 +139,7 @@ QueueMessage = (
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | FilesWritten
     | FilesLookedAt | SubmissionsDue
-    | StoreEstimates | StoreAges | JobWaitsDue
+    | StoreEstimates | StoreAges | JobWaitsDue | GatheredDue
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (

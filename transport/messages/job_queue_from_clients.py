@@ -169,6 +169,12 @@ class JobChanged(Reply, frozen=True):
     job: JobSummary
 
 
+class JobsChanged(Reply, frozen=True):
+    """Part of a gathered watch: as a `JobChanged` for each of these, in the order of changes."""
+
+    jobs: list[JobSummary]
+
+
 class JobLogged(Reply, frozen=True):
     """Part of a watch: new log entries of one opcode."""
 
@@ -181,19 +187,21 @@ class WatchEnded(Reply, frozen=True):
     """Last part of a watch: all its jobs are final, or a client stopped it."""
 
 
-class WatchJobs(Request[JobChanged | JobLogged | WatchEnded], frozen=True):
+class WatchJobs(Request[JobChanged | JobsChanged | JobLogged | WatchEnded], frozen=True):
     """Follow jobs. The first parts have the status of each job, the others each change.
 
     ``ids`` None: follow all jobs, without end; the first parts are then the jobs that are not
     final, and those of ``log_after``. Else the watch ends when all jobs of ``ids`` are final.
     ``log``: with log entries, of each job those after its serial in ``log_after``.
-    ``is_final_only``: no status but the final ones.
+    ``is_final_only``: no status but the final ones. ``is_gathered``: changes come together, as
+    `JobsChanged`, some milliseconds later.
     """
 
     ids: list[int] | None = None
     log: bool = False
     log_after: dict[int, int] = {}
     is_final_only: bool = msgspec.field(default=False, name="is_of_ends")
+    is_gathered: bool = False
 
 
 class StopWatch(Notice, frozen=True):

@@ -147,6 +147,10 @@ class JobWaitsDue(Notice, frozen=True):
     """From the queue to itself: clients that wait for a change of a job are to be answered."""
 
 
+class GatheredDue(Notice, frozen=True):
+    """From the queue to itself: what was gathered for watches is to be sent."""
+
+
 class StoreEstimates(Notice, frozen=True):
     """From the queue to itself, some time after it has learnt run times: write them."""
 

@@ -58,3 +58,15 @@ def test_an_orderly_end_writes_every_file(queue: Queue) -> None:
 def test_the_last_id_can_be_read(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     assert queue.actor.say(messages.ReadLastId()).answer == messages.LastId(last_id=2)
+
+
+def test_a_gathered_watch_hears_of_changes_when_the_time_has_come(queue: Queue) -> None:
+    asker = queue.actor.ask(messages.WatchJobs(is_gathered=True))
+    queue.submitted(spec())
+    queue.submitted(spec())
+    queue.actor.ask(messages.CancelJob(id=1))
+    assert asker.answers == []
+    queue.stage.run_timers()
+    queue.actor.turn(queue.stage.take_one(messages.GatheredDue))
+    told = [(job.id, str(job.status)) for job in asker.answer_as(messages.JobsChanged).jobs]
+    assert told == [(1, "queued"), (2, "queued"), (1, "canceled")]

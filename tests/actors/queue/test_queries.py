@@ -45,7 +45,11 @@ class Library:
         self.ledger = Ledger(self.directory, Journal(places.journal))
         self.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 0))
         self.table = JobTable()
-        self.reader = QueueReader(self.table, self.ledger, structlog.get_logger())
+        self.gathering = 0
+        self.reader = QueueReader(self.table, self.ledger, structlog.get_logger(), self._gather)
+
+    def _gather(self) -> None:
+        self.gathering += 1
 
     def job(self, job_id: int, *statuses: JobStatus, log: int = 0) -> jobs.Job:
         ops = [
@@ -81,10 +85,15 @@ class Library:
         log: bool = False,
         log_after: dict[int, int] | None = None,
         is_final_only: bool = False,
+        is_gathered: bool = False,
     ) -> Asker:
         asker = Asker()
         request = messages.WatchJobs(
-            ids=list(ids) or None, log=log, log_after=log_after or {}, is_final_only=is_final_only
+            ids=list(ids) or None,
+            log=log,
+            log_after=log_after or {},
+            is_final_only=is_final_only,
+            is_gathered=is_gathered,
         )
         self.reader.watch(Envelope(request, asker, 7, peer=b"p"), request)
         return asker
@@ -104,6 +113,8 @@ def received(of: Asker) -> list[object]:
         match answer:
             case messages.JobChanged():
                 found.append((answer.job.id, str(answer.job.status)))
+            case messages.JobsChanged():
+                found.append([(job.id, str(job.status)) for job in answer.jobs])
             case messages.JobLogged():
                 found.append((answer.id, [serial for serial, *_ in answer.entries]))
             case messages.WatchEnded():
@@ -354,6 +365,17 @@ def test_a_watch_of_every_job_begins_with_those_that_are_not_final(library: Libr
     library.add(1, SUCCESS)
     library.add(2, RUNNING)
     assert received(library.watch()) == [(2, "running")]
+
+
+def test_a_gathered_watch_begins_with_all_jobs_together(library: Library) -> None:
+    first = library.add(2, RUNNING)
+    library.add(3, RUNNING)
+    asker = library.watch(is_gathered=True)
+    assert received(asker) == [[(2, "running"), (3, "running")]]
+    assert library.gathering == 0
+    first.status = SUCCESS
+    library.reader.watches.changed(first)
+    assert library.gathering == 1
 
 
 def test_a_watch_that_is_begun_again_goes_on_behind_the_last_line(library: Library) -> None:

@@ -15,6 +15,10 @@ from ganger.transport.envelopes import Envelope
 ENTRY: LogEntry = (1, (5, 6), "stdout", "x")
 
 
+def none_gathers() -> None:
+    raise AssertionError("no watch gathers")
+
+
 def row(job_id: int, status: JobStatus = JobStatus.RUNNING) -> Row:
     return Row(id=job_id, status=status, priority=0, traits=Traits(summary="X"))
 
@@ -25,13 +29,21 @@ def watch(
     every: bool = False,
     log: bool = False,
     is_final_only: bool = False,
+    is_gathered: bool = False,
     peer: bytes = b"p",
     number: int = 1,
 ) -> Asker:
     asker = Asker()
     request = messages.WatchJobs(ids=None if every else list(ids), log=log)
     envelope = Envelope(request, asker, number, peer=peer)
-    of.open(Watch(envelope, None if every else set(ids), log=log, is_final_only=is_final_only))
+    following = Watch(
+        envelope,
+        None if every else set(ids),
+        log=log,
+        is_final_only=is_final_only,
+        is_gathered=is_gathered,
+    )
+    of.open(following)
     return asker
 
 
@@ -50,7 +62,7 @@ def changes(of: Asker) -> list[tuple[int, str]]:
 
 
 def test_each_change_of_a_followed_job_is_sent() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker = watch(known, 1, 2)
     known.changed(row(1))
     known.changed(row(3))
@@ -59,7 +71,7 @@ def test_each_change_of_a_followed_job_is_sent() -> None:
 
 
 def test_a_watch_of_ends_gets_nothing_else() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker = watch(known, 1, 2, is_final_only=True)
     all_ends = watch(known, every=True, is_final_only=True, number=2)
     for status in (JobStatus.WAITING, JobStatus.RUNNING, JobStatus.ERROR):
@@ -70,7 +82,7 @@ def test_a_watch_of_ends_gets_nothing_else() -> None:
 
 
 def test_a_watch_ends_when_all_its_jobs_are_final() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker = watch(known, 1, 2)
     known.changed(row(1, JobStatus.SUCCESS))
     known.changed(row(2, JobStatus.ERROR))
@@ -80,13 +92,13 @@ def test_a_watch_ends_when_all_its_jobs_are_final() -> None:
 
 
 def test_a_watch_of_nothing_that_can_change_ends_at_once() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     assert changes(watch(known)) == [(0, "ended")]
     assert len(known) == 0
 
 
 def test_a_watch_of_every_job_does_not_end() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker = watch(known, every=True)
     known.changed(row(1, JobStatus.SUCCESS))
     known.changed(row(2))
@@ -95,7 +107,7 @@ def test_a_watch_of_every_job_does_not_end() -> None:
 
 
 def test_log_entries_go_to_the_watches_that_include_logs() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     wanting, other = watch(known, 1, log=True), watch(known, 1, number=2)
     of_all = watch(known, every=True, log=True, number=3)
     known.logged(1, 0, [ENTRY])
@@ -123,7 +135,7 @@ def sent_entries(of: Asker) -> list[int]:
 
 
 def test_log_entries_are_sent_once_and_in_order() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker = watch(known, 1, log=True)
     for serials in ((1, 2), (1, 2), (2, 3), (5, 6), (4,), (6,), (4, 5, 6, 7)):
         known.logged(1, 0, entries(*serials))
@@ -131,7 +143,7 @@ def test_log_entries_are_sent_once_and_in_order() -> None:
 
 
 def test_a_watch_that_lacks_an_entry_gets_the_whole_log_at_the_end() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker, other = watch(known, 1, log=True), watch(known, 1, number=2)
     known.logged(1, 0, entries(1))
     assert known.lacking(1, 1) == []
@@ -144,14 +156,14 @@ def test_a_watch_that_lacks_an_entry_gets_the_whole_log_at_the_end() -> None:
 
 
 def test_each_notice_carries_the_number_of_the_watch() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker = watch(known, 1, number=42)
     known.changed(row(1))
     assert [envelope.number for envelope in asker.envelopes] == [42]
 
 
 def test_a_watch_that_is_begun_again_replaces_the_first() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     first = watch(known, 1, 2, log=True)
     again = watch(known, 2)
     known.changed(row(2, JobStatus.SUCCESS))
@@ -162,7 +174,7 @@ def test_a_watch_that_is_begun_again_replaces_the_first() -> None:
 
 
 def test_a_stopped_watch_gets_nothing_more() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     asker, of_all = watch(known, 1), watch(known, every=True, number=2)
     known.stop(b"p", 1)
     known.stop(b"p", 1)
@@ -173,7 +185,7 @@ def test_a_stopped_watch_gets_nothing_more() -> None:
 
 
 def test_the_watches_of_a_peer_that_is_gone_end_and_no_others() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     gone = [watch(known, 1, peer=b"a"), watch(known, every=True, peer=b"a", number=2)]
     left = watch(known, 1, peer=b"b")
     known.stop_all_of(b"a")
@@ -183,7 +195,7 @@ def test_the_watches_of_a_peer_that_is_gone_end_and_no_others() -> None:
 
 
 def test_the_same_number_of_two_peers_is_two_watches() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     one, other = watch(known, 1, peer=b"a"), watch(known, 1, peer=b"b")
     known.changed(row(1))
     assert changes(one) == changes(other) == [(1, "running")]
@@ -193,7 +205,7 @@ def test_watches_are_bounded_and_one_may_always_be_begun_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(settings, "WATCHERS_MAX", 2)
-    known = WatchList()
+    known = WatchList(none_gathers)
     watch(known, 1, number=1)
     watch(known, 1, number=2)
     with pytest.raises(errors.BusyError) as caught:
@@ -204,7 +216,7 @@ def test_watches_are_bounded_and_one_may_always_be_begun_again(
 
 
 def test_nothing_is_kept_of_watches_that_have_ended() -> None:
-    known = WatchList()
+    known = WatchList(none_gathers)
     watch(known, *range(100))
     watch(known, *range(50), number=2)
     known.stop(b"p", 1)
@@ -226,3 +238,70 @@ def test_entries_behind_a_gap_wait_unless_no_other_can_come_before_them(
     following.send_log(1, 0, log, all_until)
     assert [serial for serial, *_ in asker.answer_as(messages.JobLogged).entries] == sent
     assert following.log_serial(1) == sent[-1]
+
+
+def gathered(of: Asker) -> list[list[str]]:
+    """What a gathered watch received, message by message: ``3:running``, ``3#1``, ``ended``."""
+    found = []
+    for answer in of.answers:
+        match answer:
+            case messages.JobsChanged():
+                found.append([f"{job.id}:{job.status}" for job in answer.jobs])
+            case messages.JobLogged():
+                found.append([f"{answer.id}#{entry[0]}" for entry in answer.entries])
+            case messages.WatchEnded():
+                found.append(["ended"])
+            case _:
+                raise AssertionError(answer)
+    return found
+
+
+def test_a_gathered_watch_gets_changes_together_and_each_of_them() -> None:
+    calls: list[str] = []
+    known = WatchList(lambda: calls.append("soon"))
+    asker, other = watch(known, every=True, is_gathered=True), watch(known, 1, number=2)
+    for job_id, status in ((1, JobStatus.QUEUED), (2, JobStatus.QUEUED), (1, JobStatus.RUNNING)):
+        known.changed(row(job_id, status))
+    assert asker.answers == []
+    assert changes(other) == [(1, "queued"), (1, "running")]
+    assert calls == ["soon"]
+    known.send_gathered()
+    known.send_gathered()
+    assert gathered(asker) == [["1:queued", "2:queued", "1:running"]]
+    known.changed(row(2))
+    assert calls == ["soon", "soon"]
+    known.send_gathered()
+    assert gathered(asker)[1:] == [["2:running"]]
+
+
+def test_gathered_changes_come_before_later_log_entries_and_the_end() -> None:
+    known = WatchList(lambda: None)
+    asker = watch(known, 1, 2, log=True, is_gathered=True)
+    known.changed(row(1))
+    known.logged(1, 0, entries(1))
+    known.changed(row(1, JobStatus.SUCCESS))
+    known.changed(row(2, JobStatus.ERROR))
+    assert gathered(asker) == [["1:running"], ["1#1"], ["1:success", "2:error"], ["ended"]]
+    known.send_gathered()
+    assert len(asker.answers) == 4
+
+
+def test_not_too_many_changes_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "WATCH_GATHERED_MAX", 2)
+    known = WatchList(lambda: None)
+    asker = watch(known, every=True, is_gathered=True)
+    for job_id in (1, 2, 3):
+        known.changed(row(job_id))
+    assert gathered(asker) == [["1:running", "2:running"]]
+    known.send_gathered()
+    assert gathered(asker)[1:] == [["3:running"]]
+
+
+def test_a_stopped_watch_gets_nothing_that_was_gathered() -> None:
+    known = WatchList(lambda: None)
+    asker, other = (watch(known, every=True, is_gathered=True, number=number) for number in (1, 2))
+    known.changed(row(1))
+    known.stop(b"p", 1)
+    known.send_gathered()
+    assert asker.answers == []
+    assert gathered(other) == [["1:running"]]

@@ -59,6 +59,7 @@ LATE: tuple[type[Message], ...] = (
     messages.SubmissionsDue,
     messages.AwaitJobChange,
     messages.JobWaitsDue,
+    messages.GatheredDue,
     messages.WindowDue,
     messages.RequestDue,
     messages.WatchDue,

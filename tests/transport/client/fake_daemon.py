@@ -301,11 +301,12 @@ class FakeDaemon:
 
     def _tell(self, job_id: int, part: Message) -> None:
         for watcher, watch in self._watches.items():
-            is_wanted = watch.log or not isinstance(part, messages.JobLogged)
-            if watch.is_final_only and isinstance(part, messages.JobChanged):
-                is_wanted = part.job.status.is_final
+            is_wanted, said = watch.log or not isinstance(part, messages.JobLogged), part
+            if isinstance(part, messages.JobChanged):
+                is_wanted = part.job.status.is_final or not watch.is_final_only
+                said = messages.JobsChanged(jobs=[part.job]) if watch.is_gathered else part
             if is_wanted and (watch.ids is None or job_id in watch.ids):
-                self._say(*watcher, part)
+                self._say(*watcher, said)
 
     def _end_finished(self) -> None:
         for watcher, watch in list(self._watches.items()):

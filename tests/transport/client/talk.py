@@ -48,7 +48,11 @@ class Talk:
         return call
 
     def watch(
-        self, *ids: int, seconds: float | None = None, is_final_only: bool = False
+        self,
+        *ids: int,
+        seconds: float | None = None,
+        is_final_only: bool = False,
+        is_gathered: bool = False,
     ) -> pending_requests.PendingWatch:
         deadline = None if seconds is None else self.now + seconds
         watch = self.session.watch(
@@ -57,6 +61,7 @@ class Talk:
             now=self.now,
             deadline=deadline,
             is_final_only=is_final_only,
+            is_gathered=is_gathered,
         )
         self.turn()
         return watch
@@ -117,11 +122,15 @@ def ended(request: pending_requests.PendingRequest) -> bool:
 
 
 def watching(
-    *ids: int, seconds: float | None = None, is_final_only: bool = False
+    *ids: int,
+    seconds: float | None = None,
+    is_final_only: bool = False,
+    is_gathered: bool = False,
 ) -> tuple[Talk, pending_requests.PendingWatch]:
     """A talk with a watch of these jobs."""
     talk = Talk()
-    return talk, talk.watch(*ids, seconds=seconds, is_final_only=is_final_only)
+    watch = talk.watch(*ids, seconds=seconds, is_final_only=is_final_only, is_gathered=is_gathered)
+    return talk, watch
 
 
 def calling(

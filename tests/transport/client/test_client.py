@@ -29,12 +29,16 @@ def some(parts: Iterator[StatusChange | LogLine], count: int) -> list[str]:
     return [shown(next(parts)) for _ in range(count)]
 
 
-def seen(daemon: FakeDaemon) -> list[type[messages.Message]]:
-    kinds = []
+def received(daemon: FakeDaemon) -> list[messages.Message]:
+    found = []
     with contextlib.suppress(queue.Empty):
         while True:
-            kinds.append(type(daemon.received.get_nowait()))
-    return kinds
+            found.append(daemon.received.get_nowait())
+    return found
+
+
+def seen(daemon: FakeDaemon) -> list[type[messages.Message]]:
+    return [type(message) for message in received(daemon)]
 
 
 # Verbs.
@@ -394,6 +398,18 @@ def test_all_jobs_can_be_followed(daemon: FakeDaemon, client: Client) -> None:
     client.submit(OP)
     daemon.change(2, JobStatus.WAITING)
     assert some(parts, 1) == ["2:waiting"]
+
+
+def test_changes_of_all_jobs_may_come_together(daemon: FakeDaemon, client: Client) -> None:
+    client.submit(OP)
+    parts = client.watch(gathered=True)
+    assert some(parts, 1) == ["1:queued"]
+    client.submit(OP)
+    daemon.change(2, JobStatus.WAITING)
+    daemon.change(2, JobStatus.RUNNING)
+    assert some(parts, 2) == ["2:waiting", "2:running"]
+    watched = [each for each in received(daemon) if isinstance(each, messages.WatchJobs)]
+    assert [each.is_gathered for each in watched] == [True]
 
 
 @pytest.mark.parametrize("verb", ["watch", "follow"])

@@ -271,6 +271,36 @@ def test_a_watch_that_is_not_read_rests_and_goes_on_when_it_is(
     assert talk.read(watch) == ["3#4"]
 
 
+def test_a_gathered_watch_gives_each_change_once_and_is_gathered_again_when_resumed() -> None:
+    talk, watch = watching(is_gathered=True)
+    rows = [(3, JobStatus.QUEUED), (4, JobStatus.QUEUED), (3, JobStatus.SUCCESS)]
+    changed = messages.JobsChanged(jobs=[row(*each) for each in rows])
+    told: list[None] = []
+    watch.changed = lambda: told.append(None)
+    talk.reply(changed, watch.number)
+    assert told == [None]
+    assert talk.read(watch) == ["3:queued", "4:queued", "3:success"]
+    repeated = messages.JobsChanged(jobs=[row(4, JobStatus.QUEUED)])
+    talk.reply(repeated, watch.number)
+    assert (talk.read(watch), told) == ([], [None])
+    (again,) = talk.reconnect()
+    assert again.message == messages.WatchJobs(log=True, log_after={4: 0}, is_gathered=True)
+
+
+def test_a_gathered_watch_that_is_not_read_rests_and_goes_on_when_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watches, "PARTS_MAX", 1)
+    talk, watch = watching(is_gathered=True)
+    old = watch.number
+    talk.reply(messages.JobsChanged(jobs=[row(3), row(4)]), old)
+    assert [frame.message for frame in talk.turn()] == [messages.StopWatch(request_id=old)]
+    assert talk.read(watch) == ["3:queued", "4:queued"]
+    (again,) = talk.turn()
+    talk.reply(messages.JobsChanged(jobs=[row(4, JobStatus.SUCCESS)]), again.number)
+    assert talk.read(watch) == ["4:success"]
+
+
 def test_a_watch_of_all_jobs_remembers_only_so_many_that_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
