@@ -11,8 +11,6 @@ from ...transport import frames, messages
 from ..processes import channels
 
 if TYPE_CHECKING:
-    import socket
-
     from ...storage.process_identity import ProcessIdentity
     from ...transport.envelopes import Envelope, ReplyAddress
     from ..runtime.runtime import Runtime
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 class ChannelAddress:
     """The address of a job process at the end of its channel; any thread may use it."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: channels.End) -> None:
         self.channel = channels.Channel(end)
         self._lock = threading.Lock()
 

@@ -197,7 +197,7 @@ class Executor(Component[messages.ExecutorMessage]):
             )
             return
         self._children.give_channel(child, ChannelAddress(ours))
-        with theirs:
+        with contextlib.closing(theirs):
             try:
                 self._servers.request(child.template, child.job_id, theirs.fileno())
             except OSError as error:

@@ -24,7 +24,6 @@ import itertools
 import os
 import select
 import signal
-import socket
 from typing import NamedTuple
 
 from ...storage import errors, lock_files, process_identity, settings
@@ -40,7 +39,7 @@ _DESCRIPTORS_END = 2**31 - 1
 class _Spare(NamedTuple):
     """A child that waits for a job at the other end of ``end``."""
 
-    end: socket.socket
+    end: channels.End
     pid: int
     pidfd: int
 
@@ -48,7 +47,7 @@ class _Spare(NamedTuple):
 class ForkServer:
     """The server's loop. ``daemon`` is its end of the socket pair to the daemon."""
 
-    def __init__(self, daemon: socket.socket, lock_files_folder: str, dry_runs: str) -> None:
+    def __init__(self, daemon: channels.End, lock_files_folder: str, dry_runs: str) -> None:
         self._daemon = daemon
         self._lock_files = lock_files_folder
         self._dry_runs = dry_runs
@@ -169,9 +168,9 @@ class ForkServer:
 
     def _prepare(
         self, count: int
-    ) -> tuple[list[tuple[socket.socket, socket.socket, int]], OSError | None]:
+    ) -> tuple[list[tuple[channels.End, channels.End, int]], OSError | None]:
         """Both ends and the number of a spare lock file for each; fewer, and why, if need be."""
-        prepared: list[tuple[socket.socket, socket.socket, int]] = []
+        prepared: list[tuple[channels.End, channels.End, int]] = []
         for _ in range(count):
             try:
                 ours, theirs = channels.pair()
@@ -181,7 +180,7 @@ class ForkServer:
             prepared.append((ours, theirs, self._take_number()))
         return prepared, None
 
-    def _take_in(self, ours: socket.socket, pid: int, number: int) -> None:
+    def _take_in(self, ours: channels.End, pid: int, number: int) -> None:
         """Keep a new child as a spare. `OSError` if it cannot be watched: then it has ended."""
         # Opened before `_reap` can run, so the pid is still the child's.
         try:
@@ -204,7 +203,7 @@ class ForkServer:
         self._numbers += 1
         return self._numbers
 
-    def _be_child(self, end: socket.socket, number: int) -> None:
+    def _be_child(self, end: channels.End, number: int) -> None:
         # Every path ends in os._exit: no code of the server may run in the child.
         status = 70
         try:
@@ -230,7 +229,7 @@ class ForkServer:
             else:
                 os.closerange(low, min(high, end))
 
-    def _serve_request(self, end: socket.socket, number: int) -> None:
+    def _serve_request(self, end: channels.End, number: int) -> None:
         """In a spare child: wait for a job, then run it. Returns if the server has ended."""
         identity = process_identity.own()
         received = fork_protocol.receive_request(end)
@@ -242,7 +241,7 @@ class ForkServer:
         os.close(end.fileno())
         if received is not None:
             job_id, descriptor = received
-            channel = channels.Channel(socket.socket(*channels.KIND, fileno=descriptor))
+            channel = channels.Channel(channels.end_of(descriptor))
             spare = lock_files.spare_path(self._lock_files, self._pid, number)
             process.run_process(
                 job_id, Link(channel), self._lock_files, spare=spare, identity=identity
@@ -332,7 +331,7 @@ def run(
     prewarming.fill_holes()
     gc.freeze()
     gc.disable()
-    daemon = socket.socket(fileno=descriptor)
+    daemon = channels.end_of(descriptor)
     server = ForkServer(daemon, lock_files_folder, dry_runs)
     server.pin_pages()
     server.serve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from ...transport import messages
 from ..processes import channels, fork_protocol
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
 
     from ..runtime.runtime import Runtime
@@ -29,7 +29,7 @@ class ForkServers:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._running: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._running: dict[str, tuple[subprocess.Popen[bytes], channels.End]] = {}
 
     def __contains__(self, template: str) -> bool:
         return template in self._running
@@ -96,7 +96,7 @@ class ForkServers:
 
 def fork_server(
     template: str, places: paths.Places, modules: Sequence[str] = ()
-) -> tuple[subprocess.Popen[bytes], socket.socket]:
+) -> tuple[subprocess.Popen[bytes], channels.End]:
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()
     command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
@@ -106,7 +106,7 @@ def fork_server(
         # Functions of libraries are found now, once, instead of in each child at their first call.
         # Not in the full one: a library of users may lack functions that nobody calls.
         environment.setdefault("LD_BIND_NOW", "1")
-    with theirs:
+    with contextlib.closing(theirs):
         try:
             process = subprocess.Popen(
                 [*command, str(theirs.fileno()), *map(os.fspath, folders), *modules],

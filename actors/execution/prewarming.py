@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 from typing import Any
 
@@ -120,6 +119,8 @@ def fill_holes() -> None:
             before = id(block)
             _filling.append(block)
             if in_a_row == (_POOL_BYTES - _HEADER_BYTES) // size:
+                # This pool was free before, and is so again: each fork pays for memory in use.
+                del block, _filling[-in_a_row:]
                 break
         else:
             # This allocator has no such pools.
@@ -155,14 +156,15 @@ def _dry_run_one(folder: str, ops: list[dict[str, Any]]) -> None:
         link.peer.close()
 
 
-def _as_in_a_child(end: socket.socket) -> socket.socket:
+def _as_in_a_child(end: channels.End) -> channels.End:
     """The end of a channel as a child receives it: a bare descriptor."""
     server, spare = channels.pair()
-    with server, spare, end:
-        fork_protocol.request(server, 0, end.fileno())
-        received = fork_protocol.receive_request(spare)
+    fork_protocol.request(server, 0, end.fileno())
+    received = fork_protocol.receive_request(spare)
+    for each in (server, spare, end):
+        each.close()
     assert received is not None
-    return socket.socket(*channels.KIND, fileno=received[1])
+    return channels.end_of(received[1])
 
 
 def _go(directory: str, spares: list[str], ops: list[dict[str, Any]]) -> messages.JobGo:

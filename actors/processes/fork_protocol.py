@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 
 from . import channels
@@ -17,7 +16,7 @@ _REQUEST = struct.Struct("<q")
 _REPLY = struct.Struct("<qi")
 
 
-def request(server: socket.socket, job_id: int, channel: int) -> None:
+def request(server: channels.End, job_id: int, channel: int) -> None:
     """Ask for a process for a job, whose end of the channel is the descriptor ``channel``.
 
     Raises `OSError` if the server (or the spare child to which it passes the request) is gone.
@@ -25,12 +24,12 @@ def request(server: socket.socket, job_id: int, channel: int) -> None:
     channels.send_with_descriptors(server, _REQUEST.pack(job_id), [channel])
 
 
-def ask_to_warm_up(spare: socket.socket) -> None:
+def ask_to_warm_up(spare: channels.End) -> None:
     """Ask a spare child to warm up. Raises `OSError` if it is gone."""
     spare.send(_REQUEST.pack(WARM_UP))
 
 
-def ask_status(server: socket.socket, pid: int) -> None:
+def ask_status(server: channels.End, pid: int) -> None:
     """Ask for the exit status of a child of the server. Raises `OSError` if the server is gone."""
     server.send(_REQUEST.pack(_status_of(pid)))
 
@@ -40,7 +39,7 @@ def asked_status(job_id: int) -> int | None:
     return -job_id - 1 if job_id < WARM_UP else None
 
 
-def reply_status(daemon: socket.socket, pid: int, status: int) -> None:
+def reply_status(daemon: channels.End, pid: int, status: int) -> None:
     """Send the child's exit status as of `os.waitpid`, or `UNKNOWN`."""
     daemon.send(_REPLY.pack(_status_of(pid), status))
 
@@ -50,7 +49,7 @@ def _status_of(pid: int) -> int:
     return -pid - 1
 
 
-def receive_request(end: socket.socket) -> tuple[int, int] | None:
+def receive_request(end: channels.End) -> tuple[int, int] | None:
     """The job's id and the descriptor of its channel; None when the other end was closed.
 
     With the id `WARM_UP`, and for `asked_status`, the descriptor is -1.
@@ -62,12 +61,12 @@ def receive_request(end: socket.socket) -> tuple[int, int] | None:
     return job_id, descriptors[0] if descriptors else -1
 
 
-def reply(daemon: socket.socket, job_id: int, pid: int, pidfd: int) -> None:
+def reply(daemon: channels.End, job_id: int, pid: int, pidfd: int) -> None:
     """Send the daemon the process of the job."""
     channels.send_with_descriptors(daemon, _REPLY.pack(job_id, pid), [pidfd])
 
 
-def receive_reply(server: socket.socket) -> tuple[int, int, int] | None:
+def receive_reply(server: channels.End) -> tuple[int, int, int] | None:
     """The job's id, the pid and the pidfd of its process; None if the server has ended.
 
     The pidfd is -1 if this process has too many descriptors to take it. In a reply to `ask_status`,

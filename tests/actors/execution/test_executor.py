@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -255,7 +256,7 @@ def test_the_last_messages_of_a_process_are_read_before_its_end_is_judged(
     subject._children.drop_channel(child)
     child.channel = ChannelAddress(ours)
     subject._children.by_descriptor[ours.fileno()] = child
-    with theirs:
+    with contextlib.closing(theirs):
         channels.Channel(theirs).send(frames.encode(messages.JobLeft(job_id=JOB)))
     process.end()
     subject._take_end(child)
@@ -431,7 +432,7 @@ def test_the_end_of_a_dead_job_waits_for_what_it_left_running_and_others_do_not(
 def test_a_fork_server_that_cannot_be_started_is_tried_again(
     subject: WatchedExecutor, exhausted: pytest.MonkeyPatch
 ) -> None:
-    exhausted.setattr("socket.socketpair", refuse)
+    exhausted.setattr("_socket.socketpair", refuse)
     subject._start_server("lean")
     assert sent_to_itself(subject) == [messages.StartForkServer(template="lean")]
     exhausted.undo()

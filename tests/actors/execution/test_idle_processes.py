@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,6 @@ from ganger.storage import descriptors, settings
 from ganger.transport import frames, messages
 
 if TYPE_CHECKING:
-    import socket
-
     from tests.actors.processes.lock_owner import LockOwner
     from tests.actors.runtime.stage import Stage
 
@@ -48,7 +47,7 @@ def line(subject: WatchedExecutor, process: LockOwner) -> Any:  # noqa: F811
     child.channel = ChannelAddress(ours)
     subject._children.by_descriptor[ours.fileno()] = child
     subject.stage.sent.clear()
-    with theirs:
+    with contextlib.closing(theirs):
         yield channels.Channel(theirs)
 
 
@@ -112,8 +111,8 @@ def test_the_process_that_came_last_is_taken_first(stage: Stage) -> None:
         processes = []
         for template in ("lean", "full", "lean"):
             ours, theirs = channels.pair()
-            stack.enter_context(ours)
-            stack.enter_context(theirs)
+            stack.callback(ours.close)
+            stack.callback(theirs.close)
             processes.append(_idle(template, ours))
             pool.add(processes[-1])
         assert pool.take("lean") is processes[2]
@@ -366,7 +365,7 @@ def test_which_process_may_have_another_job(changed: dict[str, Any], *, expected
     assert not watching.may_serve_another(free, 10, has_room=False)
 
 
-def _idle(template: str, end: socket.socket) -> IdleProcess:
+def _idle(template: str, end: channels.End) -> IdleProcess:
     return IdleProcess(
         template=template,
         channel=ChannelAddress(end),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def test_frames_arrive_one_by_one_in_order(sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(channels, "PACKET_BYTES", 10)
         first, second = channels.pair()
-        with first, second:
+        with contextlib.closing(first), contextlib.closing(second):
             one, other = Channel(first), Channel(second)
             frames = [bytes([number]) * size for number, size in enumerate(sizes)]
             for frame in frames:
@@ -83,7 +84,7 @@ def test_a_closed_end_receives_nothing_from_the_file_that_has_its_number(
     number = one.fileno()
     one.close()
     again, beside = channels.pair()
-    with again, beside:
+    with contextlib.closing(again), contextlib.closing(beside):
         assert number in (again.fileno(), beside.fileno())
         with pytest.raises(ChannelClosedError):
             one.receive()
@@ -133,7 +134,7 @@ def test_a_channel_that_is_not_read_ends_and_is_never_out_of_step(
 ) -> None:
     monkeypatch.setattr(channels, "SEND_SECONDS", 0)
     first, second = channels.pair()
-    with first, second:
+    with contextlib.closing(first), contextlib.closing(second):
         one, other = Channel(first), Channel(second)
         first.settimeout(0)
         assert send_until_closed(one, b"x" * (3 * PACKET_BYTES)) < 10_000
@@ -173,7 +174,7 @@ def test_sending_has_a_time_limit(ends: tuple[Channel, Channel]) -> None:
 def test_descriptors_travel_beside_a_packet_and_are_not_inherited() -> None:
     one, other = channels.pair()
     reader, writer = os.pipe()
-    with one, other:
+    with contextlib.closing(one), contextlib.closing(other):
         channels.send_with_descriptors(one, b"take this", [writer])
         os.close(writer)
         data, [received] = channels.receive_with_descriptors(other)
@@ -189,7 +190,7 @@ def test_descriptors_travel_beside_a_packet_and_are_not_inherited() -> None:
 
 def test_a_packet_may_be_as_long_as_its_limit() -> None:
     one, other = channels.pair()
-    with one, other:
+    with contextlib.closing(one), contextlib.closing(other):
         channels.send_with_descriptors(one, b"x" * CONTROL_BYTES, [])
         assert channels.receive_with_descriptors(other) == (b"x" * CONTROL_BYTES, [])
 

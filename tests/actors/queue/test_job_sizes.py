@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -426,7 +427,7 @@ def test_a_frame_that_was_sent_in_part_is_followed_by_none() -> None:
             return super().send(*given)
 
     ours, theirs = channels.pair()
-    with Interrupted(fileno=ours.detach()) as end, theirs:
+    with Interrupted(fileno=ours.detach()) as end, contextlib.closing(theirs):
         channel = channels.Channel(end)
         with pytest.raises(MemoryError):
             channel.send(bytes(3 * channels.PACKET_BYTES))
@@ -455,7 +456,7 @@ def test_a_command_reads_its_large_input(tmp_path: Path) -> None:
 
 def test_a_message_that_fits_into_no_frame_ends_the_channel_and_is_not_waited_for() -> None:
     ours, theirs = channels.pair()
-    with ours, theirs:
+    with contextlib.closing(ours), contextlib.closing(theirs):
         large = messages.JobGo(body=bytes(LARGE), spares=[], secrets={}, queue="", socket="")
         ChannelAddress(ours).tell(Envelope(large))
         with pytest.raises(channels.ChannelClosedError):
