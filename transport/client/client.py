@@ -66,8 +66,8 @@ class Client(ClusterVerbs):
     ``timeout`` is the deadline, in seconds, of each call that gives none of its own. When
     the daemon restarts, calls go on with its successor; without a daemon they end in
     `DaemonUnreachableError`. ``on_outage`` is called with a sentence, for people, when the daemon
-    has been gone for a second while something is under way, and when it is back; it must neither
-    raise nor use the client.
+    has been gone for a second while something is under way, or has not answered a watch for as
+    long as a call may take, and when it is back; it must neither raise nor use the client.
 
     Threads may share a client. They take turns, so a thread that follows jobs for long needs a
     client of its own.

@@ -43,7 +43,8 @@ class Session:
     """All requests under way of one client. Times are monotonic seconds.
 
     ``unreachable`` is the text of the error when no daemon answers. ``on_outage`` gets a sentence
-    when the daemon goes away while a request is under way, and one when a daemon is back.
+    when the daemon goes away, or does not answer, while a request is under way, and one when a
+    daemon is back.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Session:
         """The socket in use leads nowhere: make another one before the next request."""
         self._reach = Reachability(unreachable, on_outage)
         self._in_flight = InFlight(self._reach)
-        self._watches = Watches(self._in_flight, timeout_seconds)
+        self._watches = Watches(self._in_flight, self._reach.outage, timeout_seconds)
 
     # Requests of the caller.
 

@@ -13,6 +13,7 @@ from .. import messages
 from ..messages import JobChanged, JobLogged, JobRows, JobsChanged, Message, WatchEnded
 from . import resending
 from .in_flight import InFlight
+from .outages import Outage
 from .pending_requests import PendingCall, PendingWatch
 from .resending import name_of
 from .watch_progress import PARTS_MAX, News, Part, WatchProgress
@@ -22,10 +23,14 @@ LAST_WORD_SECONDS = 1.0
 
 
 class Watches:
-    """What becomes of the watches in flight. ``timeout_seconds``: for a probe, and for failures."""
+    """What becomes of the watches in flight. ``timeout_seconds``: for a probe, and for failures.
 
-    def __init__(self, in_flight: InFlight, timeout_seconds: float) -> None:
+    ``outage`` is told when probes find the daemon silent, and when it answers again.
+    """
+
+    def __init__(self, in_flight: InFlight, outage: Outage, timeout_seconds: float) -> None:
         self._in_flight = in_flight
+        self._outage = outage
         self._timeout_seconds = timeout_seconds
 
     def begin(self, progress: WatchProgress, *, now: float, deadline: float | None) -> PendingWatch:
@@ -149,11 +154,17 @@ class Watches:
                 watch.progress.note(call.result().rows)
             self._end_expired(watch, now)
             return
+        if isinstance(call.error, errors.DeadlineError):
+            # The daemon is there: it was stopped, or its disk is frozen. A watch outlasts that.
+            self._probe(watch, now, self._timeout_seconds)
+            self._outage.be_silent()
+            return
         if call.error is not None:
             self._in_flight.finish(watch, call.error)
             return
         watch.heard_at = now
         self._in_flight.wake_by(now + settings.CLIENT_HEARTBEAT_SECONDS)
+        self._outage.speak()
         if watch.progress.differs(call.result().rows) and watch.is_sent:
             self._in_flight.stop(watch)
             watch.earlier_numbers.append(watch.number)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.transport.client.talk import TIMEOUT, Talk, failed
+from tests.transport.client.talk import HEARTBEAT, TIMEOUT, Talk, failed
 
 from ganger.transport import messages
-from ganger.transport.client.outages import BACK, GONE, TOLD_AFTER_SECONDS, Outage
+from ganger.transport.client.outages import (
+    ANSWERS,
+    BACK,
+    GONE,
+    SILENT,
+    TOLD_AFTER_SECONDS,
+    Outage,
+)
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
@@ -124,3 +131,19 @@ def test_an_outage_callback_that_fails_loses_no_watch() -> None:
     (again,) = talk.turn()
     assert again.number == watch.number
     assert isinstance(again.message, messages.WatchJobs)
+
+
+def test_a_watch_tells_once_that_the_daemon_is_silent_and_that_it_answers_again(
+    talk: Talk, reports: list[str]
+) -> None:
+    talk.watch(1)
+    talk.turn(HEARTBEAT)
+    assert reports == []
+    talk.turn(TIMEOUT)
+    talk.turn(TIMEOUT)
+    assert reports == [SILENT]
+    talk.reply(messages.JobRows(rows=[]))
+    assert reports == [SILENT, ANSWERS]
+    talk.turn(HEARTBEAT)
+    talk.reply(messages.JobRows(rows=[]))
+    assert reports == [SILENT, ANSWERS]

@@ -225,13 +225,39 @@ def test_a_watch_of_all_jobs_is_probed_by_the_next_job() -> None:
     ]
 
 
-def test_a_watch_whose_probe_gets_no_answer_ends() -> None:
+def test_a_watch_without_a_deadline_outlasts_a_daemon_that_does_not_answer() -> None:
+    talk, watch = watching(3)
+    old = watch.number
+    talk.tell(old, 3, JobStatus.QUEUED)
+    talk.turn(HEARTBEAT)
+    for _ in range(20):
+        (probe,) = talk.turn(TIMEOUT)
+        assert isinstance(probe.message, messages.ListJobs)
+        assert not watch.is_done
+    talk.reply(messages.JobRows(rows=[row(3, JobStatus.QUEUED)]))
+    talk.tell(old, 3, JobStatus.SUCCESS)
+    talk.reply(messages.WatchEnded(), old)
+    assert ended(watch)
+    assert talk.read(watch) == ["3:queued", "3:success"]
+
+
+def test_a_watch_with_a_deadline_ends_beside_a_daemon_that_does_not_answer() -> None:
+    talk, watch = watching(3, seconds=2 * TIMEOUT)
+    talk.turn(HEARTBEAT)
+    talk.turn(TIMEOUT)
+    assert not watch.is_done
+    talk.turn(TIMEOUT - HEARTBEAT)
+    assert failed(watch) == "DeadlineError"
+    assert talk.session.is_idle
+
+
+def test_a_daemon_that_falls_silent_and_then_goes_away_ends_a_watch() -> None:
     talk, watch = watching(3)
     talk.turn(HEARTBEAT)
-    talk.turn(TIMEOUT - 0.1)
-    assert not watch.is_done
-    talk.turn(0.1)
-    assert failed(watch) == "DeadlineError"
+    talk.turn(TIMEOUT)
+    talk.link(ConnectionEvent.LOST)
+    talk.turn(TIMEOUT)
+    assert failed(watch) == "DaemonUnreachableError"
 
 
 def test_a_watch_without_a_daemon_for_too_long_ends_as_unreachable() -> None:
