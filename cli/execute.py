@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, job_views, jobs
+from ..storage import errors, job_views, jobs, settings
 from . import choices, hints, logs, output, reading, whys
 from .call import INTERRUPTED_EXIT_CODE
 
@@ -183,7 +183,12 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 def _standard_input(given: str | None) -> str | None:
     if given != "-":
         return given
+    # No further: it may have no end.
+    text = reading.standard_input().read(settings.FRAME_BYTES_MAX + 1)
+    if len(text) > settings.FRAME_BYTES_MAX:
+        limit = f"more than the {settings.FRAME_BYTES_MAX} bytes that are sent"
+        raise errors.UsageError(f"--stdin: standard input has {limit}")
     try:
-        return reading.standard_input().read().decode()
+        return text.decode()
     except UnicodeDecodeError as error:
         raise errors.UsageError("--stdin: standard input is not UTF-8 text") from error

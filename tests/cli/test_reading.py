@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -253,6 +255,34 @@ def test_standard_input_of_a_command_that_is_not_text_is_named(tmp_path: Path) -
     done = CliRunner().invoke(ganger, asked, input=b"\xff", standalone_mode=False)
     assert isinstance(done.exception, errors.UsageError)
     assert done.exception.text == "--stdin: standard input is not UTF-8 text"
+
+
+def test_standard_input_of_a_command_that_has_no_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = io.TextIOWrapper(io.BufferedReader(Endless(), 1 << 20))
+    monkeypatch.setattr(sys, "stdin", endless)
+    with pytest.raises(errors.UsageError) as caught:
+        ganger.main(
+            ["--data", str(tmp_path), "exec", "--stdin", "-", "--", "cat"], standalone_mode=False
+        )
+    assert "more than the 8388608 bytes" in caught.value.text
+
+
+class Endless(io.RawIOBase):
+    """An input without an end. Who reads far beyond what can be sent gets an error."""
+
+    def __init__(self) -> None:
+        self._left = 4 * settings.FRAME_BYTES_MAX
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._left -= len(buffer)
+        assert self._left > 0, "read on and on"
+        buffer[:] = b"y" * len(buffer)
+        return len(buffer)
 
 
 @pytest.mark.parametrize(
