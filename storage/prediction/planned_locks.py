@@ -3,6 +3,9 @@
 A forecast is a list of claims. As in a hierarchy of locks, a job that takes some names of a level
 claims the level too, with the intention to share or to change something in it: so one look tells
 whether it meets a job that takes the whole level. Names that are not known yet claim nothing.
+
+The scheduler and the lock manager have the same rule in other forms
+(docs/decisions/the-rule-of-conflicts-has-three-forms.md).
 """
 
 from __future__ import annotations
