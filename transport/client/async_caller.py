@@ -19,7 +19,7 @@ from ..messages import Request
 from ..zmq.async_dealer import AsyncDealer
 from ..zmq.async_local_dealer import AsyncLocalDealer
 from ..zmq.connection_event import ConnectionEvent
-from . import forks
+from . import forks, spans
 from .connection import Connection
 from .following import Following, PartT_co
 from .pending_requests import ReplyT
@@ -71,7 +71,8 @@ class AsyncCaller:
         ``is_lasting``: the reply may take its time, so the call takes no place of other ones.
         """
         self._check_open()
-        deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
+        seconds = self._timeout_seconds if timeout is None else spans.checked(timeout, "timeout")
+        deadline = time.monotonic() + seconds
         if is_lasting:
             return await self._call(message, deadline)
         if self._places.locked():
@@ -126,9 +127,11 @@ class AsyncCaller:
         None comes after each ``pause`` in which the daemon was there and no part came.
         """
         self._check_open()
+        pause = spans.checked(pause, "pause")
+        seconds = spans.checked(timeout, "timeout")
         session = self._connection.session
         now = time.monotonic()
-        following = begin(session, now=now, deadline=None if timeout is None else now + timeout)
+        following = begin(session, now=now, deadline=None if seconds is None else now + seconds)
         news = asyncio.Event()
         following.call_when_changed(news.set)
         try:

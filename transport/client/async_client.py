@@ -44,7 +44,7 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.async_dealer import async_open_dealer
-from . import query_requests, requests
+from . import query_requests, requests, spans
 from .async_caller import AsyncCaller
 from .async_cluster_verbs import AsyncClusterVerbs
 from .async_streams import AsyncStreams
@@ -83,7 +83,7 @@ class AsyncClient(AsyncClusterVerbs):
         timeout: float = settings.CLIENT_DEADLINE_SECONDS,
         on_outage: Callable[[str], None] | None = None,
     ) -> None:
-        self._timeout = timeout
+        self._timeout = timeout = spans.checked(timeout, "timeout")
         connect = functools.partial(
             Connection,
             async_open_dealer,
@@ -333,7 +333,7 @@ class AsyncClient(AsyncClusterVerbs):
         """
         (job_id,) = checked_ids([job_id])
         asked = query_requests.awaited_change(job_id, fields, values, log_serial, seconds)
-        limit = self._timeout + seconds if timeout is None else timeout
+        limit = self._timeout + asked.seconds if timeout is None else timeout
         return query_requests.job_change(await self._caller.call(asked, limit, is_lasting=True))
 
     async def cancel(

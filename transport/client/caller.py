@@ -17,7 +17,7 @@ from ...storage import errors
 from ..messages import Request
 from ..zmq.dealer import Dealer
 from ..zmq.local_dealer import LocalDealer
-from . import forks
+from . import forks, spans
 from .connection import Connection
 from .following import Following, PartT_co
 from .pending_requests import PendingCall, PendingRequest, ReplyT
@@ -110,7 +110,8 @@ class Caller:
 
     def call_all(self, messages: Sequence[Request[ReplyT]], timeout: float | None) -> list[ReplyT]:
         """Make several requests at once and wait for their replies; one deadline is for all."""
-        deadline = time.monotonic() + (self._timeout_seconds if timeout is None else timeout)
+        seconds = self._timeout_seconds if timeout is None else spans.checked(timeout, "timeout")
+        deadline = time.monotonic() + seconds
         calls: list[PendingCall[ReplyT]] = []
         with self._turn(deadline):
             session = self._connection.session
@@ -136,9 +137,11 @@ class Caller:
 
         None comes after each ``pause`` in which the daemon was there and no part came.
         """
+        pause = spans.checked(pause, "pause")
+        seconds = spans.checked(timeout, "timeout")
         connection = self._connection
         session = connection.session
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if seconds is None else time.monotonic() + seconds
         with self._turn(deadline):
             following = begin(session, now=time.monotonic(), deadline=deadline)
         try:
@@ -229,7 +232,8 @@ class Caller:
                 break
             wait = connection.wait_seconds(now)
             if end < math.inf:
-                wait = end - now if wait is None else min(wait, end - now)
+                left = min(end - now, spans.SLEEP_SECONDS_MAX)
+                wait = left if wait is None else min(wait, left)
             item = socket.receive(wait, self._waker.descriptor)
             if item is not None:
                 connection.take(item, time.monotonic())

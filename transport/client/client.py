@@ -44,7 +44,7 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.dealer import open_dealer
-from . import query_requests, requests
+from . import query_requests, requests, spans
 from .caller import Caller
 from .cluster_verbs import ClusterVerbs
 from .connection import Connection, EndpointResolver, client_pair
@@ -86,7 +86,7 @@ class Client(ClusterVerbs):
         timeout: float = settings.CLIENT_DEADLINE_SECONDS,
         on_outage: Callable[[str], None] | None = None,
     ) -> None:
-        self._timeout = timeout
+        self._timeout = timeout = spans.checked(timeout, "timeout")
         connect = functools.partial(
             Connection,
             open_dealer,
@@ -336,7 +336,7 @@ class Client(ClusterVerbs):
         """
         (job_id,) = checked_ids([job_id])
         asked = query_requests.awaited_change(job_id, fields, values, log_serial, seconds)
-        limit = self._timeout + seconds if timeout is None else timeout
+        limit = self._timeout + asked.seconds if timeout is None else timeout
         return query_requests.job_change(self._caller.call(asked, limit, is_lasting=True))
 
     def cancel(

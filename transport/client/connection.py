@@ -13,6 +13,7 @@ import msgspec
 
 from ...storage import documents, errors, keys, ownership, paths
 from ..zmq.connection_event import ConnectionEvent
+from . import spans
 from .session import Session
 
 REREAD_SECONDS = 0.25
@@ -157,6 +158,8 @@ class Connection(Generic[SocketT]):
     def wait_seconds(self, now: float) -> float | None:
         """How long to wait for something to come over the socket; None: as long as it takes."""
         seconds = self.session.wait_seconds(now)
+        if seconds is not None:
+            seconds = min(seconds, spans.SLEEP_SECONDS_MAX)
         if self.session.is_connected:
             return seconds
         reread = max(0.0, self._reread_at - now)

@@ -21,6 +21,7 @@ from ..messages import (
     QueryLocks,
     ReadObjects,
 )
+from . import spans
 
 Query = QueryJobs | QueryLocks | QueryConfiguration
 """A request for one page of the answer to a query."""
@@ -62,7 +63,8 @@ def awaited_change(
 ) -> AwaitJobChange:
     """The request to wait for a change of a job. Raises `BadRequestError`."""
     known = None if values is None else list(values)
-    return AwaitJobChange(job_id, _names(fields), known, log_serial, seconds)
+    span = spans.checked(seconds, "seconds")
+    return AwaitJobChange(job_id, _names(fields), known, log_serial, span)
 
 
 def job_change(reply: JobAwaited) -> JobChange:

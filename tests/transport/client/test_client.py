@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.transport.client.both_clients import Aside, Connect, shown
@@ -372,6 +374,38 @@ def test_waiting_too_long_names_the_jobs_that_go_on(client: Client) -> None:
     client.cancel(2)
     with pytest.raises(errors.DeadlineError, match=r"not final in .*: 1 \(queued\), 3 \(queued\)$"):
         client.wait(1, 2, 3, timeout=0.1)
+
+
+@pytest.mark.parametrize("endless", [math.inf, 1e300, 10**400], ids=["inf", "large", "whole"])
+def test_whoever_has_endless_patience_may_say_so(
+    data: Path, daemon: FakeDaemon, connect: Connect, endless: float
+) -> None:
+    client = connect(data, timeout=endless)
+    job_id = client.submit(OP)
+    assert client.job(job_id, timeout=endless).id == job_id
+    watch = client.watch(job_id, timeout=endless, pause=endless)
+    first = next(watch)
+    assert first is not None
+    assert shown(first) == "1:queued"
+    daemon.change(job_id, JobStatus.SUCCESS)
+    assert [job.id for job in client.wait(job_id, timeout=endless)] == [job_id]
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize("wrong", [math.nan, True, "5"])
+def test_what_is_no_span_of_time_is_refused(data: Path, connect: Connect, wrong: Any) -> None:
+    client = connect(data)
+    asks: list[Callable[[], object]] = [
+        lambda: connect(data, timeout=wrong),
+        lambda: client.job(1, timeout=wrong),
+        lambda: client.wait(1, timeout=wrong),
+        lambda: next(client.watch(1, timeout=wrong)),
+        lambda: next(client.watch(1, pause=wrong)),
+        lambda: client.await_change(1, ["status"], seconds=wrong),
+    ]
+    for ask in asks:
+        with pytest.raises(errors.BadRequestError, match=": expected a number of seconds, got "):
+            ask()
 
 
 @pytest.mark.usefixtures("daemon")
