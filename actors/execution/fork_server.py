@@ -70,11 +70,24 @@ class ForkServer:
 
         The descriptor stays open as long as the server lives, and each child closes its copy.
         """
-        sample = functools.partial(prewarming.sample_run, self._dry_runs)
         with contextlib.suppress(OSError):
-            ring = pinned_pages.pin(pinned_pages.written_by(sample))
+            with prewarming.sample(self._dry_runs) as sample:
+                found = pinned_pages.written_by(functools.partial(self._live_as_sample, sample))
+            ring = pinned_pages.pin(found)
             if ring is not None:
                 self._highest = max(self._highest, ring)
+
+    def learn(self, times: int = 1) -> None:
+        """Serve dry runs in this process as children serve jobs. Raises `OSError`."""
+        folder = self._lock_files
+        for _ in range(times):
+            with prewarming.both(self._dry_runs) as runs:
+                self._lock_files = runs.folder
+                for channel in runs.ends:
+                    end = _asked_for(channel)
+                    self._serve_request(end, prewarming.NUMBER)
+                    end.detach()
+        self._lock_files = folder
 
     def serve(self) -> None:
         """Serve until the daemon closes its end."""
@@ -207,14 +220,23 @@ class ForkServer:
         # Every path ends in os._exit: no code of the server may run in the child.
         status = 70
         try:
-            self._close_all_but(end.fileno())
-            os.setsid()
-            self._serve_request(end, number)
+            self._live(end, number)
             status = 0
         except BaseException:  # noqa: BLE001 - reported, and the process ends either way
             _report()
         finally:
             os._exit(status)
+
+    def _live_as_sample(self, sample: prewarming.PreparedRuns) -> None:
+        """In a sample child: do what every child does, but keep the descriptors of this one."""
+        self._ranges = []
+        self._lock_files = sample.folder
+        self._live(_asked_for(sample.ends[0]), prewarming.NUMBER)
+
+    def _live(self, end: channels.End, number: int) -> None:
+        self._close_all_but(end.fileno())
+        os.setsid()
+        self._serve_request(end, number)
 
     def _close_all_but(self, kept: int) -> None:
         """In a child: close the server's descriptors, but not those of users' modules.
@@ -271,6 +293,15 @@ class ForkServer:
             del self._ended[next(iter(self._ended))]
 
 
+def _asked_for(channel: channels.End) -> channels.End:
+    """The end at which a spare child is asked to serve the job of ``channel``, which is closed."""
+    ours, theirs = channels.pair()
+    fork_protocol.request(ours, 0, channel.fileno())
+    ours.close()
+    channel.close()
+    return theirs
+
+
 def _has_ended(pidfd: int) -> bool:
     return os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
@@ -322,17 +353,16 @@ def run(
     # Cached here once, so that children inherit the answers.
     process_identity.boot()
     control_groups.places()
-    prewarming.dry_run(dry_runs)
+    server = ForkServer(channels.end_of(descriptor), lock_files_folder, dry_runs)
+    server.learn()
     gc.collect()
     prewarming.fill_holes()
-    moved_code.move_together(functools.partial(prewarming.dry_run, dry_runs))
-    prewarming.dry_run(dry_runs, prewarming.DRY_RUNS)
+    moved_code.move_together(server.learn)
+    server.learn(prewarming.DRY_RUNS)
     gc.collect()
     prewarming.fill_holes()
     gc.freeze()
     gc.disable()
-    daemon = channels.end_of(descriptor)
-    server = ForkServer(daemon, lock_files_folder, dry_runs)
     server.pin_pages()
     server.serve()
     os._exit(0)

@@ -3,8 +3,9 @@
 The interpreter rewrites code as it learns what runs often, and fills caches at first use.
 Every child inherits what the template has learned. The rest each child would have to learn
 again, in memory pages that the kernel must copy first. So the template does
-dry runs of a job, over a link that answers as the daemon would. An idle spare child does one
-dry run as well: it then owns the pages before its job arrives.
+dry runs of a job, while another process answers as the daemon would: what it learned from a link
+of another class would not fit a child's. An idle spare child does one
+dry run as well, over a link that answers itself: it then owns the pages before its job arrives.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any
+from typing import Any, Self
 
-from ...storage import jobs, opcodes
+from ...storage import jobs, lock_files, opcodes, settings
+from ...storage.queue_files import job_files
 from ...transport import frames, messages
 from ..job import process
 from ..job.daemon_link import Link
@@ -22,6 +24,9 @@ from ..processes import channels, fork_protocol
 
 DRY_RUNS = 12
 """The dry runs of a template: enough for the interpreter to settle on its shortcuts."""
+
+NUMBER = 0
+"""The number of the spare lock file of a dry run; those of children count from 1."""
 
 FILLING_BLOCKS_MAX = 20_000
 """Most blocks of one size that `fill_holes` takes."""
@@ -35,6 +40,7 @@ _filling: list[bytes] = []
 
 _FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 _LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+_DRY_JOBS = [[_FIELDS], [_FIELDS, _LOCKED]]
 
 
 class _DryRunLink(Link):
@@ -46,9 +52,7 @@ class _DryRunLink(Link):
     def send(self, message: messages.Message, number: int) -> bool:
         """Answer ``message`` as the daemon would, over the real channel."""
         sent = super().send(message, number)
-        answer = self.go if isinstance(message, messages.JobHello) else _answer(message)
-        if answer is not None:
-            self.peer.send(frames.encode(answer, number))
+        _reply(self.peer, message, number, self.go)
         while self.peer.receive() is not None:
             pass
         return sent
@@ -73,23 +77,90 @@ def dry_run(folder: str, times: int = 1) -> None:
     Their files lie in a new folder within ``folder``, which goes afterwards, also after an error.
     Raises `OSError` or `StorageError`.
     """
-    _run_all(folder, [[_FIELDS], [_FIELDS, _LOCKED]] * times)
+    own = _own_folder(folder)
+    try:
+        for ops in _DRY_JOBS * times:
+            _dry_run_one(own, ops)
+    finally:
+        _remove(own)
 
 
-def sample_run(folder: str) -> None:
-    """Run a job without locks, as `dry_run` does: it does only what every job does."""
-    _run_all(folder, [[_FIELDS]])
+def both(folder: str) -> PreparedRuns:
+    """A job without locks and one with locks. Raises `OSError`."""
+    return PreparedRuns(folder, _DRY_JOBS)
 
 
-def _run_all(folder: str, dry_jobs: list[list[dict[str, Any]]]) -> None:
+def sample(folder: str) -> PreparedRuns:
+    """A job without locks: it does only what every job does. Raises `OSError`."""
+    return PreparedRuns(folder, [[_FIELDS]])
+
+
+class PreparedRuns:
+    """Dry runs for a process that serves jobs, or for a child of it.
+
+    ``ends`` are the channels of the jobs. Another process answers them, one after the other, as the
+    daemon would. ``folder`` is new, and goes afterwards; it has the files that a job finds.
+    """
+
+    def __init__(self, folder: str, dry_jobs: list[list[dict[str, Any]]]) -> None:
+        self.folder = _own_folder(folder)
+        self.ends: list[channels.End] = []
+        peers: list[tuple[channels.Channel, messages.JobGo]] = []
+        for ops in dry_jobs:
+            ours, theirs = channels.pair()
+            self.ends.append(ours)
+            peers.append((channels.Channel(theirs), _go(self.folder, ops)))
+        spare = lock_files.spare_path(self.folder, os.getpid(), NUMBER)
+        for path in (spare, job_files.path(self.folder, 0), *_spares(self.folder)):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        self._pid = os.fork()
+        if self._pid == 0:
+            _be_daemon(self.ends, peers)
+        for channel, _ in peers:
+            channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process that answers, which it does with the channels, and remove the files."""
+        for end in self.ends:
+            end.close()
+        os.waitpid(self._pid, 0)
+        _remove(self.folder)
+
+
+def _be_daemon(
+    strange: list[channels.End], peers: list[tuple[channels.Channel, messages.JobGo]]
+) -> None:
+    """In a child of the template: answer each job until its channel is closed."""
+    # Every path ends in os._exit: no code of the template may run in the child.
+    try:
+        for end in strange:
+            end.close()
+        for channel, go in peers:
+            with contextlib.suppress(channels.ChannelClosedError):
+                while channel.wait(None):
+                    while (frame := channel.receive()) is not None:
+                        received = frames.decode(frame, messages.JobMessage)
+                        _reply(channel, received.message, received.number, go)
+    finally:
+        os._exit(0)
+
+
+def _reply(
+    peer: channels.Channel, message: messages.Message, number: int, go: messages.JobGo
+) -> None:
+    answer = go if isinstance(message, messages.JobHello) else _answer(message)
+    if answer is not None:
+        peer.send(frames.encode(answer, number))
+
+
+def _own_folder(folder: str) -> str:
     own = f"{folder}/{os.getpid()}"
     _make(folder)
     os.mkdir(own, 0o700)  # noqa: PTH102 - pathlib is not for the template
-    try:
-        for fields in dry_jobs:
-            _dry_run_one(own, fields)
-    finally:
-        _remove(own)
+    return own
 
 
 def clear(folder: str) -> None:
@@ -149,7 +220,7 @@ def _dry_run_one(folder: str, ops: list[dict[str, Any]]) -> None:
     ours, theirs = channels.pair()
     link = _DryRunLink(channels.Channel(_as_in_a_child(ours)))
     link.peer = channels.Channel(theirs)
-    link.go = _go(folder, [f"{folder}/spare-{place}" for place in range(2)], ops)
+    link.go = _go(folder, ops)
     try:
         process.run_process(0, link, folder, spare=f"{folder}/spare_0")
     finally:
@@ -167,7 +238,13 @@ def _as_in_a_child(end: channels.End) -> channels.End:
     return channels.end_of(received[1])
 
 
-def _go(directory: str, spares: list[str], ops: list[dict[str, Any]]) -> messages.JobGo:
+def _go(directory: str, ops: list[dict[str, Any]]) -> messages.JobGo:
     entries = [jobs.OpcodeEntry(input=opcodes.check_opcode(dict(fields))) for fields in ops]
     body = jobs.encode_job(jobs.Job(id=0, ops=entries, extra={jobs.STATE_SERIAL_KEY: 1}))
-    return messages.JobGo(body=body, spares=spares, secrets={}, queue=directory, socket="")
+    return messages.JobGo(
+        body=body, spares=_spares(directory), secrets={}, queue=directory, socket=""
+    )
+
+
+def _spares(directory: str) -> list[str]:
+    return [f"{directory}/spare-{place}" for place in range(settings.SPARES_PER_JOB)]

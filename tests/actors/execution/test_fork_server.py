@@ -11,14 +11,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from ganger.actors.execution import fork_server, fork_servers, prewarming
+from ganger.actors.job import process
+from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import channels, fork_protocol
-from ganger.storage import errors, paths, settings
+from ganger.storage import errors, jobs, paths, settings
+from ganger.storage.jobs import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,6 +193,53 @@ def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
         end.close()
     assert list((tmp_path / "dry_runs").iterdir()) == []
     assert [path.name for path in (tmp_path / "livelocks").iterdir()] == [f"spare_{os.getpid()}_1"]
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Iterator[fork_server.ForkServer]:
+    daemon, other = channels.pair()
+    with contextlib.closing(daemon), contextlib.closing(other):
+        yield fork_server.ForkServer(
+            daemon, str(tmp_path / "livelocks"), str(tmp_path / "dry_runs")
+        )
+
+
+def test_a_server_learns_from_jobs_like_those_of_its_children(
+    subject: fork_server.ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = []
+    run = process.run_process
+
+    def run_process(job_id: int, link: Link, folder: str, **others: Any) -> None:
+        run(job_id, link, folder, **others)
+        job = jobs.decode_job((Path(folder) / "job-0").read_bytes())
+        # Code that has learned from a link of another class must learn anew in each child.
+        served.append((type(link), job.ops[-1].status))
+
+    monkeypatch.setattr(process, "run_process", run_process)
+    subject.learn(2)
+    assert served == [(Link, JobStatus.SUCCESS)] * 4
+    # Neither the files of real jobs were used, nor is anything left.
+    assert [path.name for path in tmp_path.iterdir()] == ["dry_runs"]
+    assert list((tmp_path / "dry_runs").iterdir()) == []
+
+
+def test_a_sample_child_does_what_a_child_does_with_its_job(
+    subject: fork_server.ForkServer, tmp_path: Path
+) -> None:
+    with prewarming.sample(str(tmp_path / "dry_runs")) as sample:
+        if (pid := os.fork()) == 0:
+            with contextlib.suppress(BaseException):
+                subject._live_as_sample(sample)
+            os._exit(os.getsid(0) != os.getpid())
+        assert os.waitpid(pid, 0)[1] == 0
+        job = jobs.decode_job((Path(sample.folder) / "job-0").read_bytes())
+        assert job.status is JobStatus.SUCCESS
+        answering = sample._pid
+    with pytest.raises(ChildProcessError):
+        os.waitpid(answering, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["dry_runs"]
+    assert list((tmp_path / "dry_runs").iterdir()) == []
 
 
 def test_the_lean_template_has_no_library_that_it_does_not_use(server: Server) -> None:
