@@ -198,14 +198,17 @@ def _usage_text(error: click.UsageError) -> str:
 
 
 def _open_missing_streams() -> None:
-    """Open /dev/null as each standard stream that is closed, before a file takes its number."""
+    """Open /dev/null as each standard stream that is closed, before a file takes its number.
+
+    What a command prints to a standard output that is closed is a failure, as on a full disk.
+    """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             if nowhere != descriptor:
                 os.dup2(nowhere, descriptor)
                 os.close(nowhere)
-            stream = os.fdopen(descriptor, "w")
+            stream = output.closed_output() if descriptor == 1 else os.fdopen(descriptor, "w")
             setattr(sys, name, stream)
             output.missing.append(stream)
 
@@ -213,6 +216,8 @@ def _open_missing_streams() -> None:
 def _drop_output() -> None:
     """Discard unwritten output: the interpreter would try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if output.is_missing(sys.stdout):
+        sys.stdout = os.fdopen(1, "w", closefd=False)
 
 
 def _tell(text: str) -> None:

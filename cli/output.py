@@ -6,6 +6,8 @@ a line, absolute times in UTC, no colour.
 
 from __future__ import annotations
 
+import errno
+import io
 import re
 import sys
 import time
@@ -45,6 +47,24 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 missing: list[TextIO] = []
 """Stand-ins for standard streams that this process was started without."""
+
+
+class _ClosedOutput(io.RawIOBase):
+    """Refuses what is written to it. Descriptor 1 is /dev/null, for the sake of children."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def write(self, _data: object) -> int:
+        raise OSError(errno.EBADF, "it is closed")
+
+
+def closed_output() -> TextIO:
+    """Stands for a standard output that is closed: `OSError` when something is written to it."""
+    return io.TextIOWrapper(io.BufferedWriter(_ClosedOutput()), encoding="utf-8")
 
 
 def is_missing(stream: TextIO) -> bool:
