@@ -24,12 +24,18 @@ from ganger.transport.messages import ClientReply, CrashComponent
 from ganger.transport.zmq.dealer import Dealer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from ganger import JobStatus
 
 GANGER = [sys.executable, "-m", "ganger.cli.begin"]
+
+_MARK = "GANGER_TEST_FOLDER="
+"""Begins what says in the environment of each process for which folder it works."""
+
+_made: list[Daemon] = []
+"""All of this process."""
 
 
 class Daemon:
@@ -57,6 +63,7 @@ class Daemon:
         self.holds_back = holds_back
         self.data = folder / "data"
         self.places = paths.places(self.data)
+        _made.append(self)
 
     def __enter__(self) -> Self:
         self.up()
@@ -67,27 +74,13 @@ class Daemon:
         if not warm_starts.end(self.folder):
             with contextlib.suppress(Exception), self.client() as client:
                 os.kill(client.info(timeout=2).pid, signal.SIGKILL)
-        # By their descriptors: the first process of a machine may take seconds to reap them.
-        for pid in filter(str.isdecimal, os.listdir("/proc")):
-            with contextlib.suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(int(pid))
-                if self._is_ours(pid):
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    wait_for_end(descriptor)
-                else:
-                    os.close(descriptor)
+        _end_all(self.is_ours)
         shutil.rmtree(self.places.run, ignore_errors=True)
 
-    def _is_ours(self, pid: str) -> bool:
-        # Not by psutil: it takes a hundredth of a second for all processes.
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read()
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                environment = file.read()
-        except OSError:
-            return False
-        mark = f"GANGER_TEST_FOLDER={self.folder}".encode()
+    def is_ours(self, pid: str) -> bool:
+        """Whether this process works for the daemon, or is it."""
+        mark = f"{_MARK}{self.folder}".encode()
+        words, environment = _told(pid)
         return os.fsencode(self.places.run) in words or mark in environment.split(b"\0")
 
     def run(self, *words: str, check: bool = True, text: str | None = None) -> Any:
@@ -216,6 +209,44 @@ def until(
             if not missing:
                 return
     raise AssertionError(f"jobs {sorted(missing)} were never {' or '.join(statuses)}")
+
+
+def end_all_of(folder: Path) -> None:
+    """End every process that works for a daemon of this process below the folder."""
+    daemons = [daemon for daemon in _made if daemon.folder.is_relative_to(folder)]
+    for daemon in daemons:
+        daemon.__exit__()
+    # Until there is none: one of them may have started another behind our back.
+    while _end_all(lambda pid: any(daemon.is_ours(pid) for daemon in daemons)):
+        pass
+
+
+def _end_all(is_meant: Callable[[str], bool]) -> int:
+    """End these processes; how many there were."""
+    count = 0
+    # By their descriptors: the first process of a machine may take seconds to reap them.
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(int(pid))
+            if is_meant(pid):
+                count += 1
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                wait_for_end(descriptor)
+            else:
+                os.close(descriptor)
+    return count
+
+
+def _told(pid: str) -> tuple[bytes, bytes]:
+    """The words and the environment of a process; empty if it has gone."""
+    # Not by psutil: it takes a hundredth of a second for all processes.
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read()
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return words, file.read()
+    except OSError:
+        return b"", b""
 
 
 def wait_for_end(descriptor: int) -> None:

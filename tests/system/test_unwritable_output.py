@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 import pytest
@@ -48,19 +49,21 @@ def commands() -> Iterator[str]:
 @contextmanager
 def unwritable_output(where: str) -> Iterator[None]:
     """Meanwhile this process has no standard output, or one on a full disk."""
-    stream, kept = sys.stdout, os.dup(1)
+    stream: Any = sys.stdout
+    kept = os.dup(1)
     os.close(1)
     try:
         if where == "full":
             assert os.open("/dev/full", os.O_WRONLY) == 1
             sys.stdout = os.fdopen(1, "w", closefd=False)
         else:
-            sys.stdout = None  # type: ignore[assignment] - as the interpreter has it then
+            sys.stdout = None  # as the interpreter has it then
         yield
     finally:
         # What it could not write must not come later.
         with suppress(OSError):
-            sys.stdout.close()
+            opened: Any = sys.stdout
+            opened.close()
         sys.stdout = stream
         output.missing.clear()
         os.dup2(kept, 1)

@@ -6,12 +6,14 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
 
+from tests.faults import harness
 from tests.torture.campaigns import CAMPAIGNS, Campaign
 from tests.torture.tally import Line, Tally, table
 
@@ -56,6 +58,10 @@ def _run(campaign: Campaign, seed: int, percent: float) -> Line | None:
     with tempfile.TemporaryDirectory(prefix="ganger-torture-") as folder:
         try:
             tally = campaign.run(count, seed, Path(folder))
+        except (KeyboardInterrupt, SystemExit):
+            # It may have been about to start a daemon, which it could not stop any more.
+            harness.end_all_of(Path(folder))
+            raise
         except Exception as error:  # noqa: BLE001 - the other campaigns must be run all the same
             traceback.print_exc()
             tally = Tally(faults=[f"the campaign itself failed: {error!r}"])
@@ -73,6 +79,17 @@ def _fill_in(page: Path, text: str) -> None:
     page.write_text(f"{before}{BEGIN}{text}\n{END}{after}")
 
 
+def _end_in_order(*_: object) -> None:
+    """End as after Ctrl-C. A second signal does not interrupt what is done then."""
+    signal.signal(signal.SIGTERM, _go_on)
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _go_on(*_: object) -> None:
+    """Nothing. Programs that are started would inherit it if the signal was ignored."""
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_in_order)
     with contextlib.suppress(KeyboardInterrupt):
         sys.exit(main())
