@@ -25,7 +25,7 @@ from .filter_evaluation import (
     compile_filter,
     json_rank,
 )
-from .filters import Filter, Value, parse_filter, rule_error
+from .filters import Filter, Value, parse_filter, roots, rule_error
 from .filters import to_raw as filter_to_raw
 from .metering import Meter
 from .wording import brief
@@ -362,6 +362,16 @@ def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
     kind = PREDICATES[predicate.name]
     holds = compile_filter(predicate.expression, kind.dialect(watermark))
     return PredicateTest(holds, kind.candidates)
+
+
+def fields_of(predicate: Predicate) -> frozenset[str]:
+    """The parameters of opcodes at which a predicate looks."""
+    if predicate.name == "reason":
+        return frozenset({"reason"})
+    if not PREDICATES[predicate.name].reads_opcodes:
+        return frozenset()
+    found = roots(predicate.expression)
+    return frozenset(found | {_OTHER_SPELLING[name] for name in found & _OTHER_SPELLING.keys()})
 
 
 def _predicates(raw: object, where: str) -> tuple[Predicate, ...]:

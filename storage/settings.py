@@ -356,8 +356,8 @@ ADMISSION_STEPS_MAX = 2**24
 ADMISSION_STEPS_PER_JOB = 2**16
 """That limit grows by so many steps for each job of the submission: some hundred rules."""
 
-JOB_READ_STEPS = 2**16
-"""Cost of reading a job's file to judge the job."""
+JOB_READ_STEPS = 2**18
+"""Cost of reading a job's file to judge the job: 256 of them take a few milliseconds."""
 
 REMEMBERED_JOBS_MIN = 2_000
 """Live jobs from which on the queue remembers what their files say, for the next start."""

@@ -12,14 +12,15 @@ itself one message for each slice, so that it serves other messages in between.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
-from ...storage import errors, jobs, settings
+from ...storage import errors, judged_inputs, settings
 from ...storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
 from ...storage.queue_files import job_files
 from ...storage.rules import ActionName, FilterRule
@@ -31,6 +32,8 @@ from . import filtering, rule_changes
 from .shared_verdicts import SharedVerdicts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from ...transport.envelopes import Envelope
     from ..runtime.dispatcher import Alarm
 
@@ -75,6 +78,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._asked: deque[tuple[Work, Envelope]] = deque()
         self._early: list[Envelope] = []
         self._is_due = False
+        # Made once: a path is put together anew each time.
+        self._queue = os.fspath(self.places.queue)
         self._take_chain(filtering.RuleChain())
         # It asks the queue for all jobs when it knows the rules.
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
@@ -264,16 +269,23 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if self._chain.reads_opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
-        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-        try:
-            verdict = filtering.judge(self._chain, self._facts(arrived, self._chain), meter)
-        except (SliceOverError, TooMuchWorkError):
+        verdict = self._judged(self._chain, self._facts(arrived, _fields_of(self._chain)))
+        if verdict is None:
             return None
         self._shared.note(arrived, verdict)
         return _verdict_of(arrived, verdict, self._number, is_common=is_common)
 
+    def _judged(
+        self, chain: filtering.RuleChain, facts: filtering.JobFacts
+    ) -> filtering.Verdict | None:
+        """The verdict; None if it takes more than the rest of the slice."""
+        try:
+            return filtering.judge(chain, facts, Meter(settings.JUDGE_STEPS_MAX, self._slice))
+        except (SliceOverError, TooMuchWorkError):
+            return None
+
     def _judging(self, arrived: messages.JobToJudge, *, is_running: bool) -> Judging:
-        facts = self._facts(arrived, self._chain)
+        facts = self._facts(arrived, _fields_of(self._chain))
         meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
         return Judging(arrived, is_running, filtering.judging(self._chain, facts, meter))
 
@@ -367,7 +379,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _with_rules(self, message: messages.ExplainPending) -> messages.ExplainPending:
         if message.job is None:
             return message
-        facts = self._facts(message.job, self._chain)
+        facts = self._facts(message.job, _fields_of(self._chain))
         meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
         held_by, verdict = filtering.holding(self._chain, facts, meter)
         then = _verdict_of(message.job, verdict, self._number)
@@ -375,6 +387,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
     def _test(self, envelope: Envelope, message: messages.JudgeTest) -> Work:
         both = (self._shared, self._what_if(message.test, message.last_id))
+        fields = _fields_of(*(one.chain for one in both))
         rows: list[messages.RuleTest] = []
         next_after = message.next_after
         work_left = settings.JUDGE_STEPS_MAX
@@ -385,13 +398,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 break
             found = [one.find(arrived) for one in both]
             if None in found:
-                facts = self._facts(arrived, *(one.chain for one in both))
+                facts = self._facts(arrived, fields)
                 for place, one in enumerate(both):
-                    meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-                    verdict = yield from filtering.judging(one.chain, facts, meter)
-                    one.note(arrived, verdict)
-                    found[place] = verdict
-                    work_left -= settings.JUDGE_STEPS_MAX - meter.left
+                    if found[place] is None:
+                        verdict, steps = yield from self._judged_in_slices(one.chain, facts)
+                        one.note(arrived, verdict)
+                        found[place] = verdict
+                        work_left -= steps
             now, would = map(_named, found)
             rows.append(messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would))
         envelope.reply(messages.FiltersTested(rows=rows, next_after=next_after))
@@ -421,6 +434,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _simulate(self, envelope: Envelope, message: messages.JudgeSimulation) -> Work:
         """Judge a page of jobs under the rules of the simulation."""
         known = self._what_if(message.simulation, message.last_id)
+        fields = _fields_of(known.chain)
         found: list[JobVerdict] = []
         work_left = settings.JUDGE_STEPS_MAX
         for arrived in (*message.jobs, *message.running):
@@ -430,10 +444,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             priority = message.simulation.priorities.get(arrived.job.id)
             verdict = known.find(arrived) if priority is None else None
             if verdict is None:
-                facts = self._facts(arrived, known.chain, priority=priority)
-                meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-                verdict = yield from filtering.judging(known.chain, facts, meter)
-                work_left -= settings.JUDGE_STEPS_MAX - meter.left
+                facts = self._facts(arrived, fields, priority=priority)
+                verdict, steps = yield from self._judged_in_slices(known.chain, facts)
+                work_left -= steps
                 if priority is None:
                     known.note(arrived, verdict)
             found.append(_verdict_of(arrived, verdict, 1))
@@ -441,29 +454,53 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         judged = messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
         envelope.reply(judged)
 
+    def _judged_in_slices(
+        self, chain: filtering.RuleChain, facts: filtering.JobFacts
+    ) -> Generator[object, None, tuple[filtering.Verdict, int]]:
+        """The verdict, and what it cost; yields at the end of each slice."""
+        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+        try:
+            # Nearly always it takes no more than the slice.
+            verdict = filtering.judge(chain, facts, meter)
+        except (SliceOverError, TooMuchWorkError):
+            meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
+            verdict = yield from filtering.judging(chain, facts, meter)
+        return verdict, settings.JUDGE_STEPS_MAX - meter.left
+
     def _facts(
         self,
         arrived: messages.JobToJudge,
-        *chains: filtering.RuleChain,
+        fields: frozenset[str] | None,
+        *,
         priority: int | None = None,
     ) -> filtering.JobFacts:
-        """The facts that these chains look at; ``priority``: the one that the job would have."""
-        inputs = arrived.inputs
-        if inputs is not None or not any(chain.reads_opcodes for chain in chains):
+        """The facts with these parameters; ``priority``: the one that the job would have.
+
+        ``fields`` is None if nothing but its id is wanted.
+        """
+        inputs: Sequence[Mapping[str, Any]] | None = arrived.inputs
+        if inputs is not None or fields is None:
             return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
-        if arrived.shared is not None and not any(chain.reads_reasons for chain in chains):
+        if arrived.shared is not None and "reason" not in fields:
             inputs = arrived.shared.inputs
         elif arrived.body is not None:
-            inputs = jobs.decode_job(arrived.body).judged_inputs
+            inputs = judged_inputs.read(arrived.body, arrived.job.id, fields)
         elif arrived.is_in_file:
             self._slice.left -= settings.JOB_READ_STEPS
             try:
-                inputs = job_files.read_inputs(self.places.queue, arrived.job.id)
+                inputs = job_files.read_inputs(self._queue, arrived.job.id, fields)
             except errors.StorageError as error:
                 # It was archived meanwhile, or is damaged: no rule can look at it, and the other
                 # jobs must not wait.
                 self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
         return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
+
+
+def _fields_of(*chains: filtering.RuleChain) -> frozenset[str] | None:
+    """The parameters of opcodes at which these chains look; None: they look at ids alone."""
+    if not any(chain.reads_opcodes for chain in chains):
+        return None
+    return frozenset[str]().union(*(chain.fields for chain in chains))
 
 
 def _has_inputs(arrived: messages.JobToJudge, chain: filtering.RuleChain) -> bool:

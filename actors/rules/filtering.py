@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from ...storage.filters import roots
 from ...storage.metering import Meter, SliceOverError, TooMuchWorkError
 from ...storage.rules import (
     PREDICATES,
@@ -26,6 +25,7 @@ from ...storage.rules import (
     JobFacts,
     PredicateTest,
     compile_predicate,
+    fields_of,
 )
 
 __all__ = [
@@ -72,14 +72,19 @@ class RuleChain(msgspec.Struct, frozen=True):
     reads_opcodes: bool = False
     """Whether a verdict needs more of a job than its id."""
 
-    reads_reasons: bool = False
-    """Whether a verdict needs the reason trails of its opcodes."""
+    fields: frozenset[str] = frozenset()
+    """The parameters of its opcodes that a verdict needs."""
 
     reads_ids: bool = False
     """Whether a verdict needs its id."""
 
     changes_at: float | None = None
     """When the next window opens or closes: then the chain must be compiled again."""
+
+    @property
+    def reads_reasons(self) -> bool:
+        """Whether a verdict needs the reason trails of its opcodes."""
+        return "reason" in self.fields
 
     @property
     def tells_alike_apart(self) -> bool:
@@ -108,10 +113,8 @@ def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
             for rule in able
             for predicate in rule.predicates
         ),
-        reads_reasons=any(
-            predicate.name == "reason" or "reason" in roots(predicate.expression)
-            for rule in able
-            for predicate in rule.predicates
+        fields=frozenset[str]().union(
+            *(fields_of(predicate) for rule in able for predicate in rule.predicates)
         ),
         reads_ids=any(predicate.name == "jobid" for rule in able for predicate in rule.predicates),
         changes_at=min(changes, default=None),

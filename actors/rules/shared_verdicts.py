@@ -1,12 +1,14 @@
 """Verdicts on jobs that a chain of rules cannot tell apart: pure.
 
 Many jobs come from one template (`SharedInputs`). If no rule looks at ids or reasons, the verdict
-on one of them holds for all.
+on one of them holds for all. If no rule looks at anything, one verdict holds for all jobs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from .filtering import JobFacts, judge
 
 if TYPE_CHECKING:
     from ...transport.messages import JobToJudge, SharedInputs
@@ -21,11 +23,15 @@ class SharedVerdicts:
     def __init__(self, chain: RuleChain) -> None:
         self.chain = chain
         self._is_of_use = chain.reads_opcodes and not chain.tells_alike_apart
+        looks_at_jobs = chain.reads_opcodes or chain.reads_ids
+        self._of_all = None if looks_at_jobs else judge(chain, JobFacts(0))
         # With the template itself: another one must not get its place in memory.
         self._known: dict[int, tuple[SharedInputs, Verdict]] = {}
 
     def find(self, arrived: JobToJudge) -> Verdict | None:
         """The verdict on this job, if one on its template is known."""
+        if self._of_all is not None:
+            return self._of_all
         found = self._known.get(id(arrived.shared))
         return None if found is None else found[1]
 

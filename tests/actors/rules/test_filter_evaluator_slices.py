@@ -9,7 +9,7 @@ from tests.actors.rules.test_filter_evaluator import OTHER, UUID, obey
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.storage import settings
+from ganger.storage import jobs, settings
 from ganger.storage.rules import FilterRule, parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged
@@ -182,6 +182,24 @@ def test_a_test_of_rules_is_answered_after_several_slices(stage: Stage) -> None:
     work(evaluator, stage)
     rows = asker.answer_as(messages.FiltersTested).rows
     assert [(row.id, row.now) for row in rows] == [(1, None), (2, (UUID, "REJECT"))]
+
+
+def test_a_slice_reads_few_files(stage: Stage) -> None:
+    rejects = rule(predicates=[["opcode", ["=", "comment", "y"]]])
+    evaluator, _ = obey(stage, rejects)
+    stage.places.queue.mkdir(exist_ok=True)
+    for number in range(1, 6):
+        entry = jobs.OpcodeEntry(input={**SMALL, "comment": "xy"[number % 2]})
+        data = jobs.encode_job(jobs.Job(id=number, ops=[entry]))
+        (stage.places.queue / f"job-{number}").write_bytes(data)
+    there = [
+        JobToJudge(job=PendingJob(id=number, priority=0), inputs=None, is_in_file=True)
+        for number in range(1, 6)
+    ]
+    asker = asked_to_test(evaluator, *there, next_after=None)
+    assert work(evaluator, stage) >= 2
+    rows = asker.answer_as(messages.FiltersTested).rows
+    assert [row.id for row in rows if row.now is not None] == [1, 3, 5]
 
 
 def test_a_page_of_a_test_ends_when_it_has_cost_enough(
