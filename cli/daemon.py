@@ -29,7 +29,8 @@ from ..storage import descriptors, documents, errors, file_systems, lock_files, 
 from ..storage.opcodes import catalogue
 from ..transport.envelopes import Envelope
 from ..transport.messages import StopRequested
-from . import choices, first_rapi, output
+from . import first_rapi, output
+from .daemon_options import DaemonOptions, daemon_options
 from .start_report import Announcement
 
 if TYPE_CHECKING:
@@ -49,26 +50,9 @@ RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 
 
 @click.command()
-@choices.daemon_options
+@daemon_options
 @click.pass_obj
-def daemon(
-    call: Call,
-    *,
-    remote: str | None,
-    placement: str,
-    hung_after: float,
-    fresh_processes: bool,
-    no_rapi: bool,
-    rapi_address: str,
-    rapi_port: int | None,
-    rapi_no_tls: bool,
-    rapi_anonymous_reads: bool,
-    no_luxi: bool,
-    luxi_socket: str | None,
-    luxi_group: int | None,
-    luxi_anonymous_reads: bool,
-    test_hooks: bool,
-) -> None:
+def daemon(call: Call, options: DaemonOptions) -> None:
     """Run the daemon in the foreground until it is stopped.
 
     Prints a line when it is ready and when it has stopped. Stops on SIGTERM or SIGINT (Ctrl-C),
@@ -77,28 +61,7 @@ def daemon(
     places = call.places
     announce = Announcement(places)
     try:
-        run(
-            places,
-            announce,
-            remote=remote,
-            placement=placement,
-            hung_after_seconds=hung_after,
-            reuses_processes=not fresh_processes,
-            rapi=None
-            if no_rapi
-            else RapiOptions(
-                address=rapi_address,
-                port=rapi_port,
-                is_authentication_required=not rapi_anonymous_reads,
-                has_tls=not rapi_no_tls,
-            ),
-            luxi=None
-            if no_luxi
-            else LuxiOptions(
-                path=luxi_socket, group=luxi_group, everybody_reads=luxi_anonymous_reads
-            ),
-            has_test_hooks=test_hooks,
-        )
+        run(places, announce, options)
     except errors.GangerError as error:
         hinted = _with_hint(error, places)
         announce.failed(hinted)
@@ -115,22 +78,11 @@ def _with_hint(error: errors.GangerError, places: Places) -> errors.GangerError:
     return type(error)(f"{error.text}; check the directory: {ownership.command(places, 'fsck')}")
 
 
-def run(
-    places: Places,
-    announce: Announcement,
-    *,
-    remote: str | None,
-    placement: str,
-    hung_after_seconds: float,
-    reuses_processes: bool,
-    rapi: RapiOptions | None,
-    luxi: LuxiOptions | None,
-    has_test_hooks: bool,
-) -> None:
+def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
     descriptors_before = descriptors.raise_limit()
-    budget = descriptors.own_budget(is_remote=remote is not None)
+    budget = descriptors.own_budget(is_remote=options.remote is not None)
     for name in _IMPORTED_LATE:
         importlib.import_module(name)
     # Modules and a long queue are no garbage: a collection that walks through them stops every
@@ -153,6 +105,7 @@ def run(
             announce.warn(warning)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
+        rapi, luxi = _rapi_of(options), _luxi_of(options)
         credentials = None if rapi is None else _first_user(places, rapi, log)
         stack.callback(first_rapi.forget, places, credentials)
         _remove_dead_lock_files(places)
@@ -166,15 +119,15 @@ def run(
             places=places,
             log=log,
             daemon_lock=daemon_lock,
-            remote_endpoint=remote,
-            has_test_hooks=has_test_hooks,
-            hung_after_seconds=hung_after_seconds,
-            reuses_processes=reuses_processes,
+            remote_endpoint=options.remote,
+            has_test_hooks=options.test_hooks,
+            hung_after_seconds=options.hung_after,
+            reuses_processes=not options.fresh_processes,
             rapi=rapi,
             rapi_states=[],
             luxi=luxi,
             luxi_states=[],
-            elsewhere=elsewhere(placement, places),
+            elsewhere=elsewhere(options.placement, places),
             processes={},
             directory_descriptor=directory_lock.directory_descriptor,
             endpoints=[],
@@ -190,12 +143,7 @@ def run(
                 credentials.url, credentials.problem = state.url, state.problem
             announce.ready(credentials)
 
-        _supervise(
-            host,
-            shutdown,
-            ready,
-            Watchdog(host, shutdown, keeper, hung_after_seconds),
-        )
+        _supervise(host, shutdown, ready, Watchdog(host, shutdown, keeper, options.hung_after))
         if shutdown.restart_reason is not None:
             _begin_anew(host, writer, shutdown.restart_reason)
         if shutdown.is_abandoned and shutdown.error is not None:
@@ -207,6 +155,27 @@ def run(
         log.info("stopped")
         if shutdown.error is not None:
             raise shutdown.error
+
+
+def _rapi_of(options: DaemonOptions) -> RapiOptions | None:
+    if options.no_rapi:
+        return None
+    return RapiOptions(
+        address=options.rapi_address,
+        port=options.rapi_port,
+        is_authentication_required=not options.rapi_anonymous_reads,
+        has_tls=not options.rapi_no_tls,
+    )
+
+
+def _luxi_of(options: DaemonOptions) -> LuxiOptions | None:
+    if options.no_luxi:
+        return None
+    return LuxiOptions(
+        path=options.luxi_socket,
+        group=options.luxi_group,
+        everybody_reads=options.luxi_anonymous_reads,
+    )
 
 
 def _first_user(

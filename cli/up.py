@@ -18,6 +18,7 @@ import msgspec
 from ..storage import documents, errors, ownership, settings, wording
 from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
+from .daemon_options import DaemonOptions, daemon_options
 from .luxi_wishes import LuxiWishes, without_effect
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _LOOK_SECONDS = 0.1
 
 
 @click.command()
-@choices.daemon_options
+@daemon_options
 @click.option(
     "--timeout",
     type=choices.Seconds(),
@@ -44,25 +45,7 @@ _LOOK_SECONDS = 0.1
     "tells how far it is.",
 )
 @click.pass_obj
-def up(
-    call: Call,
-    *,
-    timeout: float | None,
-    remote: str | None,
-    placement: str,
-    hung_after: float,
-    fresh_processes: bool,
-    no_rapi: bool,
-    rapi_address: str,
-    rapi_port: int | None,
-    rapi_no_tls: bool,
-    rapi_anonymous_reads: bool,
-    no_luxi: bool,
-    luxi_socket: str | None,
-    luxi_group: int | None,
-    luxi_anonymous_reads: bool,
-    test_hooks: bool,
-) -> None:
+def up(call: Call, options: DaemonOptions, timeout: float | None) -> None:
     """Start the daemon in the background; return when it is ready.
 
     Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
@@ -76,39 +59,33 @@ def up(
         if running is not None:
             info = _require_answer(call, running)
             output.echo(f"The daemon already runs (pid {running}) in {places.data}")
-            is_together = not any(component.process for component in info.components)
-            if remote:
-                _warn_of(f"--remote {remote}")
-            if is_together and placement != settings.PLACEMENTS[0]:
-                _warn_of(f"--placement {placement}")
-            if fresh_processes and info.reuses_processes:
-                _warn_of("--fresh-processes")
-            wishes = LuxiWishes(luxi_socket, luxi_group, luxi_anonymous_reads, no_luxi)
-            for option in without_effect(info.luxi, wishes):
+            for option in _without_effect(info, options):
                 _warn_of(option)
             return
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
-        options = [*(["--remote", remote] if remote else []), "--hung-after", str(hung_after)]
-        options += ["--placement", placement]
-        options += ["--fresh-processes"] if fresh_processes else []
-        options += ["--no-rapi"] if no_rapi else []
-        options += ["--rapi-address", rapi_address]
-        options += ["--rapi-port", str(rapi_port)] if rapi_port is not None else []
-        options += ["--rapi-no-tls"] if rapi_no_tls else []
-        options += ["--rapi-anonymous-reads"] if rapi_anonymous_reads else []
-        options += ["--no-luxi"] if no_luxi else []
-        options += ["--luxi-socket", luxi_socket] if luxi_socket else []
-        options += ["--luxi-group", str(luxi_group)] if luxi_group is not None else []
-        options += ["--luxi-anonymous-reads"] if luxi_anonymous_reads else []
-        options += ["--test-hooks"] if test_hooks else []
-        pid, credentials = _start(places, options, timeout)
+        pid, credentials = _start(places, options.words(), timeout)
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
         if credentials is not None:
             for line in credentials.lines():
                 output.echo(line)
-        if luxi_socket:
+        if options.luxi_socket:
             _warn_of_closed(_require_answer(call, pid).luxi)
+
+
+def _without_effect(info: DaemonInfo, asked: DaemonOptions) -> Iterator[str]:
+    """The options that a daemon which runs already does not follow."""
+    if asked.remote:
+        yield f"--remote {asked.remote}"
+    is_together = not any(component.process for component in info.components)
+    if is_together and asked.placement != settings.PLACEMENTS[0]:
+        yield f"--placement {asked.placement}"
+    if asked.fresh_processes and info.reuses_processes:
+        yield "--fresh-processes"
+    wishes = LuxiWishes(
+        asked.luxi_socket, asked.luxi_group, asked.luxi_anonymous_reads, asked.no_luxi
+    )
+    yield from without_effect(info.luxi, wishes)
 
 
 def _warn_of_closed(luxi: LuxiState | None) -> None:

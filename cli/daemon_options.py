@@ -1,0 +1,134 @@
+"""The options of the daemon: `ganger daemon` takes them, and `ganger up` passes them on to it."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ..storage import rapi_settings, settings
+from . import choices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What stood on the command line; None: the option was not given."""
+
+    remote: str | None
+    placement: str
+    hung_after: float
+    fresh_processes: bool
+    no_rapi: bool
+    rapi_address: str
+    rapi_port: int | None
+    rapi_no_tls: bool
+    rapi_anonymous_reads: bool
+    no_luxi: bool
+    luxi_socket: str | None
+    luxi_group: int | None
+    luxi_anonymous_reads: bool
+    test_hooks: bool
+
+    def words(self) -> list[str]:
+        """The options as they stand on a command line."""
+        found: list[str] = []
+        for name in self.__struct_fields__:
+            value, option = getattr(self, name), f"--{name.replace('_', '-')}"
+            if value is True:
+                found.append(option)
+            elif value is not None and value is not False:
+                found += [option, str(value)]
+        return found
+
+
+def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command take them all as ``options``."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401 - click calls it
+        options = DaemonOptions(
+            **{name: given.pop(name) for name in DaemonOptions.__struct_fields__}
+        )
+        return function(*arguments, options=options, **given)
+
+    wrapped: Callable[..., Any] = command
+    for option in (
+        click.option("--test-hooks", is_flag=True, hidden=True),
+        click.option(
+            "--luxi-anonymous-reads",
+            is_flag=True,
+            help="Let every user of this machine read by LUXI.",
+        ),
+        click.option(
+            "--luxi-group",
+            metavar="GROUP",
+            type=choices.Group(),
+            help="The group whose members may use LUXI as the daemon's user and root may.",
+        ),
+        click.option(
+            "--luxi-socket",
+            metavar="PATH",
+            type=click.Path(dir_okay=False, resolve_path=True),
+            help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
+        ),
+        click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
+        click.option(
+            "--rapi-anonymous-reads",
+            is_flag=True,
+            help="Let the remote API show jobs and configuration to everybody, as Ganeti does: the "
+            "environment and the output of commands, too.",
+        ),
+        click.option(
+            "--rapi-no-tls",
+            is_flag=True,
+            help="Serve the remote API without TLS, for a proxy on this machine.",
+        ),
+        click.option(
+            "--rapi-port",
+            metavar="PORT",
+            type=click.IntRange(1, 65_535),
+            help=f"Where the remote API listens ({rapi_settings.PORT}, or the next free one).",
+        ),
+        click.option(
+            "--rapi-address",
+            metavar="ADDRESS",
+            default=rapi_settings.ADDRESS,
+            show_default=True,
+            help="The address at which the remote API listens.",
+        ),
+        click.option("--no-rapi", is_flag=True, help="Serve neither the remote API nor the page."),
+        click.option(
+            "--fresh-processes",
+            is_flag=True,
+            help="Make a process for each job, also for jobs that leave their process clean.",
+        ),
+        click.option(
+            "--hung-after",
+            metavar="SECONDS",
+            type=click.FloatRange(min=2.0),
+            default=settings.HUNG_SECONDS,
+            show_default=True,
+            help="Replace a component that has worked at one message for longer.",
+        ),
+        click.option(
+            "--placement",
+            type=click.Choice(settings.PLACEMENTS),
+            default=settings.PLACEMENTS[0],
+            show_default=True,
+            help="Have locks and configuration in the daemon's process, or in a process of their "
+            "own, which jobs ask directly.",
+        ),
+        click.option(
+            "--remote",
+            metavar="ENDPOINT",
+            type=choices.Endpoint(),
+            help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
+            "They need a key that was authorised (`ganger key authorise`).",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped

@@ -1,0 +1,42 @@
+"""The daemon gets the options that `ganger up` got."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ganger.cli.daemon_options import DaemonOptions, daemon_options
+
+ALL = [
+    *("--remote", "tcp://127.0.0.1:7610", "--placement", "apart", "--hung-after", "7.5"),
+    *("--fresh-processes", "--no-rapi", "--rapi-address", "127.0.0.1", "--rapi-port", "5080"),
+    *("--rapi-no-tls", "--rapi-anonymous-reads", "--no-luxi", "--luxi-socket", "/run/luxi"),
+    *("--luxi-group", "0", "--luxi-anonymous-reads", "--test-hooks"),
+]
+
+
+def options_of(words: list[str]) -> DaemonOptions:
+    taken: list[DaemonOptions] = []
+
+    @click.command()
+    @daemon_options
+    def command(options: DaemonOptions) -> None:
+        taken.append(options)
+
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    return taken[0]
+
+
+@pytest.mark.parametrize("words", [[], ALL, ALL[:6], ["--luxi-group", "0"]])
+def test_options_that_are_passed_on_are_the_same(words: list[str]) -> None:
+    options = options_of(words)
+    assert options_of(options.words()) == options
+    assert set(words) <= {*options.words(), "7.5"}
+
+
+def test_an_option_that_was_not_given_is_not_passed_on() -> None:
+    assert options_of([]).words() == [
+        *("--placement", "together", "--hung-after", "60.0", "--rapi-address", "127.0.0.1")
+    ]
