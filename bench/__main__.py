@@ -85,6 +85,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     add("--jobs", type=at_least(10), default=1_000, help="no-op jobs in a round (1000)")
     add("--steps", type=at_least(10), default=500, help="steps of a floor (500)")
     add("--pending", type=at_least(10), default=100_000, help="jobs of the long queue (100000)")
+    add("--different", action="store_true", help="no two jobs of the long queue are alike")
     add("--only", nargs="+", choices=PARTS, metavar="PART", default=PARTS, help=_PARTS_HELP)
     add("--placement", choices=settings.PLACEMENTS, default="together")
     add("--dir", type=folder, help="where to write (the temporary directory)")
@@ -120,8 +121,8 @@ def _measure(options: argparse.Namespace) -> None:
             "long-queue": lambda: _long_queue(ganger, options.pending),
             "rule-changes": lambda: _rule_changes(folder, options.pending),
             "passes": lambda: _passes(options.pending, options.steps),
-            "scale": lambda: _scale(folder, options.pending, options.steps),
-            "starts": lambda: _starts(folder, options.pending),
+            "scale": lambda: _scale(folder, options),
+            "starts": lambda: _starts(folder, options.pending, are_different=options.different),
             "rapi": lambda: rapi_side.measure(folder, options.steps),
             "luxi": lambda: luxi_side.measure(folder, options.steps),
         }
@@ -297,7 +298,7 @@ def _passes(pending: int, steps: int) -> None:
             row("  a node lock each", passes_side.passes(size, steps, passes_side.with_a_lock))
 
 
-def _scale(folder: Path, pending: int, steps: int) -> None:
+def _scale(folder: Path, options: argparse.Namespace) -> None:
     with Ganger(folder / "many-clients") as ganger:
         scale_side.hold_all(ganger)
         heading("Many clients submit at once")
@@ -310,20 +311,20 @@ def _scale(folder: Path, pending: int, steps: int) -> None:
         scale_side.hold_all(ganger)
         stored = 0
         for size in SIZES:
-            if size <= pending:
-                stored += _at_size(ganger, data, size - stored, steps)
+            if size <= options.pending:
+                stored += _at_size(ganger, data, size - stored, options)
         heading(f"{scale_side.WATCHES} clients wait for a job each")
         heard, strangers = scale_side.watch_together(ganger, data)
         row("cancel until its follower knows", heard)
         row("  others that were woken", strangers)
 
 
-def _starts(folder: Path, pending: int) -> None:
+def _starts(folder: Path, pending: int, *, are_different: bool) -> None:
     data = folder / "just-stored"
     heading("Ready again after a kill: seconds until a listing is answered")
     with Ganger(data) as ganger:
         scale_side.hold_all(ganger)
-        scale_side.store(ganger, pending)
+        scale_side.store(ganger, pending, are_different=are_different)
         found = scale_side.restart(data, ganger.command)
         row(f"right after {pending:,} jobs were stored", found)
         scale_side.await_files(ganger, data)
@@ -342,16 +343,16 @@ def _starts(folder: Path, pending: int) -> None:
         row(f"{ARCHIVED_PENDING:,} pending and {20 * ARCHIVED_PENDING:,} archived", found)
 
 
-def _at_size(ganger: Ganger, data: Path, missing: int, steps: int) -> int:
+def _at_size(ganger: Ganger, data: Path, missing: int, options: argparse.Namespace) -> int:
     """Fill the queue and measure each operation; how many jobs were stored."""
-    filled = scale_side.fill(ganger, data, missing)
+    filled = scale_side.fill(ganger, data, missing, are_different=options.different)
     heading(f"With {ganger.client.info().counts['queued']:,} jobs pending")
     row("jobs stored, in batches", f"{filled.per_second:8.0f} per s")
     row("  submissions meanwhile", filled.meanwhile)
     row("  slowest of them", f"{filled.meanwhile.milliseconds(1):8.1f} ms")
     row("  longest turn of the queue", f"{filled.longest_turn * 1_000:8.1f} ms")
     row("  memory of a job, no file yet", f"{filled.bytes_per_job / 1_024:8.2f} KiB")
-    for name, timings in scale_side.operations(ganger, data, steps):
+    for name, timings in scale_side.operations(ganger, data, options.steps):
         row(name, f"{timings}   slowest {timings.milliseconds(1):8.1f} ms")
     row("longest turn of the queue", f"{scale_side.longest_turn(ganger) * 1_000:8.1f} ms")
     stored = missing + len(filled.meanwhile.seconds)

@@ -22,12 +22,13 @@ from ganger.storage import documents, jobs, paths
 from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
 
+from .different_jobs import different_jobs
 from .figures import Timings
 from .ganger_side import NO_OP
 from .wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from .ganger_side import Ganger
 
@@ -84,14 +85,14 @@ def submitting(data: Path) -> Iterator[Timings]:
     thread.join()
 
 
-def fill(ganger: Ganger, data: Path, count: int) -> Filled:
+def fill(ganger: Ganger, data: Path, count: int, *, are_different: bool = False) -> Filled:
     """Store so many jobs, which a rule holds, in batches; meanwhile a client submits others."""
     daemon = psutil.Process(ganger.client.info().pid)
     before, longest = daemon.memory_info().rss, 0.0
     begin = time.perf_counter()
     with submitting(data) as meanwhile:
         for start in range(0, count, BATCH):
-            ganger.client.submit_many([[NO_OP]] * min(BATCH, count - start))
+            ganger.client.submit_many(_batch(start, min(BATCH, count - start), are_different))
             longest = max(longest, longest_turn(ganger))
     seconds = time.perf_counter() - begin
     stored = count + len(meanwhile.seconds)
@@ -246,10 +247,14 @@ def _emptied(sockets: list[Any]) -> set[Any]:
     return set(sockets)
 
 
-def store(ganger: Ganger, count: int) -> None:
+def store(ganger: Ganger, count: int, *, are_different: bool = False) -> None:
     """Store so many jobs, as fast as one client can."""
     for start in range(0, count, BATCH):
-        ganger.client.submit_many([[NO_OP]] * min(BATCH, count - start))
+        ganger.client.submit_many(_batch(start, min(BATCH, count - start), are_different))
+
+
+def _batch(start: int, count: int, are_different: bool) -> Sequence[Any]:
+    return different_jobs(start, count) if are_different else [[NO_OP]] * count
 
 
 def archive(ganger: Ganger, data: Path, count: int) -> None:
