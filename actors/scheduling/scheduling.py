@@ -78,6 +78,8 @@ class Schedule:
         self._chain = chain
         self._reads_opcodes = False
         self._tells_alike_apart = False
+        # No other rules will come into force: what one holds need not stand in line.
+        self._is_trial = False
         self._now = 0.0
         self._running: dict[int, Running] = {}
         self._prediction = Prediction(policy or Policy(), self._running)
@@ -423,6 +425,7 @@ class Schedule:
         known = {verdict.job.id: verdict for verdict in running}
         chain = next((one.chain for one in (*pending[:1], *known.values())), 0)
         other = Schedule(limit, chain, policy=self.policy, looks_max=at_once)
+        other._is_trial = True
         other._now = self._now
         other._prediction.copy_from(self._prediction)
         for job_id, held in self._running.items():
@@ -519,7 +522,10 @@ class Schedule:
             case "satisfied":
                 if depends:
                     self._eligible.append(job.id)
-                self._order.push(job)
+                if self._is_trial and job.judged.action in HELD:
+                    self._order.leave_out(job)
+                else:
+                    self._order.push(job)
                 self._kinds.place(job)
             case "canceled" | "failed":
                 self.remove(job.id)

@@ -76,6 +76,12 @@ class StartOrder:
         job.aside_under = 0
         self._order.add(job)
 
+    @staticmethod
+    def leave_out(job: Pending) -> None:
+        """The job is eligible, and will never come first: it stands nowhere in the order."""
+        job.entry = Entry(job.priority, job.id)
+        job.aside_under = 0
+
     def put_back(self, job: Pending) -> None:
         """A job that was taken out is in the order again, under the same entry."""
         self._order.add(job)

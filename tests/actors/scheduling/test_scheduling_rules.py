@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
+from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.runs import Run
 from ganger.actors.scheduling.scheduling import Pass, Schedule
@@ -109,6 +110,16 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
     lines = other._order._all()
     assert (other.pending_in_order(), sum(map(len, lines))) == ([], 0)
     assert known.pending_in_order() == [*range(1, 11)]
+
+
+def test_a_what_if_does_not_look_at_the_jobs_that_a_rule_holds_one_by_one() -> None:
+    held = [verdict(job_id, action="PAUSE", rule="r") for job_id in range(1, 6)]
+    known = schedule(*held, verdict(6), slots=2)
+    other = done(known.what_if([*held, verdict(6)], [], 3, 1))
+    assert other.decide().start == [6]
+    assert not other.is_tired
+    assert other.standing_now().obstacles() == {"rule": 5}
+    assert other.pending_in_order() == [1, 2, 3, 4, 5]
 
 
 def test_a_simulation_names_a_bounded_number_of_jobs_that_would_end(
