@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -12,18 +12,32 @@ from . import bodies, problems, rows
 from .declarations import Call, Method, Resource, Right
 from .problems import HttpError
 
-_KEYS: Final = ("priority", "predicates", "action", "reason", "valid_from", "valid_until")
 
+class WrittenRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A filter rule; outside of its window (seconds since the epoch) it does not apply.
 
-class Rule(msgspec.Struct, forbid_unknown_fields=True):
-    """A rule as clients write it."""
+    Each resource that takes rules adds the ``reason`` in its own form.
+    """
 
     priority: int = 0
     predicates: list[Any] = []
     action: Any = "CONTINUE"
-    reason: list[Any] = []
     valid_from: float | None = None
     valid_until: float | None = None
+
+
+class Rule(WrittenRule, kw_only=True):
+    """A rule as clients of Ganeti write it."""
+
+    reason: list[Any] = []
+
+
+async def stored(call: Call, rule: WrittenRule, uuid: str | None = None) -> str:
+    """Store a rule, under this UUID if one is given; it is in force when this returns its UUID.
+
+    Raises `FilterRuleError`.
+    """
+    return await call.client.add_filter(uuid=uuid, **msgspec.structs.asdict(rule))
 
 
 async def list_filters(call: Call) -> Any:  # noqa: ANN401 - JSON
@@ -67,17 +81,10 @@ async def _store(call: Call, uuid: str | None) -> str:
     priority = bodies.parameter(body, "priority", int, 0)
     predicates = bodies.parameter(body, "predicates", list, [])
     reason = bodies.parameter(body, "reason", list, [])
-    bodies.refuse_others(body, _KEYS, "filter rule")
+    bodies.refuse_others(body, Rule.__struct_fields__, "filter rule")
+    checked = {"priority": priority, "predicates": predicates, "reason": reason}
     try:
-        return await call.client.add_filter(
-            uuid=uuid,
-            priority=priority,
-            predicates=predicates,
-            action=body.get("action", "CONTINUE"),
-            reason=reason,
-            valid_from=body.get("valid_from"),
-            valid_until=body.get("valid_until"),
-        )
+        return await stored(call, Rule(**{**body, **checked}), uuid)
     except errors.FilterRuleError as error:
         if error.text.startswith("uuid:"):
             raise HttpError(500, "Unable to parse UUID") from error

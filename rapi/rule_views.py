@@ -1,4 +1,8 @@
-"""Filter rules with their time windows. Ganger's own; Ganeti's resource is in `filters`."""
+"""Filter rules with their hits. Ganger's own; Ganeti's resource is in `filters`.
+
+Both take new rules: a client of Ganeti gives a reason trail and gets its web server's errors, the
+page gives a text.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import msgspec
 from ..transport.messages import FilterRow
 from .bodies import converted
 from .declarations import Call, Method, Resource, Right
+from .filters import WrittenRule, stored
 
 
 class RuleShown(FilterRow, frozen=True, kw_only=True):
@@ -18,15 +23,10 @@ class RuleShown(FilterRow, frozen=True, kw_only=True):
     hits: int = 0
 
 
-class NewRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A filter rule; outside of its window (seconds since the epoch) it does not apply."""
+class NewRule(WrittenRule, kw_only=True):
+    """A rule as the page writes it."""
 
-    priority: int = 0
-    predicates: list[Any] = []
-    action: Any = "CONTINUE"
     reason: str = ""
-    valid_from: float | None = None
-    valid_until: float | None = None
 
 
 async def list_rules(call: Call) -> Any:  # noqa: ANN401 - JSON
@@ -40,15 +40,7 @@ async def list_rules(call: Call) -> Any:  # noqa: ANN401 - JSON
 
 async def add_rule(call: Call) -> str:
     """Store a filter rule; it is in force when the answer comes."""
-    rule = converted(call.body, NewRule)
-    return await call.client.add_filter(
-        priority=rule.priority,
-        predicates=rule.predicates,
-        action=rule.action,
-        reason=rule.reason,
-        valid_from=rule.valid_from,
-        valid_until=rule.valid_until,
-    )
+    return await stored(call, converted(call.body, NewRule))
 
 
 RESOURCES = (
