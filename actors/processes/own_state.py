@@ -10,6 +10,8 @@ from __future__ import annotations
 
 # Importing `locale` takes longer.
 import _locale
+import ctypes
+import fcntl
 import os
 import resource
 import signal
@@ -87,6 +89,13 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TIMERS_FILE = "/proc/self/timers"
 """Timers of POSIX (`timer_create`), where the kernel tells them."""
 
+_library = ctypes.CDLL(None)
+_personality = _library.personality
+_personality.argtypes = [ctypes.c_ulong]
+_ONLY_ASK = 0xFFFFFFFF
+_SYS_IOPRIO_GET = {"x86_64": 252, "aarch64": 31}.get(os.uname().machine)
+_OF_A_PROCESS = 1
+
 _has_timers_file = os.path.exists(_TIMERS_FILE)  # noqa: PTH110 - pathlib is slow to import
 
 
@@ -112,6 +121,9 @@ def take(*, without: int = -1) -> OwnState:
     state["process group"] = os.getpgid(0)
     state["niceness"] = os.getpriority(os.PRIO_PROCESS, 0)
     state["scheduling policy"] = os.sched_getscheduler(0)
+    if _SYS_IOPRIO_GET is not None:
+        state["priority of input and output"] = _library.syscall(_SYS_IOPRIO_GET, _OF_A_PROCESS, 0)
+    state["personality"] = _personality(_ONLY_ASK)
     state["name spaces"] = tuple(map(os.readlink, _NAMESPACES))
     state["rank for the out-of-memory killer"] = _text("/proc/self/oom_score_adj")
     return state | _of_interpreter()
@@ -181,8 +193,8 @@ def _place(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _descriptors(without: int) -> dict[int, tuple[int, int]]:
-    """The open descriptors, each with the file behind it."""
+def _descriptors(without: int) -> dict[int, tuple[int, int, int, int]]:
+    """The open descriptors, each with the file behind it, and both kinds of flags."""
     found = {}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib is slow to import
         number = int(name)
@@ -192,7 +204,8 @@ def _descriptors(without: int) -> dict[int, tuple[int, int]]:
             except OSError:
                 # The descriptor of the listing itself, closed by now.
                 continue
-            found[number] = file.st_dev, file.st_ino
+            flags = fcntl.fcntl(number, fcntl.F_GETFL), fcntl.fcntl(number, fcntl.F_GETFD)
+            found[number] = file.st_dev, file.st_ino, *flags
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import io
 import locale
 import mmap
@@ -22,6 +23,10 @@ from ganger.actors.processes import own_state
 from ganger.storage import settings
 
 HERE = Path(__file__).parent
+
+ADDR_NO_RANDOMIZE = 0x0040000
+SYS_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}.get(os.uname().machine)
+IDLE_CLASS = 3 << 13
 
 
 @contextlib.contextmanager
@@ -166,6 +171,15 @@ def policy() -> Iterator[None]:
     os.sched_setscheduler(0, before, os.sched_param(0))
 
 
+@contextlib.contextmanager
+def kind_of_process() -> Iterator[None]:
+    personality = ctypes.CDLL(None).personality
+    before = personality(0xFFFFFFFF)
+    personality(before ^ ADDR_NO_RANDOMIZE)
+    yield
+    personality(before)
+
+
 CHANGES: list[tuple[Callable[[], Any], str]] = [
     (directory, "directory"),
     (umask, "umask"),
@@ -184,6 +198,7 @@ CHANGES: list[tuple[Callable[[], Any], str]] = [
     (interval, "switch interval"),
     (numbers, "locale"),
     (policy, "scheduling policy"),
+    (kind_of_process, "personality"),
 ]
 
 
@@ -260,6 +275,41 @@ def test_another_handler_of_the_same_signal_is_seen() -> None:
         before = own_state.take()
         with handler():
             assert own_state.difference(before, own_state.take()) == "handlers"
+
+
+@pytest.mark.skipif(SYS_IOPRIO_SET is None, reason="the number of the system call is not known")
+def test_another_priority_of_input_and_output_is_seen() -> None:
+    found: list[str | None] = []
+
+    def change() -> None:
+        # In a thread, which takes its priority along when it ends.
+        before = own_state.take()
+        assert ctypes.CDLL(None).syscall(SYS_IOPRIO_SET, 1, 0, IDLE_CLASS) == 0
+        found.append(own_state.difference(before, own_state.take()))
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    changing.join()
+    assert found == ["priority of input and output"]
+
+
+@pytest.mark.parametrize(
+    ("get", "put", "flag"),
+    [
+        (fcntl.F_GETFL, fcntl.F_SETFL, os.O_APPEND),
+        (fcntl.F_GETFL, fcntl.F_SETFL, os.O_NONBLOCK),
+        (fcntl.F_GETFD, fcntl.F_SETFD, fcntl.FD_CLOEXEC),
+    ],
+)
+def test_other_flags_of_a_descriptor_are_seen(get: int, put: int, flag: int) -> None:
+    descriptor = os.open("/dev/null", os.O_WRONLY)
+    before = own_state.take()
+    flags = fcntl.fcntl(descriptor, get)
+    fcntl.fcntl(descriptor, put, flags ^ flag)
+    assert own_state.difference(before, own_state.take()) == "descriptors"
+    fcntl.fcntl(descriptor, put, flags)
+    assert own_state.difference(before, own_state.take()) is None
+    os.close(descriptor)
 
 
 def test_another_file_behind_the_same_descriptor_is_seen() -> None:
