@@ -89,10 +89,11 @@ def fill(ganger: Ganger, data: Path, count: int, *, are_different: bool = False)
     """Store so many jobs, which a rule holds, in batches; meanwhile a client submits others."""
     daemon = psutil.Process(ganger.client.info().pid)
     before, longest = daemon.memory_info().rss, 0.0
+    made = different_jobs if are_different else _no_ops
     begin = time.perf_counter()
     with submitting(data) as meanwhile:
         for start in range(0, count, BATCH):
-            ganger.client.submit_many(_batch(start, min(BATCH, count - start), are_different))
+            ganger.client.submit_many(made(start, min(BATCH, count - start)))
             longest = max(longest, longest_turn(ganger))
     seconds = time.perf_counter() - begin
     stored = count + len(meanwhile.seconds)
@@ -249,12 +250,13 @@ def _emptied(sockets: list[Any]) -> set[Any]:
 
 def store(ganger: Ganger, count: int, *, are_different: bool = False) -> None:
     """Store so many jobs, as fast as one client can."""
+    made = different_jobs if are_different else _no_ops
     for start in range(0, count, BATCH):
-        ganger.client.submit_many(_batch(start, min(BATCH, count - start), are_different))
+        ganger.client.submit_many(made(start, min(BATCH, count - start)))
 
 
-def _batch(start: int, count: int, are_different: bool) -> Sequence[Any]:
-    return different_jobs(start, count) if are_different else [[NO_OP]] * count
+def _no_ops(_start: int, count: int) -> Sequence[Any]:
+    return [[NO_OP]] * count
 
 
 def archive(ganger: Ganger, data: Path, count: int) -> None:

@@ -359,6 +359,9 @@ ADMISSION_STEPS_PER_JOB = 2**16
 JOB_READ_STEPS = 2**18
 """Cost of reading a job's file to judge the job: 256 of them take a few milliseconds."""
 
+DECODED_AT_START_MAX = 500
+"""Jobs unlike others whose texts a start decodes; of more it reads only what it needs."""
+
 REMEMBERED_JOBS_MIN = 2_000
 """Live jobs from which on the queue remembers what their files say, for the next start."""
 
@@ -371,6 +374,9 @@ clock ticks: its mark counts later."""
 
 SWEEP_JOBS = 200
 """Pending jobs that the queue sends at a time to be judged under new rules."""
+
+REPORT_READING_SECONDS = 0.004
+"""Time after which a page of such a report ends, if rows must be read for it."""
 
 REPORT_JOBS = 500
 """Pending jobs that the queue sends at a time to a scheduler or filter evaluator that starts."""

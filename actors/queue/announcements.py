@@ -36,6 +36,9 @@ class Announcements:
         self._runtime = runtime
         self._table = table
         self._ledger = ledger
+        self.has_read_all = False
+        """Whether a report has gone through all jobs: no row lacks anything that can be read."""
+
         self.includes_inputs = False
         """Whether a rule looks at the inputs of opcodes, so that they are sent along."""
         self._priorities = 0
@@ -100,10 +103,25 @@ class Announcements:
         self._runtime.tell(FILTER_EVALUATOR, notice)
 
     def _rows_of_report(self, after: int) -> tuple[list[Row], int | None]:
+        """The rows of a page, and the id after which the next one begins; None: it is the last."""
         rows, has_more = self._table.pending_after(after, settings.REPORT_JOBS)
         # What a long report takes on its way is free when all have it.
         self._ledger.files.has_left_memory |= has_more
-        return rows, rows[-1].id if has_more else None
+        if (count := self._complete(rows)) < len(rows):
+            rows, has_more = rows[:count], True
+        self.has_read_all |= not has_more
+        # A job of which it is not known what it has to wait for must not start.
+        return [row for row in rows if row.is_whole], rows[-1].id if has_more else None
+
+    def _complete(self, rows: list[Row]) -> int:
+        """Read what rows lack until the time is up; how many rows were looked at."""
+        end = self._runtime.clock() + settings.REPORT_READING_SECONDS
+        for count, row in enumerate(rows, 1):
+            if not row.is_whole:
+                row.complete()
+                if self._runtime.clock() >= end:
+                    return count
+        return len(rows)
 
     def again(self, ids: list[int]) -> None:
         """Send these jobs to be judged anew: pending ones, and those that hold a run slot."""

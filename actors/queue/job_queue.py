@@ -55,6 +55,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
         self.waits = JobWaits(self.runtime, self.store, self.queries)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
+        self._before_rows: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)
         self.lifecycle.fail_dead(loaded.died)
         self.store.ledger.commit()
@@ -67,6 +68,8 @@ class JobQueue(Component[messages.QueueMessage]):
         match message:
             case _ if self.gate.rules is None and _needs_rules(message):
                 self._before_rules.append(envelope)
+            case _ if self.store.has_unread_rows and _needs_all_rows(message):
+                self._before_rows.append(envelope)
             case messages.SubmitJobs():
                 self.admission.submit(envelope, message)
             case messages.RetryJob():
@@ -94,8 +97,10 @@ class JobQueue(Component[messages.QueueMessage]):
             case messages.GatheredDue():
                 self.store.reader.watches.send_gathered()
             case messages.StopWatch():
+                self._drop_delayed(envelope.peer, message.request_id)
                 self.store.reader.stop(envelope.peer, message.request_id)
             case messages.PeerGone():
+                self._drop_delayed(message.peer)
                 self.store.reader.stop_all_of(message.peer)
                 self.diagnosis.forget_peer(message.peer)
             case messages.CancelJob():
@@ -146,6 +151,7 @@ class JobQueue(Component[messages.QueueMessage]):
                 self.store.announcements.whole_queue()
             case messages.ReportRest():
                 self.store.announcements.rest(message)
+                self._handle_those_of_all_rows()
             case messages.ReportJobs():
                 self.store.announcements.again(message.ids)
             case messages.SweepJobs():
@@ -211,6 +217,21 @@ class JobQueue(Component[messages.QueueMessage]):
     def _handle_delayed(self) -> None:
         """Handle the messages that came before the rules."""
         delayed, self._before_rules = self._before_rules, []
+        self._handle(delayed)
+
+    def _handle_those_of_all_rows(self) -> None:
+        """Handle the messages that came before all rows had been read, if they are now."""
+        if self._before_rows and not self.store.has_unread_rows:
+            delayed, self._before_rows = self._before_rows, []
+            self._handle(delayed)
+
+    def _drop_delayed(self, peer: bytes, number: int | None = None) -> None:
+        """Forget what the peer has asked of all rows, or this request alone."""
+        self._before_rows = [
+            one for one in self._before_rows if one.peer != peer or number not in {None, one.number}
+        ]
+
+    def _handle(self, delayed: list[Envelope[messages.QueueMessage]]) -> None:
         for envelope in delayed:
             try:
                 self.receive(envelope)
@@ -221,11 +242,25 @@ class JobQueue(Component[messages.QueueMessage]):
         store, ledger = self.store, self.store.ledger
         return messages.QueueReport(
             counts={**store.table.counts(), "last_id": ledger.last_id},
-            quarantined=[*store.quarantined, *store.reader.unreadable.values()],
+            quarantined=[
+                *store.quarantined,
+                *store.unread.problems.values(),
+                *store.reader.unreadable.values(),
+            ],
             flushes=ledger.flushes,
             is_read_only=ledger.is_read_only,
             is_drained=self.admission.is_drained,
         )
+
+
+def _needs_all_rows(message: messages.QueueMessage) -> bool:
+    """Whether the answer looks at what a start has not read of each job yet."""
+    match message:
+        case messages.WatchJobs():
+            return message.ids is None
+        case messages.ListDependencies():
+            return True
+    return False
 
 
 def _needs_rules(message: messages.QueueMessage) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -49,6 +49,13 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     shared_inputs: SharedInputs | None = None
     """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
+
+
+class Unread(Protocol):
+    """Stands for the traits of rows of which only a part was read (`unread_rows`)."""
+
+    def traits_of(self, row: Row) -> Traits:
+        """Read the traits of the row, and put them there; without any if that fails."""
 
 
 class Run(msgspec.Struct, kw_only=True, gc=False):
@@ -98,11 +105,19 @@ class _OfTraits(property, Generic[_Value]):
     """A field of a row's `Traits`; setting it gives the row traits of its own."""
 
     def __init__(self, name: str) -> None:
-        def put(row: Row, value: _Value) -> None:
-            if getattr(row.traits, name) is not value:
-                row.traits = msgspec.structs.replace(row.traits, **{name: value})
+        find = attrgetter(name)
 
-        super().__init__(attrgetter(f"traits.{name}"), put)
+        def get(row: Row) -> _Value:
+            traits = row.traits
+            value: _Value = find(traits if type(traits) is Traits else row.whole_traits)
+            return value
+
+        def put(row: Row, value: _Value) -> None:
+            traits = row.whole_traits
+            if find(traits) is not value:
+                row.traits = msgspec.structs.replace(traits, **{name: value})
+
+        super().__init__(get, put)
 
     if TYPE_CHECKING:
 
@@ -121,7 +136,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     digest: str | None = None
     phase: Phase = Phase.PENDING
     serial: int = 0
-    traits: Traits = Traits()
+    traits: Traits | Unread = Traits()
     run: Run = msgspec.field(default_factory=lambda: NO_RUN)
 
     summary = _OfTraits[str]("summary")
@@ -141,6 +156,22 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     is_reprioritised = _OfRun[bool]("is_reprioritised")
     handed_serial = _OfRun[int]("handed_serial")
     failed_starts = _OfRun[int]("failed_starts")
+
+    @property
+    def whole_traits(self) -> Traits:
+        """Its traits, which are read if they were not yet."""
+        traits = self.traits
+        return traits if isinstance(traits, Traits) else traits.traits_of(self)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its traits are known."""
+        return isinstance(self.traits, Traits)
+
+    def complete(self) -> None:
+        """Read its traits unless they are known; if that fails, they stay unknown."""
+        if not isinstance(self.traits, Traits):
+            self.traits.traits_of(self)
 
     def take_priority(self, priority: int) -> None:
         """Its opcodes have this priority from now on."""
@@ -165,7 +196,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_pending(self) -> PendingJob:
         """The row as the scheduler sees it."""
-        traits = self.traits
+        traits = self.whole_traits
         known = traits.foreseen
         template = 0 if traits.shared_inputs is None else traits.shared_inputs.number
         if known is None:

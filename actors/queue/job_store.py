@@ -20,6 +20,7 @@ from .job_rows import Phase
 from .ledger import Ledger
 from .queries import QueueReader
 from .remembering import Recalled, Remembering
+from .unread_rows import UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,7 @@ class JobStore:
         self.files_aside = FilesAside(runtime, self.ledger.files)
         self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
+        self.unread = UnreadRows()
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
 
@@ -80,11 +82,21 @@ class JobStore:
         loaded.recalled = Recalled()
         self.quarantined = loaded.quarantined
         for name in self.quarantined:
-            self._log.error("job file is quarantined", file=name)
+            self._note_unreadable(name)
+        self.unread = loaded.unread
+        self.unread.read_from(self.ledger.newest, self._note_unreadable)
         if self.ledger.is_read_only:
             # Nothing was flushed: a loss of power may still undo what the journal does not have.
             for job_id, journaled in loaded.unflushed_finals.items():
                 self._withhold_end(job_id, journaled)
+
+    def _note_unreadable(self, name: str) -> None:
+        self._log.error("job file is quarantined", file=name)
+
+    @property
+    def has_unread_rows(self) -> bool:
+        """Whether the start has left rows that the report of all jobs has yet to come to."""
+        return self.unread.has_rows and not self.announcements.has_read_all
 
     # ------------------------------------------------------------ listeners
 
@@ -411,8 +423,13 @@ class JobStore:
 
     def remember(self) -> None:
         """Note for the next start what files say; a thread looks at them."""
-        if self._remembering.is_due:
+        if self._is_memory_due:
             self._remembering.begin_look()
+
+    @property
+    def _is_memory_due(self) -> bool:
+        # Which rows are alike is known when all are whole.
+        return self._remembering.is_due and not self.has_unread_rows
 
     def note_look(self, message: messages.FilesLookedAt) -> None:
         """The thread has looked at files of pending jobs."""
@@ -422,6 +439,7 @@ class JobStore:
         """Write what has no file yet, and close what is open."""
         self.files_aside.close()
         self._remembering.close()
+        self.unread.forget()
         try:
             self.announcements.ages.store()
         finally:
@@ -440,4 +458,4 @@ class JobStore:
             return 0 if ledger.is_behind else settings.FILES_REST_SECONDS
         if ledger.files.has_left_memory:
             return settings.MEMORY_REST_SECONDS
-        return self._remembering.patience_seconds if self._remembering.is_due else None
+        return self._remembering.patience_seconds if self._is_memory_due else None

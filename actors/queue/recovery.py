@@ -14,11 +14,11 @@ import msgspec
 from ...storage import documents, errors, jobs, lock_files, settings
 from ...storage.queue_files import job_files, replay, spool
 from . import reconciling, remembering
-from .alike_files import AlikeFiles
 from .job_rows import Phase
 from .job_table import JobTable
 from .reconciling import Fate, Life
 from .row_templates import row_of
+from .unread_rows import QuickRows, UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,8 @@ class Loaded(msgspec.Struct):
 
     If they are many, ``is_late``: no file was written, and ``unwritten`` are the jobs whose files
     lack their states, or may lose them. ``ahead`` are the states that files have and the journal
-    has not, and that may be lost. ``archived`` are all archived jobs of the journal.
+    has not, and that may be lost. ``archived`` are all archived jobs of the journal. ``unread``
+    reads later what rows of the table lack.
     """
 
     table: JobTable
@@ -60,6 +61,7 @@ class Loaded(msgspec.Struct):
     is_late: bool = False
     ahead: dict[int, tuple[int, bytes]] = {}
     archived: dict[int, replay.State | None] = {}
+    unread: UnreadRows = msgspec.field(default_factory=UnreadRows)
     recalled: remembering.Recalled = msgspec.field(default_factory=remembering.Recalled)
 
 
@@ -93,9 +95,9 @@ def load(
     many = len(said.states) if is_doubtful else len(ids) - len(in_files)
     loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
     if files is not None and len(in_files) >= settings.REMEMBERED_JOBS_MIN and not is_doubtful:
-        loaded.recalled = _recalled(directory, files, in_files, progress)
+        loaded.recalled = _recalled(directory, files, in_files, loaded.unread, progress)
     remembered = loaded.recalled.rows
-    alike = AlikeFiles()
+    quick = QuickRows(loaded.unread)
     for job_id in _told(ids, progress):
         journaled = said.states.get(job_id)
         row = remembered.get(job_id)
@@ -104,9 +106,9 @@ def load(
             continue
         try:
             body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
-            row = None if body is None else alike.row(job_id, body)
+            row = None if body is None else quick.row(job_id, body)
             if row is not None and body is not None and _is_newest(row, body, journaled):
-                _add_alike(directory, loaded, (row, body), journaled, is_doubtful=is_doubtful)
+                _add_undecoded(directory, loaded, (row, body), journaled, is_doubtful=is_doubtful)
                 continue
             job, body = replay.newest_of(body, job_id, journaled)
             life = _life(job, daemon_lock)
@@ -121,7 +123,7 @@ def load(
         elif journaled is not None:
             _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
         _add(loaded, job, body, life)
-        alike.note(body, loaded.table.find(job_id))
+        quick.note(body, loaded.table.find(job_id))
     progress("looking through the archive", 0, 0)
     loaded.refused_inputs = directory.settle_spool(ids)
     loaded.last_id = _last_id(directory, said, loaded, ids)
@@ -155,7 +157,11 @@ def _last_id(
 
 
 def _recalled(
-    directory: QueueDirectory, files: RememberedFiles, in_files: set[int], progress: Progress
+    directory: QueueDirectory,
+    files: RememberedFiles,
+    in_files: set[int],
+    unread: UnreadRows,
+    progress: Progress,
 ) -> remembering.Recalled:
     """What is remembered of these files; without it, they are read."""
 
@@ -163,7 +169,7 @@ def _recalled(
         progress("looking for changed files", count, len(in_files))
 
     try:
-        return remembering.recall(files.read(), directory, in_files, looked_at)
+        return remembering.recall(files.read(), directory, in_files, unread, looked_at)
     except errors.StorageError:
         return remembering.Recalled()
 
@@ -189,7 +195,7 @@ def _is_newest(row: Row, body: bytes, journaled: replay.State | None) -> bool:
     return not replay.is_ahead(journaled[0], row.serial)
 
 
-def _add_alike(
+def _add_undecoded(
     directory: QueueDirectory,
     loaded: Loaded,
     found: tuple[Row, bytes],

@@ -16,23 +16,25 @@ import msgspec
 from ...storage import errors, jobs, process_identity, settings
 from ...storage.jobs import JobStatus
 from ...storage.queue_files.looks_aside import Look
-from ...storage.queue_files.remembered import Page, RememberedFiles, Template
+from ...storage.queue_files.remembered import Heads, Page, RememberedFiles, Template
 from ...transport import messages
-from .job_rows import NO_RUN, Phase
+from .job_rows import NO_RUN, Phase, Traits
 from .reconciling import Fate, Life, fate
 from .row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from ...storage.job_heads import Head
     from ...storage.paths import Places
     from ...storage.queue_files.job_files import QueueDirectory
-    from ...storage.queue_files.remembered import Mark
+    from ...storage.queue_files.remembered import Mark, Noted
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime
     from .job_rows import Row
     from .job_table import JobTable
     from .ledger import Ledger
+    from .unread_rows import UnreadRows
 
 TEMPLATES_MAX = 50
 """Templates in one file: for each, the queue reads the file of a job."""
@@ -63,14 +65,16 @@ class Recalled(msgspec.Struct):
 
 
 def recall(
-    found: Iterable[Template | Page],
+    found: Iterable[Noted],
     directory: QueueDirectory,
     live: Collection[int],
+    unread: UnreadRows,
     looked_at: Callable[[int], None] = lambda _: None,
 ) -> Recalled:
     """The rows of those jobs in ``live`` whose files are as they were.
 
-    ``looked_at`` is called again and again with the number of files that were compared so far.
+    ``unread`` stands for what is not noted of jobs unlike others. ``looked_at`` is called again
+    and again with the number of files that were compared so far.
     """
     recalled = Recalled()
     replace, mark_of, rows = msgspec.structs.replace, directory.mark, recalled.rows
@@ -84,10 +88,15 @@ def recall(
         looked_at(recalled.count)
         recalled.count += len(page.ids)
         recalled.last = max(recalled.last, *page.ids, 0)
+        marks = zip(page.inodes, page.changed, strict=True)
+        if isinstance(page, Heads):
+            for row, mark in zip(unread.rows_of(page), marks, strict=True):
+                if row.id in live and mark_of(row.id) == mark:
+                    rows[row.id] = row
+            continue
         template = recalled.templates.get(page.template)
         if template is None:
             continue
-        marks = zip(page.inodes, page.changed, strict=True)
         differences = zip(page.received, page.keys, page.digests, strict=True)
         for job_id, mark, (received, key, digest) in zip(page.ids, marks, differences, strict=True):
             if job_id in live and mark_of(job_id) == mark:
@@ -147,7 +156,7 @@ class Remembering:
         self._look: Look | None = None
         self._chosen: list[tuple[Row, int]] = []
         self._last = self._looks = 0
-        self._records: list[Template | Page] = []
+        self._records: list[Noted] = []
 
     def begin(self, recalled: Recalled) -> None:
         """Go on behind what a start has recalled, if most of that is of use."""
@@ -187,10 +196,12 @@ class Remembering:
             files.forget()
         rows, has_more = self._table.pending_after(self._cursor, _PAGE_JOBS)
         self._last = rows[-1].id if has_more else self._table.last_id
-        self._chosen = [(row, row.serial) for row in rows if self._may_count(row)]
+        in_memory = self._ledger.in_memory
+        self._chosen = [(row, row.serial) for row in rows if in_memory(row.id) is None]
         ids = [row.id for row, _ in self._chosen]
+        unlike = {row.id for row, _ in self._chosen if not self._may_have_template(row)}
         records, self._records = self._records, []
-        look = Look(files, self._ledger.directory, ids, records)
+        look = Look(files, self._ledger.directory, ids, unlike, records)
         self._looks += 1
         incarnation, number = self._runtime.incarnation, self._looks
 
@@ -240,38 +251,55 @@ class Remembering:
         last, is_early = self._last, False
         new: list[Template] = []
         pages: dict[int, Page] = {}
+        heads = Heads([], [], [], [], [], [], [], [], [])
         for (row, serial), mark in zip(chosen, look.marks, strict=True):
             # Whatever the queue writes into a file has another serial.
             is_as_before = row.serial == serial and self._table.find(row.id) is row
             number = self._template_of(row, new) if is_as_before else None
-            if number is None or mark is None or mark[1] >= now + rest:
+            head = look.heads.get(row.id) if is_as_before else None
+            if head is not None and head.ganger_serial != row.serial:
+                head = None
+            if (number is None and head is None) or mark is None or mark[1] >= now + rest:
                 # Changed in the future: somebody has set the clock.
                 continue
             if mark[1] > now - rest:
                 last, is_early = row.id - 1, True
                 break
+            if number is None:
+                assert head is not None
+                _add_head(heads, head, mark)
+                continue
             page = pages.get(number)
             if page is None:
                 page = pages[number] = Page(number, [], [], [], [], [], [])
             _add(page, row, mark)
         self._records = [*new, *pages.values()]
-        self._count += sum(len(page.ids) for page in pages.values())
+        if heads.ids:
+            self._records.append(heads)
+        self._count += len(heads.ids) + sum(len(page.ids) for page in pages.values())
         self._cursor = last
         return not is_early
 
-    def _may_count(self, row: Row) -> bool:
-        if row.shared_inputs is None or row.status is not JobStatus.QUEUED:
+    def _may_have_template(self, row: Row) -> bool:
+        traits = row.traits
+        if not isinstance(traits, Traits) or traits.shared_inputs is None:
             return False
-        return not (row.reason or row.limits or self._ledger.in_memory(row.id) is not None)
+        if row.status is not JobStatus.QUEUED or traits.reason or traits.limits:
+            return False
+        return self._may_try or id(traits.shared_inputs) in self._known
+
+    @property
+    def _may_try(self) -> bool:
+        return self._number < TEMPLATES_MAX and self._tried < _TRIED_MAX
 
     def _template_of(self, row: Row, new: list[Template]) -> int | None:
         """The number of the row's template; ``new`` gets one that was made for it. None: none."""
-        if not self._may_count(row):
+        if not self._may_have_template(row) or self._ledger.in_memory(row.id) is not None:
             return None
         for known in self._known.get(id(row.shared_inputs), ()):
             if _is_alike(row, known.row):
                 return known.number
-        if self._number >= TEMPLATES_MAX or self._tried >= _TRIED_MAX:
+        if not self._may_try:
             return None
         self._tried += 1
         body = self._ledger.directory.read(row.id)
@@ -294,6 +322,18 @@ def _add(page: Page, row: Row, mark: Mark) -> None:
     page.received.append(row.received)
     page.keys.append(row.key)
     page.digests.append(row.digest)
+
+
+def _add_head(heads: Heads, head: Head, mark: Mark) -> None:
+    heads.ids.append(head.id)
+    heads.inodes.append(mark[0])
+    heads.changed.append(mark[1])
+    heads.received.append(head.received_timestamp)
+    heads.keys.append(head.ganger_key)
+    heads.digests.append(head.ganger_digest)
+    heads.serials.append(head.ganger_serial)
+    heads.priorities.append(head.priority)
+    heads.dependent.append(head.is_dependent)
 
 
 def _is_alike(row: Row, template: Row) -> bool:

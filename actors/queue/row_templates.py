@@ -27,30 +27,35 @@ _SHARED_CHARACTERS_MAX = 200
 
 def row_of(job: jobs.Job, phase: Phase) -> Row:
     """The row of a job as its file has it."""
-    is_pending = phase is Phase.PENDING
-    template = _template_of(job)
-    traits = template.ended
-    if is_pending:
-        traits = template.pending if _has_one_priority(job) else template.alone
+    traits = traits_of(job, phase)
     status = job.status
-    if is_pending and traits.depends:
+    if phase is Phase.PENDING and traits.depends:
         # Until the scheduler says that they are satisfied, it waits for its dependencies.
         status = JobStatus.WAITING
-    if not _has_only_our_reasons(job):
-        traits = _with_reasons(job, template, traits)
     extra = job.extra
     return Row(
         id=job.id,
         status=status,
         priority=job.priority,
         received=received_of(job.received_timestamp),
-        key=_text(extra.get(jobs.SUBMISSION_KEY)),
-        digest=_text(extra.get(jobs.DIGEST_KEY)),
+        key=text_of(extra.get(jobs.SUBMISSION_KEY)),
+        digest=text_of(extra.get(jobs.DIGEST_KEY)),
         phase=phase,
         serial=job.serial,
         traits=traits,
         run=_run_of(job),
     )
+
+
+def traits_of(job: jobs.Job, phase: Phase) -> Traits:
+    """What follows from the parameters of the job's opcodes."""
+    template = _template_of(job)
+    traits = template.ended
+    if phase is Phase.PENDING:
+        traits = template.pending if _has_one_priority(job) else template.alone
+    if _has_only_our_reasons(job):
+        return traits
+    return _with_reasons(job, template, traits)
 
 
 def _with_reasons(job: jobs.Job, template: _Template, traits: Traits) -> Traits:
@@ -193,7 +198,7 @@ def _shared(work: tuple[str, ...]) -> tuple[str, ...]:
     return work
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
     """A value of the job's file that should be a text, if it is one."""
     return shared_text(value) if isinstance(value, str) else None
 

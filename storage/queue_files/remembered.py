@@ -25,7 +25,7 @@ from ..checked_records import HEAD, packed, payload_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
@@ -69,8 +69,34 @@ class Page(msgspec.Struct, frozen=True, tag="page", array_like=True):
         return all(len(one) == count for one in lists)
 
 
+class Heads(msgspec.Struct, frozen=True, tag="heads", array_like=True):
+    """Pending jobs that are not like others: as `Page`, with what their files say themselves.
+
+    ``received`` are the seconds and microseconds of their files; ``dependent``: whether a job's
+    first opcode names others that it waits for.
+    """
+
+    ids: _Ids
+    inodes: list[int]
+    changed: list[int]
+    received: list[tuple[int, int] | None]
+    keys: list[str | None]
+    digests: list[str | None]
+    serials: list[Annotated[int, msgspec.Meta(ge=0)]]
+    priorities: list[int]
+    dependent: list[bool]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all lists are as long as they have to be."""
+        count = len(self.ids)
+        return all(len(getattr(self, name)) == count for name in self.__struct_fields__)
+
+
+Noted = Template | Page | Heads
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Begun | Template | Page).decode
+_decode = msgspec.msgpack.Decoder(Begun | Noted).decode
 
 Mark = tuple[int, int]
 """Inode of a file, and the time of its last change in nanoseconds since the epoch."""
@@ -90,7 +116,7 @@ class RememberedFiles:
         self._boot = boot
         self._end = 0
 
-    def read(self) -> Iterator[Template | Page]:
+    def read(self) -> Iterator[Noted]:
         """All that counts; `StorageError` if the file cannot be read. Appending goes on there.
 
         A record is decoded when it is asked for: all at once take more memory than the jobs.
@@ -105,7 +131,9 @@ class RememberedFiles:
             if offset == 0 and record != Begun(FORMAT_VERSION, self._boot):
                 break
             offset += HEAD.size + len(payload)
-            if isinstance(record, Template) or (isinstance(record, Page) and record.is_whole):
+            if isinstance(record, Template) or (
+                isinstance(record, (Page, Heads)) and record.is_whole
+            ):
                 yield record
         self._end = offset
 
@@ -133,7 +161,7 @@ class RememberedFiles:
             os.utime(self._path)
             return os.stat(self._path).st_ctime_ns
 
-    def append(self, records: Iterable[Template | Page]) -> None:
+    def append(self, records: Iterable[Noted]) -> None:
         """Add these; `StorageError` if that fails, and then some may be there."""
         self._write(b"".join(packed(_encode(record)) for record in records))
 

@@ -13,10 +13,11 @@ import pytest
 from ganger.storage import errors
 from ganger.storage.checked_records import packed
 from ganger.storage.queue_files import remembered
-from ganger.storage.queue_files.remembered import Page, RememberedFiles, Template
+from ganger.storage.queue_files.remembered import Heads, Page, RememberedFiles, Template
 
 TEMPLATE = Template(3, b'{"id":1}')
 PAGE = Page(3, [1, 2], [11, 12], [21, 22], [None, 1.5], [None, "k"], ["d", None])
+HEADS = Heads([4], [14], [24], [(5, 6)], ["k"], [None], [1], [-3], [True])
 
 
 @pytest.fixture
@@ -29,6 +30,29 @@ def filled(path: Path, boot: str = "b1") -> RememberedFiles:
     files.begin()
     files.append([TEMPLATE, PAGE])
     return files
+
+
+def test_jobs_unlike_others_are_noted_with_what_their_files_say(path: Path) -> None:
+    files = filled(path)
+    short = Heads([4, 5], [14], [24], [None], [None], [None], [1], [0], [False])
+    files.append([HEADS, short, HEADS])
+    assert list(RememberedFiles(path, "b1").read()) == [TEMPLATE, PAGE, HEADS, HEADS]
+
+
+@pytest.mark.parametrize("version", [1, remembered.FORMAT_VERSION + 1])
+def test_what_another_version_wrote_does_not_count(
+    path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    with monkeypatch.context() as then:
+        then.setattr(remembered, "FORMAT_VERSION", version)
+        filled(path)
+    assert list(RememberedFiles(path, "b1").read()) == []
+
+
+def test_a_file_of_another_user_does_not_count(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(path)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    assert list(RememberedFiles(path, "b1").read()) == []
 
 
 def pages(files: RememberedFiles) -> list[Page]:
@@ -60,16 +84,12 @@ def test_a_record_is_decoded_when_it_is_asked_for(
     assert (next(records), len(decoded)) == (PAGE, 3)
 
 
-def test_nothing_is_remembered_of_another_boot_or_version_or_of_no_file(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_remembered_of_another_boot_or_of_no_file(path: Path) -> None:
     assert pages(RememberedFiles(path, "b1")) == []
     filled(path)
     other = RememberedFiles(path, "b2")
     assert pages(other) == []
     assert not other.has_begun
-    monkeypatch.setattr(remembered, "FORMAT_VERSION", 2)
-    assert pages(RememberedFiles(path, "b1")) == []
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
