@@ -28,7 +28,7 @@ def parse(text: str, source: str, root: str = "") -> Any:  # noqa: ANN401 - what
     try:
         found = json.loads(text, object_pairs_hook=_mapping)
     except (ValueError, RecursionError):
-        from .plans import parse_yaml  # noqa: PLC0415 - its home; most documents are JSON
+        from .yaml_documents import parse_yaml  # noqa: PLC0415 - most documents are JSON
 
         found = parse_yaml(text, source)
     _check(found, source, root)

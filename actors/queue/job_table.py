@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...storage.jobs import JobStatus
-from ..scheduling.id_maps import IdMap
+from ..runtime.id_maps import IdMap
 from . import row_templates
 from .job_rows import WITH_SLOT, Phase
 

@@ -25,27 +25,15 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from .alike import alike_of
 from .predicting import Mask, Prediction, Shape, mask_of, shape_of
-from .runs import FEW, Runs
+from .runs import FEW, Entry, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from .holding import Conflict
     from .known_jobs import Pending
-
-
-class Entry(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A place of a job in the order. Another entry of the job is another object, and may be equal.
-
-    It takes 16 bytes less than a tuple, and is compared as fast.
-    """
-
-    priority: int
-    id: int
 
 
 SortKey = tuple[int, float, int]

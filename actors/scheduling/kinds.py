@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from ..runtime.id_sets import IdSet
 from .alike import Alike
-from .id_sets import IdSet
 from .known_jobs import HELD, REJECTED
 from .predicting import shape_of
 from .wanted_names import WantedNames

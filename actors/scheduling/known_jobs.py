@@ -15,9 +15,9 @@ from .remedies import Buckets
 if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
-    from .eligible import Entry
     from .kinds import Kind
     from .predicting import Prediction
+    from .runs import Entry
 
 HELD = frozenset({"PAUSE"})
 REJECTED = "REJECT"

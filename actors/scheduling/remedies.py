@@ -27,8 +27,8 @@ from ...storage.prediction.lock_types import (
 )
 from ...storage.prediction.policy import Policy
 from ...transport.messages import Remedy
+from ..runtime.id_sets import IdSet
 from .holding import NamesTaken, OwnerId, named
-from .id_sets import IdSet
 from .ordering import in_order
 
 if TYPE_CHECKING:

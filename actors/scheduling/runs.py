@@ -10,15 +10,23 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .eligible import Entry
+import msgspec
 
 FEW = 64
 """So many entries are put into another run one by one: else there would be many small runs."""
 
 _STALE_HEADS_MAX = 16
+
+
+class Entry(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A place of a job in the order. Another entry of the job is another object, and may be equal.
+
+    It takes 16 bytes less than a tuple, and is compared as fast.
+    """
+
+    priority: int
+    id: int
 
 
 class Run:

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING
 
 from ...storage.prediction.policy import Policy
 from ..rules import gating
+from ..runtime.id_maps import IdMap
+from ..runtime.id_sets import IdSet
 from ..runtime.slices import done
 from . import standing
 from .alike import Templates, alike_of
 from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
-from .id_maps import IdMap
-from .id_sets import IdSet
 from .kinds import Kinds
 from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
 from .predicting import Prediction
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict, OrderReported, QueuePosition
     from .ageing import Steps
-    from .eligible import Eligible, Entry
+    from .eligible import Eligible
     from .holding import OwnerId
     from .remedies import Contention
+    from .runs import Entry
 
 __all__ = ["Pass", "Schedule", "Unsatisfiable"]
 

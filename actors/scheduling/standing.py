@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
-    from .id_sets import IdSet
+    from ..runtime.id_sets import IdSet
     from .kinds import Kind, Kinds
     from .predicting import Prediction
 

@@ -18,7 +18,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from .alike import alike_of
-from .eligible import Eligible, Entry
+from .eligible import Eligible
+from .runs import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

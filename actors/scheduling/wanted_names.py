@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..runtime.id_sets import IdSet
 from .holding import named
-from .id_sets import IdSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

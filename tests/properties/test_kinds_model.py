@@ -7,9 +7,9 @@ import random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from ganger.actors.runtime.id_sets import IdSet
 from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import remedies, simulating
-from ganger.actors.scheduling.id_sets import IdSet
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.storage.prediction.lock_types import (

@@ -7,8 +7,7 @@ import random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ganger.actors.scheduling.eligible import Entry
-from ganger.actors.scheduling.runs import FEW, Runs
+from ganger.actors.scheduling.runs import FEW, Entry, Runs
 
 
 def emptied(runs: Runs) -> list[Entry]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors.scheduling.id_maps import IdMap
+from ganger.actors.runtime.id_maps import IdMap
 
 IDS = st.one_of(st.integers(0, 200), st.integers(0, 10**18))
 
