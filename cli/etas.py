@@ -53,11 +53,12 @@ def column(plan: Etas) -> Column:
 def lines(plan: Etas, job_id: int) -> list[str]:
     """What ``ganger job why`` says of a job that has not ended."""
     one = plan.of(job_id)
+    guesses = f" {_guesses(one.guesses)}" if one.guesses else ""
     parts = [] if one.start is None else [f"it should start about {output.absolute(one.start)}"]
     if one.end is None:
+        parts = [f"{start}{guesses}" for start in parts]
         parts.append(f"its end is {_UNKNOWN[one.unknown]}")
     else:
-        guesses = f" {_guesses(one.guesses)}" if one.guesses else ""
         end = output.absolute(one.end)
         parts.append(f"it should end about {end}{guesses} ({_short(plan)})")
     text = "; ".join(parts)

@@ -278,6 +278,25 @@ def _locked_by(path: str | os.PathLike[str], *, start: int = 0) -> int | None:
     return None if answer[0] == fcntl.F_UNLCK else int(answer[4])
 
 
+def is_elsewhere(path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> bool:
+    """Whether the owner holds its file in the data directory of another folder than ``directory``.
+
+    Then the data directory of ``directory`` is a copy of that one. False if it is not known.
+    """
+    owner = _owner(path)
+    if owner is None:
+        return False
+    name, files = os.path.basename(path), f"/proc/{owner.pid}/fd"
+    # The owner may end, or the path of its file lead nowhere from here.
+    with contextlib.suppress(OSError):
+        for number in os.listdir(files):
+            held = os.readlink(f"{files}/{number}")
+            if os.path.basename(held) == name:
+                there = os.path.dirname(os.path.dirname(held))
+                return not os.path.samefile(there, os.path.dirname(directory))
+    return False
+
+
 def remove_dead(path: str | os.PathLike[str]) -> None:
     """Delete the lock file if its owner is dead; harmless if the file is gone."""
     if is_dead(path):

@@ -147,11 +147,20 @@ class Children(dict[int, Child]):
 
 
 def unreachable(
-    message: messages.DeliverToJob, asked: messages.CancelRequested | messages.PriorityRequested
+    message: messages.DeliverToJob,
+    asked: messages.CancelRequested | messages.PriorityRequested,
+    *,
+    is_elsewhere: bool = False,
 ) -> messages.CancelAnswered | messages.PriorityAnswered:
-    """The answer for a job whose process has no address now."""
+    """The answer for a job whose process has no address now.
+
+    ``is_elsewhere``: it is the process of another data directory, of which this one is a copy.
+    """
     job_id = message.job_id
     text = f"Job {job_id} cannot be reached now; try again"
+    if is_elsewhere:
+        where = "another data directory, of which this one is a copy"
+        text = f"The process of job {job_id} works in {where}"
     match asked:
         case messages.CancelRequested():
             return messages.CancelAnswered(

@@ -12,7 +12,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, assert_never, cast
 
-from ...storage import documents, errors, settings
+from ...storage import documents, errors, lock_files, settings
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
@@ -298,13 +298,22 @@ class Executor(Component[messages.ExecutorMessage]):
     def _deliver(self, message: messages.DeliverToJob) -> None:
         child = self._children.get(message.job_id)
         asked = message.message
-        if child is not None and isinstance(asked, messages.CancelRequested) and asked.kill:
+        is_kill = isinstance(asked, messages.CancelRequested) and asked.kill
+        # Who has an address is ours.
+        is_elsewhere = (
+            is_kill
+            and child is not None
+            and child.address is None
+            and lock_files.is_elsewhere(child.lock_file, self.places.lock_files)
+        )
+        if child is not None and is_kill and not is_elsewhere:
             self._kill_later(child)
         if child is not None and child.address is not None:
             child.address.tell(Envelope(message.message))
             return
         if not isinstance(asked, messages.GateChanged):
-            self.runtime.tell(JOB_QUEUE, unreachable(message, asked))
+            answer = unreachable(message, asked, is_elsewhere=is_elsewhere)
+            self.runtime.tell(JOB_QUEUE, answer)
 
     def _kill_later(self, child: Child) -> None:
         child.is_to_be_killed = True

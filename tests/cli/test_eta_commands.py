@@ -103,6 +103,15 @@ def test_why_tells_when_the_job_should_start_and_end() -> None:
     assert found["eta"]["guesses"] == 1
 
 
+def test_why_tells_that_a_start_is_guessed_though_the_end_is_unknown() -> None:
+    one = JobEta(id=7, start=1_700_000_100.0, unknown="history", guesses=2)
+    (line,) = etas.lines(Etas({7: one}, None), 7)
+    assert line == (
+        "  It should start about 2023-11-14T22:15:00Z if 2 jobs without earlier runs before it take"
+        " the usual time; its end is unknown: no earlier run."
+    )
+
+
 def test_a_list_shows_the_end_if_it_is_asked_for() -> None:
     rows = said("list", "--fields", "id,eta")
     assert [row.split(maxsplit=1)[1] for row in rows] == [

@@ -272,6 +272,49 @@ def test_an_unlocked_file_in_its_place_does_not_kill_a_process(marked: Program) 
     assert os.path.exists(marked.line)
 
 
+def test_the_owner_of_a_file_in_a_copied_directory_is_elsewhere(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    marked = Program(HOLD_MARKED, data / "livelocks")
+    try:
+        shutil.copytree(data, tmp_path / "copy")
+        here = tmp_path / "copy" / "livelocks"
+        copied = here / os.path.basename(marked.line)
+        assert lock_files.holder(copied) == marked.pid
+        assert lock_files.is_elsewhere(copied, here)
+        # The files of the copy name the lock file by the path that it had.
+        assert lock_files.is_elsewhere(marked.line, here)
+        os.unlink(copied)
+        assert lock_files.is_elsewhere(copied, here)
+        assert not lock_files.is_elsewhere(marked.line, data / "livelocks")
+    finally:
+        marked.end()
+    assert not lock_files.is_elsewhere(copied, here)
+
+
+@pytest.mark.parametrize("change", ["linked", "moved", "deleted", "folder moved"])
+def test_a_directory_under_another_name_is_no_copy(tmp_path: Path, change: str) -> None:
+    data, other = tmp_path / "data", tmp_path / "other"
+    data.mkdir()
+    marked = Program(HOLD_MARKED, data / "livelocks")
+    try:
+        match change:
+            case "linked":
+                other.symlink_to(data)
+            case "moved":
+                data.rename(other)
+            case "deleted":
+                other = data
+                os.unlink(marked.line)
+            case "folder moved":
+                other = data
+                (data / "livelocks").rename(data / "livelocks.old")
+        assert lock_files.holder(marked.line) == marked.pid
+        assert not lock_files.is_elsewhere(marked.line, other / "livelocks")
+    finally:
+        marked.end()
+
+
 @pytest.mark.parametrize("other", ["start", "boot"])
 def test_the_next_process_with_its_number_is_not_taken_for_it(tmp_path: Path, other: str) -> None:
     mark = process_identity.own()

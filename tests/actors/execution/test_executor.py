@@ -615,6 +615,30 @@ def test_a_process_that_ignores_its_kill_is_killed_later(
         assert subject._children[JOB].was_killed
 
 
+def test_a_process_of_the_directory_that_was_copied_is_not_killed(
+    subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirmed(subject, process)
+    child = subject._children[JOB]
+    subject._children.drop_channel(child)
+    looked: list[tuple[str, object]] = []
+
+    def is_elsewhere(path: str, directory: object) -> bool:
+        looked.append((path, directory))
+        return True
+
+    monkeypatch.setattr(lock_files, "is_elsewhere", is_elsewhere)
+    due: list[tuple[float, Any]] = []
+    monkeypatch.setattr(subject.runtime, "later", lambda *alarm: due.append(alarm))
+    asked = messages.CancelRequested(token=1, kill=True)
+    subject.hear(messages.DeliverToJob(job_id=JOB, message=asked))
+    refused = subject.stage.take_one(messages.CancelAnswered, to="job_queue")
+    assert not refused.accepted
+    assert "of which this one is a copy" in refused.text
+    assert due == []
+    assert looked == [(process.lock_file, subject.places.lock_files)]
+
+
 def stray_after(subject: WatchedExecutor, process: LockOwner, *, says_goodbye: bool) -> bool:
     """Whether the lock file of an unknown process is there when this one has ended."""
     stray = os.path.join(os.path.dirname(process.lock_file), "job_000099_1")
