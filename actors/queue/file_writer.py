@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.replay import JournalContent
     from .disk_state import DiskState
-    from .recovery import Loaded
+    from .loaded import Loaded
 
 _FIRST_SERIAL = 1
 State = tuple[int, bytes] | bytes

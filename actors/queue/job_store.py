@@ -19,7 +19,8 @@ from .files_aside import FilesAside
 from .job_rows import Phase
 from .ledger import Ledger
 from .queries import QueueReader
-from .remembering import Recalled, Remembering
+from .recalling import Recalled
+from .remembering import Remembering
 from .unread_rows import UnreadRows
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from ..runtime.runtime import Runtime
     from .job_rows import Row
     from .job_table import JobTable
-    from .recovery import Loaded
+    from .loaded import Loaded
 
     Listener = Callable[[Row], None]
 

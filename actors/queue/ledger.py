@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...storage.queue_files.journal import Cut, Journal, Record
     from ...storage.queue_files.segment_ahead import SegmentAhead
     from .file_writer import State
-    from .recovery import Loaded
+    from .loaded import Loaded
 
     Failed = Callable[[errors.GangerError], None]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ...storage import documents, errors, jobs, lock_files, settings
 from ...storage.queue_files import job_files, replay, spool
-from . import reconciling, remembering
+from . import recalling, reconciling
 from .job_rows import Phase
 from .job_table import JobTable
+from .loaded import Loaded
 from .reconciling import Fate, Life
 from .row_templates import row_of
 from .unread_rows import QuickRows, UnreadRows
@@ -34,35 +33,6 @@ if TYPE_CHECKING:
 
 PROGRESS_JOBS = 1_000
 """After how many jobs a start tells how far it is."""
-
-
-class Loaded(msgspec.Struct):
-    """What a queue directory holds. ``living`` have a process; ``died`` lost theirs.
-
-    ``unflushed_finals`` have ended, as their files say, but the journal knows only the earlier
-    states that are here: until the file system has been flushed, the end may not be durable.
-    ``unwritten`` and ``unarchived`` come from the journal, and the disk refused to take them.
-
-    If they are many, ``is_late``: no file was written, and ``unwritten`` are the jobs whose files
-    lack their states, or may lose them. ``ahead`` are the states that files have and the journal
-    has not, and that may be lost. ``archived`` are all archived jobs of the journal. ``unread``
-    reads later what rows of the table lack.
-    """
-
-    table: JobTable
-    living: dict[int, tuple[int, bytes]]
-    died: list[jobs.Job]
-    quarantined: list[str]
-    unwritten: dict[int, tuple[int, bytes]]
-    unarchived: list[int]
-    last_id: int
-    unflushed_finals: dict[int, tuple[int, bytes]] = {}
-    refused_inputs: list[str] = []
-    is_late: bool = False
-    ahead: dict[int, tuple[int, bytes]] = {}
-    archived: dict[int, replay.State | None] = {}
-    unread: UnreadRows = msgspec.field(default_factory=UnreadRows)
-    recalled: remembering.Recalled = msgspec.field(default_factory=remembering.Recalled)
 
 
 def load(
@@ -162,16 +132,16 @@ def _recalled(
     in_files: set[int],
     unread: UnreadRows,
     progress: Progress,
-) -> remembering.Recalled:
+) -> recalling.Recalled:
     """What is remembered of these files; without it, they are read."""
 
     def looked_at(count: int) -> None:
         progress("looking for changed files", count, len(in_files))
 
     try:
-        return remembering.recall(files.read(), directory, in_files, unread, looked_at)
+        return recalling.recall(files.read(), directory, in_files, unread, looked_at)
     except errors.StorageError:
-        return remembering.Recalled()
+        return recalling.Recalled()
 
 
 def _text(

@@ -7,7 +7,7 @@ from pathlib import Path
 from ganger.actors.queue import recovery
 from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.ledger import Ledger
-from ganger.actors.queue.recovery import Loaded
+from ganger.actors.queue.loaded import Loaded
 from ganger.storage import errors, paths
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal

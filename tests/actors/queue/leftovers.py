@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ganger.actors.queue import recovery
-from ganger.actors.queue.recovery import Loaded
+from ganger.actors.queue.loaded import Loaded
 from ganger.storage import jobs, lock_files, paths
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.job_files import QueueDirectory

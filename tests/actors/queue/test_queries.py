@@ -16,8 +16,8 @@ from ganger.actors.queue import queries
 from ganger.actors.queue.job_rows import Phase, Row
 from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.ledger import Ledger
+from ganger.actors.queue.loaded import Loaded
 from ganger.actors.queue.queries import QueueReader
-from ganger.actors.queue.recovery import Loaded
 from ganger.actors.queue.row_templates import row_of
 from ganger.storage import errors, jobs, paths, settings
 from ganger.storage.jobs import JobStatus, LogEntry

@@ -12,7 +12,7 @@ from tests.refusals import refusing
 
 from ganger.actors.queue import recovery
 from ganger.actors.queue.job_rows import Phase
-from ganger.actors.queue.recovery import Loaded
+from ganger.actors.queue.loaded import Loaded
 from ganger.storage import jobs, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored

@@ -15,6 +15,7 @@ from tests.refusals import refusing
 
 from ganger.actors.queue import recovery, remembering
 from ganger.actors.queue.job_rows import Phase, Row
+from ganger.actors.queue.loaded import Loaded
 from ganger.storage import documents, errors, process_identity, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -34,7 +35,7 @@ def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Queue:
 Found = tuple[list[Row], list[str], dict[int, tuple[int, bytes]], set[int]]
 
 
-def loaded(queue: Queue, *, remembers: bool) -> tuple[recovery.Loaded, Found]:
+def loaded(queue: Queue, *, remembers: bool) -> tuple[Loaded, Found]:
     """What a start finds now, with and without what is remembered, and what counts of it.
 
     Without, it decodes all texts; with it, it decodes those alone that tell no less.
@@ -53,13 +54,13 @@ def loaded(queue: Queue, *, remembers: bool) -> tuple[recovery.Loaded, Found]:
     return found, (list(found.table), sorted(found.quarantined), found.living, died)
 
 
-def newest(directory: QueueDirectory, found: recovery.Loaded, job_id: int) -> bytes | None:
+def newest(directory: QueueDirectory, found: Loaded, job_id: int) -> bytes | None:
     """The text of a job, from the journal or its file."""
     late = found.unwritten.get(job_id)
     return directory.read(job_id) if late is None else late[1]
 
 
-def agreed(queue: Queue) -> recovery.Loaded:
+def agreed(queue: Queue) -> Loaded:
     """What a start finds now; it is the same without what is remembered."""
     found, with_it = loaded(queue, remembers=True)
     _, without = loaded(queue, remembers=False)
