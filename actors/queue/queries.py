@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import itertools
 import math
 import time
 from collections import deque
@@ -325,21 +328,24 @@ class QueueReader:
         return row_of(job, Phase.ENDED).as_summary(archived=True)
 
     def _archived_page(self, message: messages.ListJobs, limit: int) -> messages.JobRows:
-        """Live and archived jobs together, in id order."""
-        ids = {row.id for row in self._table}
-        ids.update(self._ledger.directory.archived_ids())
-        wanted = [job_id for job_id in sorted(ids) if job_id > message.after]
+        """Live and archived jobs together, in id order; fewer than ``limit`` if that takes long.
+
+        Each archived job is read from its file.
+        """
+        live = self._table.ids_after(message.after)
+        archived = self._ledger.directory.archived_ids_after(message.after)
         found: list[messages.JobSummary] = []
-        for job_id in wanted:
-            try:
+        end, last = time.monotonic() + settings.QUERY_SLICE_SECONDS, message.after
+        # An archived job may be in both places for a moment.
+        for job_id, _ in itertools.groupby(heapq.merge(live, archived)):
+            if len(found) == limit or (last > message.after and time.monotonic() >= end):
+                return messages.JobRows(rows=found, next_after=last)
+            last = job_id
+            # `ganger status` and the log name a damaged one; the listing goes on.
+            with contextlib.suppress(errors.StorageError):
                 summary = self._summary(job_id)
-            except errors.StorageError:
-                # `ganger status` and the log name it; the listing goes on.
-                continue
-            if message.statuses is None or summary.status in message.statuses:
-                if len(found) == limit:
-                    return messages.JobRows(rows=found, next_after=found[-1].id)
-                found.append(summary)
+                if message.statuses is None or summary.status in message.statuses:
+                    found.append(summary)
         return messages.JobRows(rows=found)
 
     def _archived(self, job_id: int) -> tuple[bytes, jobs.Job]:

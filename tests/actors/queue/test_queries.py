@@ -243,6 +243,24 @@ def test_archived_jobs_are_listed_only_when_asked_for(library: Library) -> None:
     assert library.ids(ListJobs(archived=True, statuses=[ERROR, QUEUED], after=3)) == [5, 6]
 
 
+def test_a_page_of_archived_jobs_ends_with_its_turn(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in (2, 4, 5):
+        library.archive(job_id, SUCCESS)
+    library.add(3, QUEUED)
+    monkeypatch.setattr(settings, "QUERY_SLICE_SECONDS", 0.0)
+    found, after = list[list[int]](), 0
+    while True:
+        request = ListJobs(archived=True, after=after, statuses=[SUCCESS])
+        page = library.reader.rows(request)
+        found.append([row.id for row in page.rows])
+        if page.next_after is None:
+            break
+        after = page.next_after
+    assert found == [[2], [], [4], [5]]
+
+
 def test_an_archived_file_that_cannot_be_read_is_named(library: Library) -> None:
     library.archive(2, SUCCESS)
     library.archive(3, SUCCESS)
