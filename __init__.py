@@ -1,6 +1,6 @@
 """The public names of Ganger, each loaded when it is first used.
 
-Nothing is imported here: whoever needs one part of Ganger (the fork server above all) must
+Nothing is imported here: a process that needs one part of Ganger (the fork server above all) must
 not pay for sockets and threads of another part.
 
 >>> from ganger import UnknownJobError

@@ -32,7 +32,7 @@ class FirstCredentials(msgspec.Struct):
     password: str
     url: str = ""
     problem: str = ""
-    """Why nothing listens there, or somebody else does, if that is so."""
+    """Why nothing listens there, or another program does, if that is so."""
 
     def __repr__(self) -> str:
         """Without the password, because logs show values."""

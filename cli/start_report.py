@@ -96,7 +96,7 @@ class Announcement:
                 return
             if not self._to_command.is_due():
                 return
-            # If nobody reads the pipe, it gets full; the start goes on all the same.
+            # A pipe that is not read gets full; the start goes on all the same.
             with suppress(OSError):
                 if select.select([], [self._descriptor], [], 0)[1]:
                     line = f"{PROGRESS_MARK}{progress_text(doing, done, total)}\n"
@@ -188,7 +188,7 @@ class Progress:
 
 
 class NotReady(Exception):  # noqa: N818 - the daemon may become ready later
-    """The daemon neither was ready nor ended in time; the text says why nobody waits longer."""
+    """The daemon neither was ready nor ended in time; the text says why the wait is over."""
 
 
 def await_word(

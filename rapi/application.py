@@ -230,7 +230,7 @@ def _query(request: Request) -> dict[str, list[str]]:
 async def _body(request: Request, user: User) -> Any:  # noqa: ANN401 - JSON
     """The body's JSON; UNSET without a body. `HttpError` for what is none."""
     if "transfer-encoding" in request.headers and "content-length" in request.headers:
-        # Somebody between us and the client may have believed the other one.
+        # A proxy between us and the client may have believed the other one.
         raise HttpError(400, "The request has two lengths", {"Connection": "close"})
     # Who is not known must not fill the memory.
     known = rapi_settings.BODY_BYTES_MAX

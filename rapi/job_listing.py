@@ -140,7 +140,7 @@ class Shared(Generic[_T]):
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._run(self._running))
             self._next.add_done_callback(_look_at)
-        # Who goes away takes nothing from the others.
+        # A reader that goes away takes nothing from the others.
         return await asyncio.shield(self._next)
 
     async def _run(self, before: asyncio.Task[_T] | None) -> _T:

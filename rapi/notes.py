@@ -32,7 +32,7 @@ class Notes:
         self._say(Said(event, "info", fields))
 
     def warning(self, event: str, **fields: object) -> None:
-        """Somebody may have to look at it."""
+        """The operator may have to look at it."""
         self._say(Said(event, "warning", fields))
 
     def error(self, event: str, **fields: object) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RUNNING = "running"
 UNKNOWN = "waiting"
-"""The cause of a wait that nobody has asked for yet."""
+"""The cause of a wait that no request has asked for yet."""
 
 
 class Span(msgspec.Struct):
@@ -157,7 +157,7 @@ class Timeline:
             if _end(first, now) >= old and len(self._ended) <= rapi_settings.TIMELINE_JOBS_MAX:
                 return
             self._ended.popleft()
-            # A job that is told of anew after its end has another row.
+            # A job that comes anew after its end has another row.
             if self._rows.get(first.id) is first:
                 del self._rows[first.id]
 

@@ -380,7 +380,7 @@ def _make_directory(path: str, mode: int) -> None:
         os.mkdir(path, mode)
     except FileNotFoundError:
         parent = os.path.dirname(path)
-        # In some directories, such as /proc, nobody can make any: they say the same.
+        # In some directories, such as /proc, no process can make any: they say the same.
         if not parent or os.path.isdir(parent):
             raise
         _make_directory(parent, mode)

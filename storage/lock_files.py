@@ -406,7 +406,7 @@ def _hold_orphaned_directory(path: Path) -> int:
         except errors.DirectoryLockedError:
             if time.monotonic() > deadline or _locked_by(path) or _locked_by(path, start=1):
                 raise
-            # The system wakes nobody up for a lock until some time.
+            # The system wakes no waiting process for a lock within some time.
             select.select([], [], [], _ORPHAN_LOOK_SECONDS)
 
 

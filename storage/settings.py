@@ -419,7 +419,7 @@ TEMPORARY_REST_SECONDS = 1.0
 """How long a replaced file rests before another file is written into it."""
 
 UNREAD_REST_SECONDS = 0.1
-"""The same if nobody has it open: so long the kernel may take to open a file that it has found."""
+"""The same if no process has it open: the kernel may take so long to open a file it has found."""
 
 SPARES_AHEAD = 8
 """Spare files that the queue makes while it is quiet: to create one takes up to a millisecond."""

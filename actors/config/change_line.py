@@ -1,9 +1,9 @@
 """The line of changes that wait for the configuration lock (Ganeti design: daemon refactoring).
 
-Nobody changes the configuration without ``cluster/config``. The store is an owner of locks like any
-other: while changes wait, it asks the lock manager for this lock, makes all of them with one flush,
-and gives the lock back. Each change is all or none by itself; a refused one does not hurt others. A
-requester that holds the lock itself does not wait. Reads need no lock.
+No request changes the configuration without ``cluster/config``. The store is an owner of locks like
+any other: while changes wait, it asks the lock manager for this lock, makes all of them with one
+flush, and gives the lock back. Each change is all or none by itself; a refused one does not hurt
+others. A requester that holds the lock itself does not wait. Reads need no lock.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ class ChangeLine:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether somebody else has the lock, or waits for it before us."""
+        """Whether another owner has the lock, or waits for it before us."""
         return self._phase is _Phase.BLOCKED
 
     def add(self, envelope: Envelope, make: Make, busy: Callable[[], None] | None = None) -> None:
         """Make a change when the lock is free. Errors refuse the envelope.
 
-        With ``busy``, the change does not wait while somebody else has the lock.
+        With ``busy``, the change does not wait while another owner has the lock.
         """
         if busy is not None and self._phase is _Phase.BLOCKED:
             busy()
@@ -162,7 +162,7 @@ class ChangeLine:
             self._be_blocked()
 
     def _be_blocked(self) -> None:
-        """Somebody else has the lock, or waits for it before us."""
+        """Another owner has the lock, or waits for it before us."""
         self._phase = _Phase.BLOCKED
         waiting, self._line = self._line, deque()
         for one in waiting:
@@ -175,7 +175,7 @@ class ChangeLine:
         self._withdraw_if_idle()
 
     def _withdraw_if_idle(self) -> None:
-        """Nobody waits here any more: do not stand in the way of others."""
+        """No change waits here any more: do not stand in the way of other owners."""
         if self._phase is _Phase.BLOCKED and not self._line:
             self._runtime.stop_asking(self._handle)
             self._release()

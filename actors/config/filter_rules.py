@@ -75,7 +75,7 @@ class FilterRules:
         self._runtime.tell(FILTER_EVALUATOR, changed)
 
     def load_and_report(self, envelope: Envelope, answer: messages.Reply) -> None:
-        """Somebody has written other rules: send ``answer`` when they are in force."""
+        """A client has written other rules: send ``answer`` when they are in force."""
         self.load()
         self._announce(envelope, answer)
 

@@ -118,7 +118,7 @@ def is_made(snapshot: Configuration, change: Change) -> bool:
 def is_overtaken(snapshot: Configuration, change: Change) -> bool:
     """Whether the object has another serial number than the change expects.
 
-    Then somebody has changed it; if it is as the change wants it, perhaps the same request.
+    Then another request has changed it; if it is as the change wants it, perhaps the same request.
     """
     expected = change.expected_serial
     return expected is not None and stamp(snapshot, change)[0] != expected

@@ -225,7 +225,7 @@ class OpcodeRuns:
             self._answer(envelope, message, failed(error))
             return
         if _writes_files(message):
-            # A repetition does it again, which harms nobody.
+            # A repetition does it again, which does no harm.
             self._store.write_files(envelope, _answer_of(message, outcome))
             return
         if not outcome.changes:
@@ -241,7 +241,7 @@ class OpcodeRuns:
             self._answer(envelope, message, failed(error))
 
         if lock_files.is_dead(message.lock_file):
-            # It waited for the lock meanwhile. Nobody hears of this error.
+            # It waited for the lock meanwhile. No client hears of this error.
             text = f"the process of job {message.job_id} has ended; its opcode changes nothing"
             raise errors.NotAllowedError(text)
         who, why = entry_of(message)

@@ -1,6 +1,6 @@
 """Keeps the temporary reservations: the single writer of ``tempres.data``.
 
-What one turn reserves is stored together, before anybody is told. Owners that died lose their
+What one turn reserves is stored together, before any reply is sent. Owners that died lose their
 reservations within a second.
 """
 

@@ -1,7 +1,7 @@
 """The configuration as the store owns it: the present snapshot, and its files.
 
 A change is checked against the whole (`StoredConfiguration.draft`), stored durably and entered into
-the history (`StoredConfiguration.commit`); only then does anybody see it. A refused one leaves no
+the history (`StoredConfiguration.commit`); only then is it visible. A refused one leaves no
 trace.
 """
 
@@ -133,7 +133,7 @@ class StoredConfiguration:
 
     @property
     def drafted(self) -> Configuration:
-        """The snapshot after all drafted changes, which nobody may see yet."""
+        """The snapshot after all drafted changes, which no reply may show yet."""
         return self._drafts[-1].after if self._drafts else self.snapshot
 
     def draft(self, edit: Edit, now: float) -> Configuration:

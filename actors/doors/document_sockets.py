@@ -228,7 +228,7 @@ class DocumentSocket:
 
     @property
     def has_connections(self) -> bool:
-        """Whether somebody is connected."""
+        """Whether there is a connection."""
         return bool(self._connections)
 
     @property
@@ -409,7 +409,7 @@ def _is_gone(end: socket.socket) -> bool:
 def prepare_place(path: Path) -> None:
     """Make the folder of a socket that an operator has named; `StorageError` if that is in use.
 
-    Only a socket at which nobody listens is replaced.
+    Only a socket at which no process listens is replaced.
     """
     with documents.storage_errors(path):
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -435,7 +435,7 @@ def _file_id(path: Path) -> FileId | None:
 
 
 def _give_rights(path: Path, mode: int, group: int | None) -> None:
-    """Let in whom the mode and the group name; never follow a link that somebody put there."""
+    """Give the socket its mode and its group; never follow a link that was put there."""
     folder = path.parent.stat()
     if folder.st_uid == os.geteuid() and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         if group is not None:

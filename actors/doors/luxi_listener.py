@@ -175,7 +175,7 @@ class LuxiListener(DocumentDoor):
         self._socket.reply(number, luxi.encode_error(error.luxi_name, *_arguments(error)))
 
     def _note_refusal(self, number: int) -> None:
-        """Log who sends what nobody can read; the client has heard why.
+        """Log the sender of an unreadable request; the client has got the reason.
 
         The reason quotes the request, which may hold secrets. A flood must not fill the disk.
         """
@@ -193,7 +193,7 @@ class LuxiListener(DocumentDoor):
         served = self._leave(number)
         if served is not None:
             self.runtime.stop_asking(served.handle)
-            # If it waits for a change of a job, nobody does any more.
+            # If it waited for a change of a job, that wait is over.
             self.runtime.tell(JOB_QUEUE, messages.StopWatch(request_id=number))
 
 

@@ -1,7 +1,7 @@
 """What those who may only read LUXI must not see, and may not ask. Pure.
 
 Job files hold private parameters of opcodes, such as a command's environment. Ganeti's socket lets
-in nobody who may not see them; ours may let every user read.
+in only users who may see them; ours may let every user read.
 """
 
 from __future__ import annotations

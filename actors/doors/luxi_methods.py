@@ -161,7 +161,7 @@ def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # no
         try:
             now = yield Ask(JOB_QUEUE, request, seconds + ANSWER_SECONDS)
         except errors.UnknownJobError:
-            # Somebody has archived it already.
+            # It is archived already.
             return [True, _CANCELED]
         before = msgspec.json.decode(now.values)
         if before == ["canceled"]:

@@ -93,7 +93,7 @@ def _query_fields(_given: Surroundings, what: str, fields: Fields | None) -> Tal
 
 
 def _check_resource(method: str, what: str, args: list[Any]) -> None:
-    """Raise if the daemon does not answer for this: a job may, or nobody."""
+    """Raise unless the daemon itself answers for this: a job may, or no part of Ganger."""
     if what in IN_JOBS_ONLY:
         raise errors.GangerError(not_supported(method, what))
     if what not in RESOURCES:

@@ -299,7 +299,7 @@ class Executor(Component[messages.ExecutorMessage]):
         child = self._children.get(message.job_id)
         asked = message.message
         is_kill = isinstance(asked, messages.CancelRequested) and asked.kill
-        # Who has an address is ours.
+        # A process with an address is one of ours.
         is_elsewhere = (
             is_kill
             and child is not None

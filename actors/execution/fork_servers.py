@@ -104,7 +104,7 @@ def fork_server(
     environment = dict(os.environ)
     if template == "lean":
         # Functions of libraries are found now, once, instead of in each child at their first call.
-        # Not in the full one: a library of users may lack functions that nobody calls.
+        # Not in the full one: a library of users may lack functions that no code calls.
         environment.setdefault("LD_BIND_NOW", "1")
     with contextlib.closing(theirs):
         try:

@@ -217,7 +217,7 @@ class Link:
         return received
 
     def put_back(self, received: list[Received]) -> None:
-        """Let the next `receive` begin with these: whoever received them had no use for them."""
+        """Let the next `receive` begin with these: the caller had no use for them."""
         self._put_back = received + self._put_back
 
     def wait(self, descriptors: dict[int, int], timeout_seconds: float | None) -> list[int]:

@@ -95,7 +95,7 @@ class Allocation:
         self.index = LockIndex()
         self.revision = 0
         self.changed: dict[Owner, dict[str, LockMode | None]] = {}
-        """The locks that were given another mode since somebody emptied this; None: released."""
+        """The locks that were given another mode since this was emptied; None: released."""
         self._held: dict[Owner, dict[str, LockMode]] = {}
         self._in_order: dict[Owner, list[SortKey]] = {}
         self._holdings: dict[Owner, OwnerLocks] = {}

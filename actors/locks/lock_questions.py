@@ -81,6 +81,6 @@ def _answer(file: LocksFile, since: Since, due: list[_Work]) -> messages.Questio
         state, _ = LockState.restore(file)
         for work in due:
             work(state, since)
-    except Exception:  # noqa: BLE001 - the lock manager ends with it, and whoever asked is refused
+    except Exception:  # noqa: BLE001 - the lock manager ends with it, and the request is refused
         return messages.QuestionsAnswered(traceback.format_exc())
     return messages.QuestionsAnswered()

@@ -1,7 +1,7 @@
 """Which owners of locks live, and which lost their locks for good.
 
-The executor watches the processes of jobs and reports their ends. Programs with a lock file of
-their own are watched by nobody: while there are any, the lock manager looks at them again and
+The executor watches the processes of jobs and reports their ends. No component watches programs
+with a lock file of their own: while there are any, the lock manager looks at them again and
 again.
 """
 

@@ -47,7 +47,7 @@ class WaitingLine:
         self.wanters = LockIndex()
         self.revision = 0
         self.changed: dict[Owner, None] = {}
-        """Owners that entered or left since somebody emptied this."""
+        """Owners that entered or left since this was emptied."""
         self.deferred: set[Owner] = set()
         """Owners whose last try failed only because of the line."""
         self._waiters: dict[Owner, Waiter] = {}

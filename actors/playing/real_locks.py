@@ -1,4 +1,4 @@
-"""What traced opcodes ask the lock state for, and what the scheduler is told of them: pure."""
+"""What traced opcodes ask the lock state for, and what the scheduler learns of them: pure."""
 
 from __future__ import annotations
 

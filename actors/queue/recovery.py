@@ -102,7 +102,7 @@ def load(
 
 
 def _told(ids: set[int], progress: Progress) -> Iterator[int]:
-    """These jobs in order; ``progress`` is told of every thousandth."""
+    """These jobs in order; ``progress`` is called at every thousandth."""
     for place, job_id in enumerate(sorted(ids)):
         if not place % PROGRESS_JOBS:
             progress("reading the queue", place, len(ids))

@@ -182,7 +182,7 @@ class Remembering:
             if head is not None and head.ganger_serial != row.serial:
                 head = None
             if (number is None and head is None) or mark is None or mark[1] >= now + rest:
-                # Changed in the future: somebody has set the clock.
+                # Changed in the future: the clock was set.
                 continue
             if mark[1] > now - rest:
                 last, is_early = row.id - 1, True

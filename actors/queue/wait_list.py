@@ -3,7 +3,7 @@
 How it works. The waits of one job stand in a line. A change of the job puts the job among those to
 be looked at, and every wait of its line is looked at once more: the first goes to the end of the
 line, and so on. So the queue may stop in between and go on in a later turn, also if the job has
-changed again meanwhile: nobody is passed over. What happens to a job without waits costs one look
+changed again meanwhile: no wait is passed over. What happens to a job without waits costs one look
 into a dictionary, and waits of other jobs cost nothing.
 """
 
@@ -142,7 +142,7 @@ class WaitList:
 
     @property
     def next_due(self) -> float | None:
-        """When `expire` has something to do at the latest; None: nobody waits."""
+        """When `expire` has something to do at the latest; None: no client waits."""
         return self._alarms[0][0] if self._alarms else None
 
     @property
@@ -172,7 +172,7 @@ class WaitList:
         return None
 
     def version(self, job_id: int) -> int:
-        """Another number after each change of a job for which somebody waits."""
+        """Another number after each change of a job for which a client waits."""
         return self._by_job[job_id].version
 
 

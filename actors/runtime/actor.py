@@ -160,7 +160,7 @@ class ComponentActor(pykka.Actor):
         heartbeat, mailbox, clock = self.heartbeat, self.mailbox, self._host.clock
         heartbeat.thread = threading.get_ident()
         mailbox.is_scheduled = False
-        # Nobody waits for a component that builds its state.
+        # No request waits for a component that builds its state.
         is_counted = heartbeat.handled > 0
         handled = 0
         begun = now = clock()

@@ -1,7 +1,7 @@
 """The link to another process of the daemon, as the components of this one see it.
 
 It stands in the directory as the receiver of the other process's components, and keeps the requests
-that wait for a reply from there. Whoever owns the socket gives it the frames that come, and sends
+that wait for a reply from there. The owner of the socket gives it the frames that come, and sends
 those that it makes.
 """
 

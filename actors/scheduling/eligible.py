@@ -1,8 +1,8 @@
 """The jobs that may start, in order: by priority, then by what is left of their weight, then by id.
 
-How it works. Jobs without locks, and all jobs while nobody predicts, stand in heaps (`runs`): they
-cost what first in, first out costs. Jobs with locks stand in *lines*. A line holds the jobs of one
-priority and one shape (`predicting`) for which the same names were taken in a conflicting mode
+How it works. Jobs without locks, and all jobs while prediction is off, stand in heaps (`runs`):
+they cost what first in, first out costs. Jobs with locks stand in *lines*. A line holds the jobs of
+one priority and one shape (`predicting`) for which the same names were taken in a conflicting mode
 when they entered it. Its jobs have the same weight, and ids grow with age, so the first of a line
 is the one with the lowest id.
 

@@ -131,7 +131,7 @@ class Prediction:
         self._is_idle = True
 
     def change(self, policy: Policy) -> None:
-        """Take another policy. Whoever keeps jobs in order must put them in order anew."""
+        """Take another policy. An order of jobs must be made anew after it."""
         self.policy = policy
         self.arrivals.measure(policy.tick_seconds, policy.seconds_until_weightless)
         self.generation += 1
@@ -142,7 +142,7 @@ class Prediction:
         self.arrivals = other.arrivals.copy()
 
     def needs(self, forecast: LockForecast | None) -> LockForecast | None:
-        """The forecast if it plays a role; None: the job needs no locks, or nobody predicts."""
+        """The forecast if it plays a role; None: the job needs no locks, or prediction is off."""
         if forecast is None or forecast == NO_LOCKS or not self.policy.is_predictive:
             return None
         return forecast

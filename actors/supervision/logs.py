@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
 # structlog imports rich where it finds it, for colors on a terminal that a log has not, and asyncio
-# for methods that nobody here calls. Each would be an eighth of the daemon's start.
+# for methods that no code here calls. Each would be an eighth of the daemon's start.
 _modules: dict[str, Any] = sys.modules
 _hidden = [
     name

@@ -63,7 +63,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
         self._problem = ""
 
     def boot(self) -> None:
-        """Open the listening socket, and start the process; nobody waits until it is ready."""
+        """Open the listening socket, and start the process, without waiting until it is ready."""
         if self.runtime.host.rapi is None:
             return
         self._start()

@@ -142,7 +142,7 @@ class _Notes:
         self.problems.append(f"{self.place}.{field}: {text}")
 
     def claim(self, field: str, what: str, value: object, scope: str = "") -> None:
-        """Nobody else may have this value; what is no text claims nothing."""
+        """No other object may have this value; what is no text claims nothing."""
         if isinstance(value, str) and value:
             self.claims.append((Claim(what, value, scope), f"{self.place}.{field}"))
 

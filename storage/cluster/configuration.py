@@ -2,7 +2,7 @@
 
 A snapshot is never changed: readers keep theirs while the store goes on. The next snapshot shares
 all objects with it, and copies only the containers in which something changed. The objects
-themselves are decoded JSON: whoever wants another version copies the object, and changes the copy.
+themselves are decoded JSON: to have another version, copy the object, and change the copy.
 
 Serial numbers and times follow Ganeti: a change of an object adds one to its ``serial_no`` and
 sets its ``mtime``; each batch does the same at the top. No clock: the time is an argument.

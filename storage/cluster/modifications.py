@@ -328,7 +328,7 @@ def rewritten(
     given: Mapping[str, Any],
     view: Callable[[Any], Any],
 ) -> list[Change]:
-    """The changes that somebody made who read ``base`` and writes ``given``, whole configurations.
+    """The changes of a client that read ``base`` and writes ``given``, whole configurations.
 
     ``view`` shows an object as they have it: perhaps without its secrets. What others have changed
     meanwhile stays; `StaleSerialError` if it is the same object. `ModificationError` if ``given``

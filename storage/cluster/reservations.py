@@ -272,7 +272,7 @@ class Reservations:
         self._ips.add(owner, IpChange(IpAction.RELEASE, address, network["uuid"]))
 
     def generate_ip(self, owner: Owner, network: Network) -> str:
-        """Reserve the lowest address of a network that is free, and that nobody has recorded."""
+        """Reserve the lowest address of a network that is free, and not recorded."""
         address = _pool(network).first_free(_Recorded(self._ips, network["uuid"]))
         if address is None:
             raise errors.ReservationError("Cannot generate IP. Network is full")

@@ -1,6 +1,6 @@
 """Which locks the opcodes of node groups and networks take. Source: as in `instance_locks`.
 
-A new object has a UUID that is made when its job runs. Nobody else can name it, so it gets a name
+A new object has a UUID that is made when its job runs. No other job can name it, so it gets a name
 here that no lock has: it conflicts with nothing but the whole level.
 """
 

@@ -1,4 +1,4 @@
-"""Who has which locks while a plan is made: forecasts only, no lock manager. Pure.
+"""Which jobs have which locks while a plan is made: forecasts only, no lock manager. Pure.
 
 A forecast is a list of claims. As in a hierarchy of locks, a job that takes some names of a level
 claims the level too, with the intention to share or to change something in it: so one look tells

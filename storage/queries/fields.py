@@ -60,7 +60,7 @@ def normal(value: object) -> Answer:
 
 
 def or_no_data(value: object) -> Answer:
-    """The value; without one, nobody knows it."""
+    """The value; without one, it is unknown."""
     return NO_DATA if value is None else normal(value)
 
 

@@ -4,8 +4,8 @@ How it works. On ext4, creating a file gets slow when many were deleted shortly 
 replacement by rename deletes one. So a writer writes the new version into a spare file, and
 exchanges the two names in one step; the spare then is the old version. A spare rests before it is
 written again, because a reader may still have the old version open. The rest is short if the kernel
-says that nobody has: otherwise a burst of jobs would have to create all the files that it needs in
-its first second. Spares lie in the directory of the files that they replace.
+says that no process has: otherwise a burst of jobs would have to create all the files that it needs
+in its first second. Spares lie in the directory of the files that they replace.
 
 While its owner has nothing else to do, it makes a few spares ahead: then the file of a new job need
 not be created while its process waits for it.
@@ -142,14 +142,14 @@ class InodePool(BorrowedInodes):
 def _is_unread(path: str) -> bool:
     """Whether the kernel says that no process has the file open; False if it does not say.
 
-    It gives a lease for writing only on a file that nobody else has open.
+    It gives a lease for writing only on a file that no other process has open.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # Who opens the file within the lease would end this process by a SIGIO.
+        # A process that opens the file within the lease would end this one by a SIGIO.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)

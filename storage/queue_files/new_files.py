@@ -51,7 +51,7 @@ class NewFiles:
         """Create one file after the other; between two of them the thread may rest."""
         for job_id in self._order:
             with self._at_work:
-                # In this order: whoever withdraws the job gets its state, or sees it here.
+                # In this order: `withdraw` gets the job's state, or sees the job here.
                 self._current = job_id
                 state = self._left.pop(job_id, None)
                 if state is not None:

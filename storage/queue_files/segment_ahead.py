@@ -50,7 +50,7 @@ class SegmentAhead:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 descriptor = os.open(self._path, flags, documents.FILE_MODE)
             except OSError:
-                # A file of that name is somebody else's.
+                # A file of that name belongs to another program.
                 self._end()
                 raise
             try:
@@ -78,7 +78,7 @@ class SegmentAhead:
             return self._descriptor
 
     def give_up(self) -> None:
-        """Nobody will take it: delete it, now or as soon as it is made."""
+        """It is not needed: delete it, now or as soon as it is made."""
         descriptor = self.take()
         if descriptor is not None:
             self._discard(descriptor)

@@ -194,7 +194,7 @@ ACCEPTED: dict[str, UnionType] = {
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
 
 OWNER_REQUESTS = get_args(LockRequestOfJob | ConfigRequestOfOwner)
-"""What somebody may say as an owner of locks and reservations."""
+"""What a client may say as an owner of locks and reservations."""
 
 _FROM_OUTSIDE = get_args(ClientRequest | JobMessage)
 

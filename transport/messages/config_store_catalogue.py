@@ -2,7 +2,7 @@
 
 Each message is one method of its catalogue, with the same name, arguments and value (Ganeti design:
 daemon refactoring). The methods that change something without the caller's lock do not wait while
-somebody else has ``cluster/config``: their value is then false or null, and the caller tries again.
+another owner has ``cluster/config``: their value is then false or null, and the caller tries again.
 ``sender`` is for the history: the daemon fills it in. ``reveals``: only WConfD's own door shows
 secrets; the daemon says no for everybody else.
 """
@@ -21,7 +21,7 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
 
 class ConfigAnswered(Reply, frozen=True):
-    """What the method gives, as JSON; null: it has no result, or somebody else has the lock."""
+    """What the method gives, as JSON; null: it has no result, or another owner has the lock."""
 
     value: Any = None
 

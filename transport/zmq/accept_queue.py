@@ -1,7 +1,7 @@
 """The listening socket of the local listener: a file that only its owner can reach.
 
 The kernel queues the connections to it, up to the backlog; further clients try again. The file is
-made beside its place and then moved there, so that no client finds one at which nobody listens.
+made beside its place and then moved there, so that no client finds one at which no process listens.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _CONNECTION_EVENTS: dict[int, ConnectionEvent] = {
 
 
 _interrupted: list[zmq.Context[zmq.Socket[bytes]]] = []
-"""Contexts that nobody can end; they go with the process."""
+"""Contexts that cannot be ended; they go with the process."""
 
 
 class BaseDealer:
