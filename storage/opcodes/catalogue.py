@@ -108,7 +108,8 @@ class OpExec(Opcode, kw_only=True):
         if not isinstance(argv, list | tuple):
             return None
         text = " ".join(" ".join(str(word) for word in argv).split())
-        text = "".join(sign if sign.isprintable() else "?" for sign in text)
+        if not text.isprintable():
+            text = "".join(sign if sign.isprintable() else "?" for sign in text)
         room = SUMMARY_CHARACTERS_MAX - len("EXEC()")
         return text if len(text) <= room else text[: room - 3] + "..."
 

@@ -22,12 +22,12 @@ from ..opcodes.interrupts import is_ctrl_c
 from . import cluster_locks, group_locks, instance_locks, node_locks
 from .asked import Asked, ClusterNames, MalformedError
 from .lock_types import (
-    LEVELS,
     NO_LOCKS,
     UNKNOWN,
     JobForecast,
     LockForecast,
     LockType,
+    levels_of,
     merged,
 )
 from .needs import forecast_with_unknowns
@@ -72,10 +72,15 @@ def question_of(opcode: object) -> str | None:
     Opcodes that would have the same answer ask the same. A question has no secrets: only names and
     what else says which locks the opcode takes.
     """
+    return _question_of(opcode, None)
+
+
+def _question_of(opcode: object, known: LockForecast | None) -> str | None:
+    """As `question_of`; ``known`` is the opcode's forecast, if it was made already."""
     op_id = opcode.get("OP_ID") if isinstance(opcode, Mapping) else None
     if not isinstance(opcode, Mapping) or not isinstance(op_id, str) or op_id not in DECLARED:
         return None
-    found = forecast(opcode)
+    found = forecast(opcode) if known is None else known
     if found is UNKNOWN or not _is_unsure(found):
         return None
     read = {name: _relevant(opcode[name]) for name in DECLARED[op_id][1] if name in opcode}
@@ -116,10 +121,11 @@ def foreseen_of_job(opcodes: Sequence[object]) -> Foreseen | None:
 
     >>> foreseen_of_job([{"OP_ID": "OP_EXEC", "argv": ["true"]}])
     """
-    found = forecast_of_job(opcodes)
+    of_each = [forecast(opcode) for opcode in opcodes]
+    found = _joined(of_each)
     if found.of_all is NO_LOCKS or found.of_all == NO_LOCKS:
         return None
-    question = question_of_job(opcodes) if _is_unsure(found.of_all) else None
+    question = _question_of_job(opcodes, of_each) if _is_unsure(found.of_all) else None
     return _shared(found, question)
 
 
@@ -133,17 +139,18 @@ def question_of_job(opcodes: Sequence[object]) -> str | None:
 
     Begins with the first opcode. What the others take altogether is as small as their locks differ.
     """
-    asked = [question_of(opcode) for opcode in opcodes]
+    return _question_of_job(opcodes, [forecast(opcode) for opcode in opcodes])
+
+
+def _question_of_job(opcodes: Sequence[object], of_each: Sequence[LockForecast]) -> str | None:
+    """As `question_of_job`, when the forecast of each opcode was made."""
+    asked = list(map(_question_of, opcodes, of_each))
     if not any(asked):
         return None
-    fixed = [
-        forecast(opcode)
-        for opcode, question in zip(opcodes[1:], asked[1:], strict=True)
-        if question is None
-    ]
+    fixed = [found for found, one in zip(of_each[1:], asked[1:], strict=True) if one is None]
     entries = [*dict.fromkeys(question for question in asked if question is not None)]
     if asked[0] is None:
-        entries.insert(0, _fixed(forecast(opcodes[0])))
+        entries.insert(0, _fixed(of_each[0]))
     if fixed:
         entries.append(_fixed(merged(fixed)))
     return f"[{','.join(entries)}]"
@@ -181,9 +188,10 @@ def answer_to(question: str, names: ClusterNames) -> LockForecast:
 
 
 def _is_unsure(found: LockForecast) -> bool:
-    unsure = {LockType.UNKNOWN_SHARED, LockType.UNKNOWN_EXCLUSIVE}
-    return any(getattr(found, level).type in unsure for level in LEVELS)
+    return not _UNSURE.isdisjoint([level.type for level in levels_of(found)])
 
+
+_UNSURE: Final = frozenset({LockType.UNKNOWN_SHARED, LockType.UNKNOWN_EXCLUSIVE})
 
 _NODES_OF_ONE: Final = ("pnode", "pnode_uuid", "snode", "snode_uuid")
 

@@ -247,7 +247,7 @@ def static_weight(
     if pending.big_lock == "exclusive":
         return base + len(LEVELS) * costs.blocks
     weight = base
-    for index, level in enumerate(_levels(pending)):
+    for index, level in enumerate(levels_of(pending)):
         if level.type is not LockType.NONE:
             weight += max(cost(level, taken[index], costs) for taken in others)
         else:
@@ -259,7 +259,8 @@ _Levels = tuple[LevelForecast, LevelForecast, LevelForecast, LevelForecast, Leve
 _ALL_LEVELS: _Levels = (ALL_EXCLUSIVE,) * 5
 
 
-def _levels(forecast: LockForecast) -> _Levels:
+def levels_of(forecast: LockForecast) -> _Levels:
+    """Its levels, in the order of `LEVELS`."""
     return (
         forecast.nodegroup,
         forecast.instance,
@@ -270,7 +271,7 @@ def _levels(forecast: LockForecast) -> _Levels:
 
 
 def _levels_taken(forecast: LockForecast) -> _Levels:
-    return _ALL_LEVELS if forecast.big_lock == "exclusive" else _levels(forecast)
+    return _ALL_LEVELS if forecast.big_lock == "exclusive" else levels_of(forecast)
 
 
 def adjusted_weight(
@@ -301,7 +302,7 @@ def is_certain_to_block(pending: LockForecast, held: LockForecast) -> bool:
         return True
     return any(
         _must_wait(one, other)
-        for level, taken in zip(_levels(pending), _levels(held), strict=True)
+        for level, taken in zip(levels_of(pending), levels_of(held), strict=True)
         for one in _parts(level)
         for other in _parts(taken)
     )
@@ -334,7 +335,7 @@ def merged(forecasts: Iterable[LockForecast]) -> LockForecast:
     big_lock: BigLock = next(
         (lock for lock in ("exclusive", "shared") if lock in big_locks), "none"
     )
-    columns = [_levels(forecast) for forecast in found]
+    columns = [levels_of(forecast) for forecast in found]
     levels = {
         field: _joined([column[index] for column in columns]) for index, field in enumerate(LEVELS)
     }
@@ -345,6 +346,10 @@ _STRENGTH = {kind: rank for rank, kind in enumerate(LockType)}
 
 
 def _joined(levels: list[LevelForecast]) -> LevelForecast:
+    some = [level for level in levels if level is not NOTHING]
+    if len(some) <= 1:
+        # Most opcodes take locks of one level or two.
+        return some[0] if some else NOTHING
     parts = [part for level in levels for part in _parts(level)]
     strongest = max((part.type for part in parts), key=_STRENGTH.__getitem__, default=LockType.NONE)
     sharing = [part for part in parts if _STRENGTH[part.type] < _STRENGTH[LockType.EXCLUSIVE]]
