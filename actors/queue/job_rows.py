@@ -33,7 +33,7 @@ WITH_SLOT = frozenset({Phase.STARTING, Phase.HANDED_OVER})
 """The phases in which a job has a run slot."""
 
 
-class Traits(msgspec.Struct, frozen=True, kw_only=True):
+class Traits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
 
     summary: str = ""

@@ -33,7 +33,12 @@ class LockType(enum.StrEnum):
 
 
 class LevelForecast(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, cache_hash=True
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    cache_hash=True,
+    gc=False,
 ):
     """The locks of one level.
 
@@ -75,7 +80,12 @@ BigLock = Literal["none", "shared", "exclusive"]
 
 
 class LockForecast(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, cache_hash=True
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    cache_hash=True,
+    gc=False,
 ):
     """The locks of a job, or of one opcode: five levels, and the cluster's big lock."""
 
