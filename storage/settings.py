@@ -260,6 +260,9 @@ JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 JOURNAL_SEGMENTS_FACTOR_MAX = 8
 """At so many times that size the queue writes job files before any other work."""
 
+JOURNAL_REPEATS_FROM = 0.5
+"""Part of that from which on a new segment repeats some jobs that have no files yet."""
+
 JOURNAL_RESERVE_BYTES = 512 * 1024
 """Zeros that the journal writes ahead of its records."""
 
@@ -304,12 +307,6 @@ WINDOW_LOOK_SECONDS = 30.0
 
 FILES_AT_ONCE = 10
 """Files of new jobs that the queue writes after a rest, before it looks for messages again."""
-
-FILES_PER_TURN = 2
-"""Files that the queue writes after each turn while many are missing, though messages wait."""
-
-FLOOD_FACTOR = 4
-"""A turn that brings more than so many times as many new jobs leaves the files to a later one."""
 
 FILES_ASIDE_MIN = 100
 """New jobs without files above which a thread creates the files."""

@@ -52,6 +52,7 @@ class FileWriter:
         self._states: dict[int, State] = {}
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
+        self._written_count = 0
         self._new_files: NewFiles | None = None
         # Of the unwritten ones, those whose files exist: a thread creates files only.
         self._to_replace: set[int] = set()
@@ -150,6 +151,7 @@ class FileWriter:
             self._unwritten[job_id] = None
             self._disk.refuse_writes(error)
         else:
+            self._written_count += job_id in self._unwritten
             self._in_doubt.discard(job_id)
             self.forget(job_id)
 
@@ -188,6 +190,16 @@ class FileWriter:
     def unwritten_count(self) -> int:
         """How many new jobs have no file yet."""
         return len(self._unwritten)
+
+    @property
+    def written_count(self) -> int:
+        """How many new jobs got their files since the start."""
+        aside = 0 if self._new_files is None else len(self._new_files.written)
+        return self._written_count + aside
+
+    def unwritten_bytes(self) -> int:
+        """The size of the states of the new jobs that have no file yet."""
+        return sum(len(parts(self._states[job_id])[1]) for job_id in self._unwritten)
 
     @property
     def states(self) -> Mapping[int, State]:
@@ -266,6 +278,7 @@ class FileWriter:
             return
         new_files, self._new_files = self._new_files, None
         new_files.give_up()
+        self._written_count += len(new_files.written)
         for job_id, serial in new_files.written:
             known = self._known(job_id)
             # A job with a newer state by now stays unwritten, unless the queue has written that.

@@ -69,11 +69,11 @@ class FilesAside:
         if self.begin() and self._work is not None:
             self._work.allow(count)
 
-    def hurry(self) -> bool:
-        """Let the thread work alone for a moment; False if there is no thread."""
+    def hurry(self, seconds: float) -> bool:
+        """Let the thread work alone for so long at most; False if there is no thread."""
         if not self.begin() or self._work is None:
             return False
-        self._work.hurry(settings.FILES_SLICE_SECONDS)
+        self._work.hurry(seconds)
         return True
 
     def note_written(self, message: messages.FilesWritten) -> None:

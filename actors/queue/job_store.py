@@ -15,6 +15,7 @@ from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
+from .file_pace import Due, FilePace
 from .files_aside import FilesAside
 from .job_rows import Phase
 from .ledger import Ledger
@@ -55,6 +56,8 @@ class JobStore:
         self.table = table
         self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
         self.files_aside = FilesAside(runtime, self.ledger.files)
+        self._pace, self._due = FilePace(), Due()
+        self._written = 0
         self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.unread = UnreadRows()
@@ -367,15 +370,7 @@ class JobStore:
 
         ``meanwhile`` is called while the disk writes.
         """
-        before = self.ledger.files.unwritten_count
-        self.ledger.commit(meanwhile)
-        if self.ledger.is_far_behind:
-            self._write_urgently()
-        elif self.ledger.is_behind:
-            # In a flood of new jobs a few files change nothing, and delay the next flush.
-            grown = self.ledger.files.unwritten_count - before
-            if grown <= settings.FILES_PER_TURN * settings.FLOOD_FACTOR:
-                self._write_some()
+        self._commit(meanwhile)
         if self.ledger.is_read_only and not self._is_retry_due:
             self._log.error("the disk refuses writes: the queue takes no changes")
             self._retry_later()
@@ -384,15 +379,26 @@ class JobStore:
         kept += self.ledger.files.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
         self._runtime.host.keep_memory("jobs", kept)
 
-    def _write_some(self) -> None:
-        if self.files_aside.is_due:
-            self.files_aside.allow(settings.FILES_PER_TURN)
-        else:
-            self.ledger.write_newest(settings.FILES_PER_TURN)
+    def _commit(self, meanwhile: Callable[[], None] | None) -> None:
+        """Commit, and let files be created meanwhile, or afterwards, as far as they are due."""
+        ledger, files, due = self.ledger, self.ledger.files, self._due
+        before = files.unwritten_count
+        if due.files and self.files_aside.is_due:
+            # The flush does not need the interpreter.
+            self.files_aside.allow(due.files)
+        ledger.commit(meanwhile)
+        new = max(0, files.unwritten_count - before)
+        created = files.written_count - self._written
+        self._due = due = self._pace.after_turn(new, created, ledger.journal_used)
+        if ledger.is_far_behind or due.wait:
+            self._write_urgently(settings.FILES_SLICE_SECONDS * (due.wait or 1.0))
+        elif due.files and not self.files_aside.is_due:
+            ledger.write_newest(min(due.files, settings.FILES_AT_ONCE))
+        self._written = files.written_count
 
-    def _write_urgently(self) -> None:
+    def _write_urgently(self, seconds: float) -> None:
         """Write files though messages wait, until the time is up."""
-        if not (self.files_aside.is_due and self.files_aside.hurry()):
+        if not (self.files_aside.is_due and self.files_aside.hurry(seconds)):
             self._write_slice(is_urgent=True)
 
     def write_files(self) -> None:

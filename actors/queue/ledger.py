@@ -300,8 +300,13 @@ class Ledger:
     @property
     def is_far_behind(self) -> bool:
         """Whether the journal has grown so much that files must be written at any cost."""
+        return self.files.unwritten_count > 0 and self.journal_used >= 1
+
+    @property
+    def journal_used(self) -> float:
+        """The bytes of the journal as a part of those at which it `is_far_behind`."""
         limit = settings.JOURNAL_SEGMENTS_FACTOR_MAX * settings.JOURNAL_SEGMENT_BYTES
-        return self.files.unwritten_count > 0 and self._journal.size + self._older_bytes >= limit
+        return (self._journal.size + self._older_bytes) / limit
 
     def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
         """Write the files of so many new jobs, the newest first: the oldest may start soon.
@@ -349,9 +354,23 @@ class Ledger:
 
         The queue writes some at a time, and a new segment would need all of them at once.
         """
-        if self._is_being_cut or self.files.has_thread:
+        if self._is_being_cut:
             return True
-        return self.files.unwritten_count > settings.FILES_AT_ONCE
+        if self._may_repeat_unwritten:
+            return False
+        return self.files.has_thread or self.files.unwritten_count > settings.FILES_AT_ONCE
+
+    @property
+    def _may_repeat_unwritten(self) -> bool:
+        """Whether the next segment is to have the new jobs without files once more.
+
+        A queue that is never idle has some at any moment; its journal must not grow for ever.
+        """
+        if self._is_fresh or self._is_cut_due or self.journal_used < settings.JOURNAL_REPEATS_FROM:
+            return False
+        if self.files.unwritten_count > settings.FILES_UNWRITTEN_MAX:
+            return False
+        return self.files.unwritten_bytes() <= settings.JOURNAL_SEGMENT_BYTES // 16
 
     def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> None:
         effects, self._effects = self._effects, []
@@ -385,7 +404,7 @@ class Ledger:
             self.retry()
             return
         try:
-            self._bring_up_files()
+            self._bring_up_files(is_some_enough=self._may_repeat_unwritten)
             if self._is_fresh:
                 # A start has just begun one.
                 self._covered &= self._repeated
@@ -443,10 +462,14 @@ class Ledger:
             with contextlib.suppress(errors.StorageError):
                 self.directory.spool.remove_file(name)
 
-    def _bring_up_files(self) -> None:
-        """Write and move the files that are late: only the old segments have these changes."""
+    def _bring_up_files(self, *, is_some_enough: bool = False) -> None:
+        """Write and move the files that are late: only the old segments have these changes.
+
+        ``is_some_enough``: the new segment repeats the states of new jobs without files.
+        """
         self.files.end_new_files()
-        self.files.write_pending()
+        if not is_some_enough:
+            self.files.write_pending()
         self._archive_late()
 
     def _archive_late(self) -> None:

@@ -62,6 +62,10 @@ _SLEEP_SECONDS_MAX = 3_600.0
 later than that."""
 
 
+REST_SECONDS = 0.001
+"""After so long a sleep threads go on that wait for it."""
+
+
 LOOK_SECONDS = 0.001
 """While actors wait for their turn, descriptors are looked at no more often than that."""
 
@@ -261,12 +265,7 @@ class Dispatcher:
         # between either is seen here or wakes the poll.
         self._is_asleep = True
         seconds = 0.0 if self._ready else self._seconds_to_sleep()
-        assert self._poll is not None
-        if seconds != 0.0:
-            self._idle.is_open = True
-            if self._idle.waiting:
-                self._idle.wake()
-        found = self._poll.poll(seconds)
+        found = self._sleep(seconds)
         self._is_asleep = self._idle.is_open = False
         self._looked_at = now if seconds == 0 else time.monotonic()
         for descriptor, _ in found:
@@ -276,6 +275,22 @@ class Dispatcher:
                 if descriptor not in actor.readable:
                     actor.readable.append(descriptor)
                 actor.mailbox.request_turn()
+
+    def _sleep(self, seconds: float | None) -> list[tuple[int, int]]:
+        """What the poll finds within so many seconds; work in threads goes on meanwhile."""
+        assert self._poll is not None
+        poll = self._poll.poll
+        if seconds == 0.0:
+            return poll(0.0)
+        if self._idle.waiting and (seconds is None or seconds > REST_SECONDS):
+            # Between two requests of a client that waits for each reply it would be in the way.
+            if found := poll(REST_SECONDS):
+                return found
+            seconds = None if seconds is None else seconds - REST_SECONDS
+        self._idle.is_open = True
+        if self._idle.waiting:
+            self._idle.wake()
+        return poll(seconds)
 
     def _ring(self, now: float) -> None:
         # Most requests are answered at once: their canceled alarms must not pile up.

@@ -1,8 +1,8 @@
 """Work in a thread beside a dispatcher, step by step, while the dispatcher has nothing to do.
 
 How it works. Threads of one interpreter take turns: one that works all the time takes a share of
-every other one's. So before each step the thread waits until the dispatcher sleeps, unless the step
-is granted (`allow`) or the work is urgent (`hurry`).
+every other one's. So before each step the thread waits until the dispatcher has slept for a moment,
+unless the step is granted (`allow`) or the work is urgent (`hurry`).
 """
 
 from __future__ import annotations

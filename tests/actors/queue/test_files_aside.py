@@ -246,16 +246,32 @@ def test_files_that_exist_are_replaced_by_the_queue(queue: Queue) -> None:
     assert not queue.actor.component.store.ledger.has_unwritten
 
 
-def test_a_queue_that_is_never_quiet_lets_the_thread_create_a_few(
+def test_a_queue_that_is_never_quiet_lets_the_thread_create_as_many_as_are_due(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 5)
-    once = settings.FILES_PER_TURN
     queue.submitted(*[spec()] * 20)
-    assert file_numbers(queue) == []
-    for turn in (1, 2):
+    size = queue.actor.component.store.ledger._journal.size
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
+    for used, expected in ((0.4, range(1)), (0.9, range(1, 10))):
+        monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", size / used)
+        with mock.patch.object(StagedSteps, "hurry"):
+            queue.submitted(spec())
+            queue.submitted(spec())
+        assert len(file_numbers(queue)) in expected
+
+
+def test_near_the_limit_of_the_journal_a_turn_waits_for_the_thread(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.submitted(*[spec()] * 20)
+    size = queue.actor.component.store.ledger._journal.size
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", size / 0.9)
+    with mock.patch.object(StagedSteps, "hurry", autospec=True) as hurry:
         queue.submitted(spec())
-        assert len(file_numbers(queue)) == turn * once
+    (wait,) = (one.args[1] for one in hurry.call_args_list)
+    assert 0 < wait < settings.FILES_SLICE_SECONDS
 
 
 def test_a_journal_that_grows_on_and_on_makes_the_queue_wait_for_the_thread(

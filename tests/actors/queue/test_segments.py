@@ -69,6 +69,31 @@ def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> No
     assert books.ledger.is_far_behind
 
 
+def test_a_queue_that_is_never_idle_begins_a_segment_that_repeats_jobs_without_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "FILES_AT_ONCE", 2)
+    cuts: list[journal.Cut] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.begin()
+    books.commit_new(*range(1, 101))
+    size = books.ledger._journal.size
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", size - 1)
+    for factor, missing, is_renewed in ((2, 50, False), (3, 5, False), (2, 5, True)):
+        # Too many have no files, the journal is not used half, or neither.
+        monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", factor)
+        books.ledger.write_newest(books.ledger.files.unwritten_count - missing)
+        books.ledger.renew_if_due()
+        assert bool(cuts) == is_renewed
+    assert books.ledger.files.unwritten_count == 5
+    for cut in cuts:
+        cut.carry_out()
+        books.ledger.was_cut(None)
+    assert len(books.journal.segments()) == 1
+    assert sorted(books.after_crash()) == list(range(1, 101))
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_on(
     tmp_path: Path,

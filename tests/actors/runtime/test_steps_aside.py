@@ -14,6 +14,7 @@ from tests.actors.runtime.test_dispatcher import (  # noqa: F401 - the fixture
     scene,
 )
 
+from ganger.actors.runtime.dispatcher import REST_SECONDS, Dispatcher
 from ganger.actors.runtime.steps_aside import IdleGate, StepsAside
 from ganger.transport.messages import CancelJob
 
@@ -98,3 +99,32 @@ def test_a_gate_that_opens_wakes_each_thread_that_waits(steps: Steps) -> None:
     for thread in threads:
         thread.join(DEADLINE)
         assert not thread.is_alive()
+
+
+class Poll:
+    """What a dispatcher sleeps in: it finds something in the sleep of this number, if in any."""
+
+    def __init__(self, idle: IdleGate, found_in: int) -> None:
+        self.idle = idle
+        self.found_in = found_in
+        self.sleeps: list[tuple[float | None, bool]] = []
+
+    def poll(self, seconds: float | None) -> list[tuple[int, int]]:
+        self.sleeps.append((seconds, self.idle.is_open))
+        return [(1, 1)] if len(self.sleeps) == self.found_in else []
+
+
+def test_a_dispatcher_that_sleeps_for_a_moment_only_does_not_let_the_work_go_on() -> None:
+    for found_in, expected in (
+        (1, [(REST_SECONDS, False)]),
+        (2, [(REST_SECONDS, False), (5.0 - REST_SECONDS, True)]),
+    ):
+        sleeper = Dispatcher("test")
+        poll = Poll(sleeper._idle, found_in)
+        sleeper._poll = poll  # type: ignore[assignment]
+        waiting = threading.Lock()
+        waiting.acquire()
+        sleeper._idle.waiting.append(waiting)
+        assert sleeper._sleep(5.0) == [(1, 1)]
+        assert poll.sleeps == expected
+        assert waiting.locked() == (found_in == 1)
