@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..storage import errors, opcodes, wording
@@ -25,6 +27,23 @@ def record(client: Client, stream: BinaryIO, *, since: float | None, until: floa
     """Write the trace of the jobs that came in this time, archived ones too, to the stream."""
     # Opcodes of users declare their locks themselves.
     catalogue.load_user_opcodes()
+    with _without_collector():
+        _record(client, stream, since=since, until=until)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Do not look for cycles: there are none, and what is kept grows to all jobs of a queue."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _record(client: Client, stream: BinaryIO, *, since: float | None, until: float | None) -> None:
     first = since if since is not None else float("-inf")
     last = until if until is not None else float("inf")
     ids = [
