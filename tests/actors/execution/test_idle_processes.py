@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.actors.execution.test_executor import (
+from tests.actors.execution.watched_executor import (
     JOB,
     WatchedExecutor,
     confirmed,
     exits,
     hello,
     kill_server,
-    process,  # noqa: F401 - a fixture
-    subject,  # noqa: F401 - a fixture
 )
 
 from ganger.actors.execution import watching
@@ -37,7 +35,7 @@ LEFT = messages.JobLeft(job_id=JOB, has_locks=True, has_group=False, is_free=Tru
 
 
 @pytest.fixture
-def line(subject: WatchedExecutor, process: LockOwner) -> Any:  # noqa: F811
+def line(subject: WatchedExecutor, process: LockOwner) -> Any:
     """The process's end of the channel; it has a job that lets another one follow."""
     confirmed(subject, process)
     child = subject._children[JOB]
@@ -51,13 +49,13 @@ def line(subject: WatchedExecutor, process: LockOwner) -> Any:  # noqa: F811
         yield channels.Channel(theirs)
 
 
-def leave(subject: WatchedExecutor, process: LockOwner, **changed: Any) -> None:  # noqa: F811
+def leave(subject: WatchedExecutor, process: LockOwner, **changed: Any) -> None:
     """It gives its lock file up, and says that it is free."""
     os.unlink(process.lock_file)
     subject.hear(msgspec.structs.replace(LEFT, **changed))
 
 
-def start_next(subject: WatchedExecutor, job_id: int = JOB + 1) -> None:  # noqa: F811
+def start_next(subject: WatchedExecutor, job_id: int = JOB + 1) -> None:
     subject.hear(messages.StartJobs(jobs=[(job_id, False)], reusing=[job_id]))
 
 
@@ -78,8 +76,8 @@ def is_closed(line: channels.Channel) -> bool:
 
 
 def test_a_free_process_gets_the_next_job_over_its_channel(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     leave(subject, process)
@@ -95,8 +93,8 @@ def test_a_free_process_gets_the_next_job_over_its_channel(
 
 
 def test_a_job_that_must_have_a_fresh_process_gets_none_that_was_used(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     leave(subject, process)
@@ -125,8 +123,8 @@ def test_the_process_that_came_last_is_taken_first(stage: Stage) -> None:
     "why", ["last", "killed", "not confirmed", "not reusing", "no server", "locked"]
 )
 def test_a_process_that_may_not_go_on_ends_with_its_channel(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
     why: str,
 ) -> None:
@@ -152,7 +150,7 @@ def test_a_process_that_may_not_go_on_ends_with_its_channel(
     assert len(subject._idle) == 0
 
 
-def unreport(subject: WatchedExecutor) -> None:  # noqa: F811
+def unreport(subject: WatchedExecutor) -> None:
     """As if the fork server's report of the process were still on its way."""
     child = subject._children[JOB]
     del subject._children.by_descriptor[child.pidfd]
@@ -161,8 +159,8 @@ def unreport(subject: WatchedExecutor) -> None:  # noqa: F811
 
 
 def test_a_process_that_was_faster_than_its_report_is_kept_when_that_comes(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     """A short job ends before the fork server has told of its process."""
@@ -180,8 +178,8 @@ def test_a_process_that_was_faster_than_its_report_is_kept_when_that_comes(
 
 @pytest.mark.parametrize("why", ["no descriptor", "the server dies", "it dies"])
 def test_a_process_that_is_never_reported_ends_with_its_channel(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
     why: str,
 ) -> None:
@@ -203,7 +201,7 @@ def test_a_process_that_is_never_reported_ends_with_its_channel(
         assert is_closed(line)
 
 
-def _channel_of(subject: WatchedExecutor) -> int:  # noqa: F811
+def _channel_of(subject: WatchedExecutor) -> int:
     address = subject._children[JOB].channel
     assert address is not None
     return address.channel.fileno()
@@ -211,8 +209,8 @@ def _channel_of(subject: WatchedExecutor) -> int:  # noqa: F811
 
 @pytest.mark.parametrize("how", ["it dies", "its channel closes", "it speaks"])
 def test_an_idle_process_that_ends_or_speaks_gets_no_job(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
     how: str,
 ) -> None:
@@ -237,8 +235,8 @@ def test_an_idle_process_that_ends_or_speaks_gets_no_job(
 
 
 def test_another_process_follows_one_that_dies_before_it_greets(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     leave(subject, process)
@@ -252,8 +250,8 @@ def test_another_process_follows_one_that_dies_before_it_greets(
 
 
 def test_an_idle_process_ends_after_its_time(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     leave(subject, process)
@@ -266,8 +264,8 @@ def test_an_idle_process_ends_after_its_time(
 
 
 def test_idle_processes_end_with_their_fork_server(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     leave(subject, process)
@@ -276,8 +274,8 @@ def test_idle_processes_end_with_their_fork_server(
 
 
 def test_idle_processes_end_with_the_executor(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     leave(subject, process)
@@ -288,8 +286,8 @@ def test_idle_processes_end_with_the_executor(
 
 
 def test_the_group_of_an_idle_process_goes_when_it_has_ended(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -307,8 +305,8 @@ def test_the_group_of_an_idle_process_goes_when_it_has_ended(
 
 @pytest.mark.parametrize(("run_slots", "is_kept"), [(None, True), (2, True), (1, False)])
 def test_idle_processes_take_no_descriptors_from_jobs(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -326,8 +324,8 @@ def test_idle_processes_take_no_descriptors_from_jobs(
 
 
 def test_what_a_job_has_changed_is_in_the_log(
-    subject: WatchedExecutor,  # noqa: F811
-    process: LockOwner,  # noqa: F811
+    subject: WatchedExecutor,
+    process: LockOwner,
     line: channels.Channel,
 ) -> None:
     subject.hear(messages.JobLeft(job_id=JOB, unclean="umask"))
