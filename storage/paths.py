@@ -196,7 +196,13 @@ def places(data: str | os.PathLike[str] | None = None) -> Places:
     memory = Path("/dev/shm")  # noqa: S108 - the memory file system itself; a private folder is made in it
     if not (memory.is_dir() and os.access(memory, os.W_OK)):
         return Places(directory, directory / "run")
-    import hashlib  # noqa: PLC0415 - loads a library of ciphers, which fork servers do without
+    return Places(directory, memory / f"ganger-{_digest(bytes(directory))}")
 
-    digest = hashlib.blake2s(bytes(directory), digest_size=8).hexdigest()
-    return Places(directory, memory / f"ganger-{digest}")
+
+def _digest(data: bytes) -> str:
+    try:
+        # What `hashlib` has, too, but that loads a library of ciphers first.
+        from _blake2 import blake2s  # noqa: PLC0415
+    except ImportError:
+        from hashlib import blake2s  # noqa: PLC0415
+    return blake2s(data, digest_size=8).hexdigest()

@@ -13,10 +13,10 @@ import functools
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ...storage import errors
 from ..messages import Request
-from ..zmq.async_dealer import AsyncDealer
 from ..zmq.async_local_dealer import AsyncLocalDealer
 from ..zmq.connection_event import ConnectionEvent
 from . import forks, spans
@@ -27,7 +27,10 @@ from .pending_requests import ReplyT
 CALLS_MAX = 1_000
 """Most calls under way at once; more wait for their turn."""
 
-_Socket = AsyncDealer | AsyncLocalDealer
+if TYPE_CHECKING:
+    from ..zmq.async_dealer import AsyncDealer
+
+    _Socket = AsyncDealer | AsyncLocalDealer
 
 
 class AsyncCaller:

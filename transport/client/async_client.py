@@ -43,7 +43,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.async_dealer import async_open_dealer
+from ..zmq.async_local_dealer import async_open_dealer
 from . import query_requests, requests, spans
 from .async_caller import AsyncCaller
 from .async_cluster_verbs import AsyncClusterVerbs

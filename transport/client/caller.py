@@ -12,17 +12,20 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...storage import errors
 from ..messages import Request
-from ..zmq.dealer import Dealer
 from ..zmq.local_dealer import LocalDealer
 from . import forks, spans
 from .connection import Connection
 from .following import Following, PartT_co
 from .pending_requests import PendingCall, PendingRequest, ReplyT
 
-_Socket = Dealer | LocalDealer
+if TYPE_CHECKING:
+    from ..zmq.dealer import Dealer
+
+    _Socket = Dealer | LocalDealer
 
 Lock = threading.Lock
 

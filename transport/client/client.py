@@ -43,7 +43,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.dealer import open_dealer
+from ..zmq.local_dealer import open_dealer
 from . import query_requests, requests, spans
 from .caller import Caller
 from .cluster_verbs import ClusterVerbs

@@ -7,9 +7,7 @@ import time
 
 from ...storage import keys
 from ..zmq.connection_event import ConnectionEvent
-from .async_local_dealer import AsyncLocalDealer
 from .dealer import BaseDealer
-from .local_dealer import is_local
 
 
 class AsyncDealer(BaseDealer):
@@ -61,10 +59,3 @@ class AsyncDealer(BaseDealer):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-
-def async_open_dealer(
-    endpoint: str, pair: keys.KeyPair | None = None
-) -> AsyncDealer | AsyncLocalDealer:
-    """As `dealer.open_dealer`, for one event loop."""
-    return AsyncLocalDealer(endpoint, pair) if is_local(endpoint) else AsyncDealer(endpoint, pair)

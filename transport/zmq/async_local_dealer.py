@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...storage import keys
 from .connection_event import ConnectionEvent
-from .local_dealer import BaseLocalDealer
+from .local_dealer import BaseLocalDealer, is_local
+
+if TYPE_CHECKING:
+    from .async_dealer import AsyncDealer
 
 Heard = Callable[[bytes | ConnectionEvent], None]
 
@@ -127,3 +131,14 @@ class AsyncLocalDealer(BaseLocalDealer):
         # number.
         self._unwatch()
         super()._drop()
+
+
+def async_open_dealer(
+    endpoint: str, pair: keys.KeyPair | None = None
+) -> AsyncDealer | AsyncLocalDealer:
+    """As `local_dealer.open_dealer`, for one event loop."""
+    if is_local(endpoint):
+        return AsyncLocalDealer(endpoint, pair)
+    from .async_dealer import AsyncDealer  # noqa: PLC0415 - see there
+
+    return AsyncDealer(endpoint, pair)

@@ -18,7 +18,6 @@ import zmq
 from ...storage import errors, settings
 from ...storage import keys as key_files
 from .connection_event import ConnectionEvent
-from .local_dealer import LocalDealer, is_local
 from .sockets import (
     HANDSHAKE_SECONDS,
     REFUSED,
@@ -218,8 +217,3 @@ class Dealer(BaseDealer):
             ready = self._poll.poll(None if patience is None else int(patience * 1_000) + 1)
             if any(descriptor == waker for descriptor, _ in ready):
                 return None
-
-
-def open_dealer(endpoint: str, pair: key_files.KeyPair | None = None) -> Dealer | LocalDealer:
-    """A client's connection, for one thread. `BadRequestError`: nothing can be at ``endpoint``."""
-    return LocalDealer(endpoint, pair) if is_local(endpoint) else Dealer(endpoint, pair)

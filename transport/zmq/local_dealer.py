@@ -15,11 +15,15 @@ import socket
 import time
 import weakref
 from collections import deque
+from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
 from ...storage import keys as key_files
 from . import zmtp
 from .connection_event import ConnectionEvent
+
+if TYPE_CHECKING:
+    from .dealer import Dealer
 
 RECONNECT_SECONDS_MIN, RECONNECT_SECONDS_MAX = 0.05, 0.5
 """How long a client waits before it tries to connect again: doubled each time."""
@@ -282,6 +286,15 @@ class LocalDealer(BaseLocalDealer):
             patience = int(patience * 1_000) + 1 if patience else 0
         found = self._poll.poll(patience)
         return waker is not None and waker in dict(found)
+
+
+def open_dealer(endpoint: str, pair: key_files.KeyPair | None = None) -> Dealer | LocalDealer:
+    """A client's connection, for one thread. `BadRequestError`: nothing can be at ``endpoint``."""
+    if is_local(endpoint):
+        return LocalDealer(endpoint, pair)
+    from .dealer import Dealer  # noqa: PLC0415 - libzmq takes a fifth of a short client's time
+
+    return Dealer(endpoint, pair)
 
 
 def _poll_of(
