@@ -17,13 +17,13 @@ from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from ..runtime.component import Component
 from . import recovery, remembering
 from .admission import Admission
+from .change_waits import ChangeWaits
 from .control import Control
 from .diagnosis import Diagnosis
 from .estimating import Estimating
 from .hand_over import HandOver
 from .job_queries import JobQueries
 from .job_store import JobStore
-from .job_waits import JobWaits
 from .lifecycle import Lifecycle
 from .start_gate import StartGate
 
@@ -53,7 +53,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.admission = Admission(self.store, self.gate, self.control)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
-        self.waits = JobWaits(self.runtime, self.store, self.queries)
+        self.waits = ChangeWaits(self.runtime, self.store, self.queries)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self._before_rows: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .job_store import JobStore
 
 
-class JobWaits:
+class ChangeWaits:
     """Begins the waits, and answers them."""
 
     def __init__(self, runtime: Runtime, store: JobStore, queries: JobQueries) -> None:
