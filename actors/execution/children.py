@@ -6,7 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from ...storage import errors, lock_files
+from ...storage import errors, lock_files, settings
 from ...transport import frames, messages
 from ..processes import channels
 
@@ -151,20 +151,24 @@ def unreachable(
     asked: messages.CancelRequested | messages.PriorityRequested,
     *,
     is_elsewhere: bool = False,
+    is_to_be_killed: bool = False,
 ) -> messages.CancelAnswered | messages.PriorityAnswered:
     """The answer for a job whose process has no address now.
 
-    ``is_elsewhere``: it is the process of another data directory, of which this one is a copy.
+    ``is_elsewhere``: it is the process of another data directory, of which this one is a copy;
+    ``is_to_be_killed``: the request will be carried out all the same.
     """
     job_id = message.job_id
     text = f"Job {job_id} cannot be reached now; try again"
-    if is_elsewhere:
+    if is_to_be_killed:
+        text = f"Job {job_id} cannot be reached, and is ended {settings.KILL_SECONDS:g} s from now"
+    elif is_elsewhere:
         where = "another data directory, of which this one is a copy"
         text = f"The process of job {job_id} works in {where}"
     match asked:
         case messages.CancelRequested():
             return messages.CancelAnswered(
-                job_id=job_id, token=asked.token, accepted=False, text=text
+                job_id=job_id, token=asked.token, accepted=is_to_be_killed, text=text
             )
         case messages.PriorityRequested():
             return messages.PriorityAnswered(

@@ -299,21 +299,22 @@ class Executor(Component[messages.ExecutorMessage]):
         child = self._children.get(message.job_id)
         asked = message.message
         is_kill = isinstance(asked, messages.CancelRequested) and asked.kill
-        # A process with an address is one of ours.
-        is_elsewhere = (
-            is_kill
-            and child is not None
-            and child.address is None
-            and lock_files.is_elsewhere(child.lock_file, self.places.lock_files)
-        )
-        if child is not None and is_kill and not is_elsewhere:
-            self._kill_later(child)
         if child is not None and child.address is not None:
-            child.address.tell(Envelope(message.message))
-            return
-        if not isinstance(asked, messages.GateChanged):
-            answer = unreachable(message, asked, is_elsewhere=is_elsewhere)
+            if is_kill:
+                self._kill_later(child)
+            child.address.tell(Envelope(asked))
+        elif isinstance(asked, messages.GateChanged):
+            pass
+        elif child is not None and is_kill:
+            # A process with an address is one of ours; of this one it must be found out.
+            is_elsewhere = lock_files.is_elsewhere(child.lock_file, self.places.lock_files)
+            if not is_elsewhere:
+                self._kill_later(child)
+            is_sure = not is_elsewhere and child.pidfd >= 0
+            answer = unreachable(message, asked, is_elsewhere=is_elsewhere, is_to_be_killed=is_sure)
             self.runtime.tell(JOB_QUEUE, answer)
+        else:
+            self.runtime.tell(JOB_QUEUE, unreachable(message, asked))
 
     def _kill_later(self, child: Child) -> None:
         child.is_to_be_killed = True

@@ -263,6 +263,29 @@ def test_a_process_that_ignores_its_kill_is_killed_later(
         assert subject._children[JOB].was_killed
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_the_kill_of_a_process_that_cannot_be_reached_is_no_refusal(
+    subject: WatchedExecutor,
+    process: LockOwner,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_watched: bool,
+) -> None:
+    confirmed(subject, process)
+    child = subject._children[JOB]
+    subject._children.drop_channel(child)
+    watched, child.pidfd = child.pidfd, child.pidfd if is_watched else -1
+    due: list[tuple[float, Any]] = []
+    monkeypatch.setattr(subject.runtime, "later", lambda *alarm: due.append(alarm))
+    asked = messages.CancelRequested(token=1, kill=True)
+    subject.hear(messages.DeliverToJob(job_id=JOB, message=asked))
+    answer = subject.stage.take_one(messages.CancelAnswered, to="job_queue")
+    assert answer.accepted == is_watched
+    assert ("is ended 10 s from now" if is_watched else "try again") in answer.text
+    assert due == [(10, messages.KillDue(job_id=JOB, lock_file=process.lock_file))]
+    child.pidfd = watched
+
+
 def test_a_process_of_the_directory_that_was_copied_is_not_killed(
     subject: WatchedExecutor, process: LockOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
