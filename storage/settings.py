@@ -347,6 +347,9 @@ PASS_LOOKS_MAX = 1_000
 """Pending jobs at which the scheduler looks in one pass: 20 ms at most. It goes on with the others
 in its next turn."""
 
+PASS_ENDS_MAX = 25
+"""Pending jobs that can never start, and that end together: the queue's turn takes 10 ms."""
+
 ADMISSION_STEPS_MAX = 2**24
 """Most steps to judge a submission before it is stored; the evaluator judges the rest later."""
 

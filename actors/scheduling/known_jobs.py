@@ -151,8 +151,11 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         waits.known[target] = status
         if len(waits.known) == waits.targets:
             return True
-        if status is not JobStatus.CANCELED:
-            return False
+        return status is JobStatus.CANCELED and self.ends_with(target)
+
+    def ends_with(self, target: int) -> bool:
+        """Whether it is canceled if this dependency is."""
+        waits = self.waits
         if waits.cancelers is None:
             waits.cancelers = cancelers(waits.depends)
         return target in waits.cancelers

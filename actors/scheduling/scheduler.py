@@ -54,7 +54,10 @@ class Scheduler(Component[messages.SchedulerMessage]):
         """Ask for the configuration and for all jobs."""
         # No run slots until the configuration store has sent their number: too many might start.
         self._schedule = Schedule(
-            0, looks_max=settings.PASS_LOOKS_MAX, alone_max=settings.JUDGED_ALONE_MAX
+            0,
+            looks_max=settings.PASS_LOOKS_MAX,
+            alone_max=settings.JUDGED_ALONE_MAX,
+            ends_max=settings.PASS_ENDS_MAX,
         )
         self._report = 0
         self._is_partial = False

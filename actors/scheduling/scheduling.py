@@ -33,6 +33,7 @@ from . import standing
 from .alike import Templates, alike_of
 from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
+from .ends import Ends
 from .kinds import Kinds
 from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
 from .predicting import Prediction
@@ -61,7 +62,8 @@ class Schedule:
 
     ``now`` is in seconds, on a clock that never goes back. ``looks_max``: at how many jobs one pass
     looks; if there are more, another pass is due at once. ``alone_max``: how many jobs of a
-    template are judged by themselves; None: all.
+    template are judged by themselves; None: all. ``ends_max``: how many jobs that can never start
+    one pass ends, with those that must be canceled then; None: all, and no others.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Schedule:
         policy: Policy | None = None,
         looks_max: int | None = None,
         alone_max: int | None = None,
+        ends_max: int | None = None,
     ) -> None:
         self._looks_max = looks_max
+        self._ends_max = ends_max
         self._alone_max = alone_max
         self._running_jobs_max = running_jobs_max
         self._chain = chain
@@ -96,7 +100,7 @@ class Schedule:
         self._order = StartOrder(self._prediction, self._find)
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, IdSet] = defaultdict(IdSet)
-        self._unsatisfiable: list[Unsatisfiable] = []
+        self._ends = Ends(self._ends_max)
         self._unknown: set[int] = set()
         self._eligible: list[int] = []
 
@@ -332,7 +336,7 @@ class Schedule:
         unjudged = self._unjudged_running() if self._chain else []
         if self._chain and not unjudged:
             self._take_from_the_top(start, unjudged, limits)
-        unsatisfiable, self._unsatisfiable = self._unsatisfiable, []
+        unsatisfiable = self._ends.take(self._take_doomed)
         unknown, self._unknown = sorted(self._unknown), set()
         eligible = [job_id for job_id in self._eligible if job_id in self._pending]
         self._eligible = []
@@ -342,6 +346,8 @@ class Schedule:
         due_at = None
         if self._prediction.is_tired or self._order.may_hold_back:
             due_at = self._due_at(now)
+        if self._ends:
+            due_at = now
         return Pass(start, unsatisfiable, unknown, eligible, asked, limits, due_at)
 
     def _due_at(self, now: float) -> float | None:
@@ -376,7 +382,7 @@ class Schedule:
                 order.take(line, job)
                 self.remove(job.id)
                 text = f"rejected by filter rule {job.judged.rule}"
-                self._unsatisfiable.append(Unsatisfiable(job.id, "rejected", text))
+                self._ends.add(Unsatisfiable(job.id, "rejected", text))
             elif job.judged.action in HELD:
                 order.hold(line, job, self._chain)
             elif (full := order.full_bucket(job)) is not None:
@@ -530,7 +536,15 @@ class Schedule:
                 self._kinds.place(job)
             case "canceled" | "failed":
                 self.remove(job.id)
-                self._unsatisfiable.append(Unsatisfiable(job.id, outcome.verdict, outcome.text))
+                self._ends.add(Unsatisfiable(job.id, outcome.verdict, outcome.text))
+
+    def _take_doomed(self, canceled: int) -> list[int]:
+        """Take out the pending jobs that must be canceled because this one is."""
+        waiting = sorted(self._dependants.get(canceled, ()))
+        doomed = [one for one in waiting if self._pending[one].ends_with(canceled)]
+        for job_id in doomed:
+            self.remove(job_id)
+        return doomed
 
     def _forget_dependant(self, dependency: int, job_id: int) -> None:
         waiting = self._dependants.get(dependency)
