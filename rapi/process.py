@@ -79,7 +79,8 @@ async def _serve(
             notes,
             is_required=setting.is_authentication_required,
         )
-        feed, times, timeline = Feed(secrets.token_hex(4)), JobTimes(), Timeline()
+        feed, times = Feed(secrets.token_hex(4)), JobTimes()
+        timeline = Timeline(feed.live)
         feed.call(times.hear)
         feed.call(timeline.hear)
         following = [

@@ -19,6 +19,8 @@ from .declarations import Call, Method, Parameter, Resource, Right
 from .problems import HttpError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..transport.client.async_client import AsyncClient
     from ..transport.messages import JobExplained
     from .feed import Feed, JobEvent
@@ -28,7 +30,7 @@ UNKNOWN = "waiting"
 """The cause of a wait that no request has asked for yet."""
 
 
-class Span(msgspec.Struct):
+class Span(msgspec.Struct, gc=False):
     """From ``begin`` to ``end`` (None: until now), seconds since the epoch, for one cause."""
 
     begin: float
@@ -38,7 +40,7 @@ class Span(msgspec.Struct):
     """The lock, rule or job that it waits for."""
 
 
-class Row(msgspec.Struct):
+class Row(msgspec.Struct, gc=False):
     """One job, and its spans in order."""
 
     id: int
@@ -58,9 +60,14 @@ class Shown(msgspec.Struct):
 
 
 class Timeline:
-    """The spans of the jobs of the last hour."""
+    """The spans of the jobs of the last hour. ``live``: those that have not ended, by id.
 
-    def __init__(self) -> None:
+    A live job that has only waited so far, and nobody knows for what, has no row in memory: there
+    may be very many.
+    """
+
+    def __init__(self, live: Mapping[int, JobInfo]) -> None:
+        self._live = live
         self._rows: dict[int, Row] = {}
         self._ended: deque[Row] = deque()
         """Rows of jobs that have ended, in the order of their ends."""
@@ -72,8 +79,9 @@ class Timeline:
         if row is None:
             if job.is_final and event.previous is None:
                 return
-            row = self._rows[event.job_id] = Row(event.job_id, event.summary, [])
-            self._begin(row, job, event.time)
+            if not job.is_final and job.received and event.status != RUNNING:
+                return
+            row = self._rows[event.job_id] = _new_row(job, event.time)
         row.status = event.status
         if job.is_final:
             if job.started is not None and all(span.cause != RUNNING for span in row.spans):
@@ -91,6 +99,8 @@ class Timeline:
     def explained(self, found: JobExplained, now: float) -> None:
         """The daemon has said why a job waits now."""
         row = self._rows.get(found.id)
+        if row is None and (job := self._live.get(found.id)) is not None and found.obstacles:
+            row = self._rows[found.id] = _new_row(job, now)
         if row is None or not row.spans or row.spans[-1].cause == RUNNING or not found.obstacles:
             return
         first = found.obstacles[0]
@@ -104,7 +114,8 @@ class Timeline:
 
     def waiting(self, count: int) -> list[int]:
         """So many jobs that wait, each in its turn."""
-        found = [row.id for row in self._rows.values() if _waits(row)]
+        rows = self._rows
+        found = [one for one in self._live if (row := rows.get(one)) is None or _waits(row)]
         if len(found) <= count:
             return found
         self._turn = (self._turn + count) % len(found)
@@ -113,7 +124,10 @@ class Timeline:
     def shown(self, since: float, now: float, most: int) -> Shown:
         """The rows of jobs that lived after ``since``."""
         rows = [row for row in self._rows.values() if _end(row, now) >= since]
-        return Shown(now, since, rows[-most:], len(rows))
+        others = [job for job_id, job in self._live.items() if job_id not in self._rows]
+        last = rows[-most:] + [_new_row(job, now) for job in others[-most:]]
+        last.sort(key=lambda row: row.id)
+        return Shown(now, since, last[-most:], len(rows) + len(others))
 
     async def follow(self, feed: Feed, client: AsyncClient) -> None:
         """Ask, again and again, why some of the waiting jobs wait."""
@@ -128,10 +142,6 @@ class Timeline:
                     continue
 
     # ------------------------------------------------------------ rows
-
-    def _begin(self, row: Row, job: JobInfo, now: float) -> None:
-        received = job.received or now
-        row.spans.append(Span(received, None, UNKNOWN))
 
     def _change(self, row: Row, now: float, cause: str, resource: str) -> None:
         last = row.spans[-1]
@@ -160,6 +170,10 @@ class Timeline:
             # A job that comes anew after its end has another row.
             if self._rows.get(first.id) is first:
                 del self._rows[first.id]
+
+
+def _new_row(job: JobInfo, now: float) -> Row:
+    return Row(job.id, job.summary, [Span(job.received or now, None, UNKNOWN)], str(job.status))
 
 
 def _waits(row: Row) -> bool:

@@ -68,7 +68,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     is_final: bool
 
 
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One job. ``ops`` and ``depends`` are None in a summary.
 
     ``depends`` holds the jobs that the first opcode depends on, with the statuses it accepts.

@@ -18,8 +18,8 @@ class World:
     """A feed with a timeline behind it."""
 
     def __init__(self) -> None:
-        self.timeline = Timeline()
         self._feed = Feed("a")
+        self.timeline = Timeline(self._feed.live)
         self._feed.call(self.timeline.hear)
         self._statuses: dict[int, JobStatus] = {}
 
@@ -148,6 +148,23 @@ def test_spans_of_one_job_are_bounded(world: World) -> None:
     assert len(spans) == rapi_settings.SPANS_MAX
     assert spans[0][0] == 0.0
     assert spans[-1][3] == "node/499"
+
+
+def test_a_job_that_only_waits_is_shown_and_has_no_row_in_memory(world: World) -> None:
+    for job_id in (1, 2, 3):
+        world.job(5, S.QUEUED, job_id, received=1.0)
+    world.job(6, S.WAITING, 1, received=1.0)
+    world.cause(6, "slots", 2)
+    assert list(world.timeline._rows) == [2]
+    shown = world.timeline.shown(0.0, 9.0, 10)
+    assert [(row.id, row.status, row.spans[0].cause) for row in shown.rows] == [
+        (1, "waiting", "waiting"),
+        (2, "queued", "slots"),
+        (3, "queued", "waiting"),
+    ]
+    assert shown.count == 3
+    assert world.spans(3) == [(1.0, None, "waiting", "")]
+    assert sorted(job for _ in range(3) for job in world.timeline.waiting(1)) == [1, 2, 3]
 
 
 def test_only_the_newest_rows_are_shown_with_the_count_of_all(world: World) -> None:

@@ -45,7 +45,7 @@ def wait(client: Client, body: dict[str, Any], job_id: str = "7") -> Any:
         body=body,
         feed=Feed("a"),
         times=JobTimes(),
-        timeline=Timeline(),
+        timeline=Timeline({}),
         listing=cast("Any", None),
         bodies=cast("Any", None),
     )
