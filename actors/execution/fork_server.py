@@ -79,15 +79,13 @@ class ForkServer:
 
     def learn(self, times: int = 1) -> None:
         """Serve dry runs in this process as children serve jobs. Raises `OSError`."""
-        folder = self._lock_files
-        for _ in range(times):
-            with prewarming.both(self._dry_runs) as runs:
-                self._lock_files = runs.folder
-                for channel in runs.ends:
-                    end = _asked_for(channel)
-                    self._serve_request(end, prewarming.NUMBER)
-                    end.detach()
-        self._lock_files = folder
+        with prewarming.both(self._dry_runs, times) as runs:
+            folder, self._lock_files = self._lock_files, runs.folder
+            for channel in runs.ends:
+                end = _asked_for(channel)
+                self._serve_request(end, prewarming.NUMBER)
+                end.detach()
+            self._lock_files = folder
 
     def serve(self) -> None:
         """Serve until the daemon closes its end."""

@@ -85,9 +85,9 @@ def dry_run(folder: str, times: int = 1) -> None:
         _remove(own)
 
 
-def both(folder: str) -> PreparedRuns:
-    """A job without locks and one with locks. Raises `OSError`."""
-    return PreparedRuns(folder, _DRY_JOBS)
+def both(folder: str, times: int) -> PreparedRuns:
+    """A job without locks and one with locks, so many times. Raises `OSError`."""
+    return PreparedRuns(folder, _DRY_JOBS * times)
 
 
 def sample(folder: str) -> PreparedRuns:
