@@ -25,7 +25,16 @@ from ..actors.supervision.log_writer import LogWriter
 from ..actors.supervision.placement import SUPERVISION, elsewhere
 from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
-from ..storage import descriptors, documents, errors, file_systems, lock_files, ownership, settings
+from ..storage import (
+    descriptors,
+    documents,
+    errors,
+    file_sizes,
+    file_systems,
+    lock_files,
+    ownership,
+    settings,
+)
 from ..storage.opcodes import catalogue
 from ..transport.envelopes import Envelope
 from ..transport.messages import StopRequested
@@ -82,6 +91,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
     descriptors_before = descriptors.raise_limit()
+    file_sizes.raise_limit()
     budget = descriptors.own_budget(is_remote=options.remote is not None)
     for name in _IMPORTED_LATE:
         importlib.import_module(name)

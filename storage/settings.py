@@ -257,6 +257,9 @@ LOCK_JOURNAL_BYTES = 256 * 1024
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 """Size at which the journal begins a new segment."""
 
+FILE_BYTES_NEEDED = 64 * JOURNAL_SEGMENT_BYTES
+"""How large the files of a daemon must be allowed to become: its log grows as long as it runs."""
+
 JOURNAL_SEGMENTS_FACTOR_MAX = 8
 """At so many times that size the queue writes job files before any other work."""
 
