@@ -20,7 +20,7 @@ from unittest import mock
 from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.damage import contents
 from tests.torture.damage.damages import JOB_MUTATIONS, OTHER_MUTATIONS, Damage
-from tests.torture.damage.healthy import DELAY, KnownJob, make_healthy
+from tests.torture.damage.healthy import DELAY, KnownJob, listed, make_healthy
 from tests.torture.damage.judging import Seen, allowed_ids, judge
 from tests.torture.damage.ordinary_user import modes_obeyed
 from tests.torture.damage.with_daemon import look_at_daemon
@@ -176,8 +176,7 @@ class Opened:
 
     def look(self, healthy: dict[int, KnownJob]) -> Seen:
         """Everything that can be seen of the jobs."""
-        listed = self.actor.ask(messages.ListJobs(archived=True, limit=1_000))
-        rows = {row.id: row for row in listed.answer_as(messages.JobRows).rows}
+        rows = {row.id: row for row in listed(self.actor)}
         bodies: dict[int, bytes | tuple[str, str]] = {}
         for job_id in healthy:
             [answer] = self.actor.ask(messages.ReadJob(id=job_id)).answers
