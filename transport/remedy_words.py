@@ -37,9 +37,9 @@ def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:
         parts.append(_rules(wanted, commands))
     parts += [_one_ends(alternatives) for alternatives in wanted.ends]
     if wanted.slots is not None:
-        slots = wanted.slots
-        count = "is 1 run slot" if slots == 1 else f"are {slots} run slots"
-        parts[-1] += f", or there {count}{commands.set_slots.format(slots=slots)}"
+        parts[-1] += f", or {_there_are(wanted.slots, commands)}"
+    if wanted.needs_slots is not None:
+        parts.append(_there_are(wanted.needs_slots, commands))
     if wanted.priority is not None:
         command = commands.set_priority.format(job=job_id, priority=wanted.priority)
         parts.append(f"it has priority {wanted.priority} or better{command}")
@@ -93,6 +93,11 @@ def _rules(wanted: Remedy, commands: Commands) -> str:
     if wanted.accept_below is not None:
         text += f", or an ACCEPT rule with a priority below {wanted.accept_below}"
     return text + (f", or it is {wanted.until}" if wanted.until else "")
+
+
+def _there_are(slots: int, commands: Commands) -> str:
+    count = "is 1 run slot" if slots == 1 else f"are {slots} run slots"
+    return f"there {count}{commands.set_slots.format(slots=slots)}"
 
 
 def _one_ends(ids: Sequence[int]) -> str:

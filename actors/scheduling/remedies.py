@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.jobs import PRIORITY_MIN
 from ...storage.prediction.lock_types import (
     NO_LOCKS,
     LockForecast,
@@ -30,14 +29,13 @@ from ...transport.messages import Remedy
 from ..runtime.id_sets import IdSet
 from .holding import NamesTaken, OwnerId, named
 from .ordering import in_order
+from .smallest_change import Change, Trials, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with its size in running jobs."""
-
-_ALTERNATIVES_MAX = 10
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -96,92 +94,24 @@ class Contention(msgspec.Struct, frozen=True):
         return any(kind.needs is not None for kinds in self.rivals for kind in kinds)
 
 
-class _Change(msgspec.Struct, frozen=True):
-    """A change to try: jobs that have ended, rules that are gone, more slots, a priority.
-
-    ``released``: owners that have given their locks back.
-    """
-
-    ended: frozenset[int]
-    rules: frozenset[str]
-    slots: int
-    is_first: bool = False
-    released: frozenset[OwnerId] = frozenset()
-
-
 def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
     """What would start the job; ``rules`` hold it, in the order of the chain."""
-    gone = frozenset(rules)
-    owners = frozenset(_blocking(contention))
-    change = _Change(contention.own.waits_for, gone, contention.slots, released=owners)
-    ends: list[list[int]] = []
-    by_slots = 0
-    if not _starts(contention, change):
-        for name, size in contention.own.buckets:
-            inside = [job for job, names in contention.running.items() if name in names]
-            change = _with_ends(change, inside, size, ends)
-        by_slots = -len(ends)
-        change = _with_ends(change, list(contention.running), contention.slots, ends)
-        by_slots += len(ends)
-    priority = None
-    is_turn = False
-    if not _starts(contention, change):
-        first = msgspec.structs.replace(change, is_first=True)
-        best = next((one.priority for one, _ in _rivals(contention, change)), PRIORITY_MIN)
-        if best > PRIORITY_MIN and _starts(contention, first):
-            change, priority = first, best - 1
-        else:
-            is_turn = True
-    slots = _slots_instead(contention, change, ends, by_slots)
-    if not is_turn:
-        ends = [_alternatives(contention, change, one) for [one] in ends]
-    return Remedy(
-        depends=sorted(contention.own.waits_for),
-        locks=sorted(owner for owner in owners if isinstance(owner, int)),
-        rules=list(rules),
-        ends=ends,
-        slots=slots,
-        priority=priority,
-        is_turn=is_turn,
+    own = contention.own
+    trials = Trials(
+        waits_for=own.waits_for,
+        buckets=own.buckets,
+        running=contention.running,
+        slots=contention.slots,
+        blocking=frozenset(_blocking(contention)),
+        starts=lambda change: _starts(contention, change),
+        best=lambda change: next((one.priority for one, _ in _rivals(contention, change)), None),
     )
-
-
-def _with_ends(change: _Change, inside: list[int], size: int, ends: list[list[int]]) -> _Change:
-    """End as many of the jobs ``inside`` as are needed to free a place."""
-    left = sorted(job for job in inside if job not in change.ended)
-    chosen = left[: max(0, len(left) - size + 1)]
-    ends += [[job] for job in chosen]
-    return msgspec.structs.replace(change, ended=change.ended.union(chosen))
-
-
-def _alternatives(contention: Contention, change: _Change, chosen: int) -> list[int]:
-    """Running jobs of which any one may end instead of the chosen one."""
-    others = change.ended - {chosen}
-    left = sorted(contention.running.keys() - others)[:_ALTERNATIVES_MAX]
-    return [
-        job
-        for job in left
-        if job == chosen
-        or _starts(contention, msgspec.structs.replace(change, ended=others | {job}))
-    ] or [chosen]
-
-
-def _slots_instead(
-    contention: Contention, change: _Change, ends: list[list[int]], by_slots: int
-) -> int | None:
-    """The number of run slots that would make those ends unnecessary that free a run slot."""
-    if not by_slots:
-        return None
-    spared = {job for [job] in ends[-by_slots:]}
-    more = msgspec.structs.replace(
-        change, ended=change.ended - spared, slots=contention.slots + by_slots
-    )
-    return more.slots if _starts(contention, more) else None
+    return chosen(trials, rules)
 
 
 def _rivals(
     contention: Contention,
-    change: _Change,
+    change: Change,
     passed: set[Rivals] | None = None,
     barred: Mapping[Rivals, IdSet] | None = None,
 ) -> Iterator[tuple[Rivals, int]]:
@@ -206,7 +136,7 @@ def _rivals(
 
 
 def _order(
-    contention: Contention, change: _Change
+    contention: Contention, change: Change
 ) -> Callable[[Candidate | Rivals, int], tuple[float, int]]:
     """The order of the jobs of one priority after the change."""
     if not contention.is_weighed:
@@ -226,7 +156,7 @@ def _order(
     )
 
 
-def _held(contention: Contention, change: _Change) -> Iterable[LockForecast]:
+def _held(contention: Contention, change: Change) -> Iterable[LockForecast]:
     """The locks that are taken after the change."""
     gone = change.ended | change.released
     return (held for owner, held in contention.owners.items() if owner not in gone)
@@ -241,7 +171,7 @@ def _blocking(contention: Contention) -> Iterable[OwnerId]:
     return (owner for owner, held in owners if is_certain_to_block(needs, held))
 
 
-def _starts(contention: Contention, change: _Change) -> bool:
+def _starts(contention: Contention, change: Change) -> bool:
     """Whether a pass would start the job after this change."""
     running = [names for job, names in contention.running.items() if job not in change.ended]
     taken = Counter(name for names in running for name in names)
@@ -276,7 +206,7 @@ class _Locks:
     ``barred``: of each part, the jobs that are held back by names which the trial has given away.
     """
 
-    def __init__(self, contention: Contention, change: _Change) -> None:
+    def __init__(self, contention: Contention, change: Change) -> None:
         self._held = set(_held(contention, change))
         self._holds_back = contention.policy.holds_back
         self._must_wait: dict[LockForecast, bool] = {}

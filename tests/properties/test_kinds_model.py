@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from ganger.actors.runtime.id_sets import IdSet
 from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Schedule
+from ganger.actors.scheduling.smallest_change import Change
 from ganger.storage.jobs import JobStatus
 from ganger.storage.prediction.lock_types import (
     ALL_EXCLUSIVE,
@@ -22,9 +25,15 @@ from ganger.storage.prediction.lock_types import (
     shared,
 )
 from ganger.storage.prediction.policy import Policy
-from ganger.transport.messages import JobVerdict, PendingJob, RunSimulation, Simulate
+from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulate
 
 from . import slow_remedies, slow_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Step = tuple[str, Any]
+"""A part of a remedy."""
 
 CHAIN = 7
 FORECASTS = (
@@ -198,10 +207,67 @@ def check_remedies(world: World) -> None:
         slow = slow_remedies.for_pending(slow_standing.contention(schedule, job.id, then), rules)
         found = remedies.for_pending(schedule.contention(job.id, then), rules)
         assert found == slow
+        check_smallest(schedule, job.id, then, found)
         if found.priority is not None:
             event("a priority helps")
         if found.is_turn:
             event("it is not its turn")
+
+
+def choices(groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """One job of each group, each another one."""
+    return [one for one in itertools.product(*groups) if len(set(one)) == len(one)]
+
+
+def check_smallest(schedule: Schedule, job_id: int, then: JobVerdict | None, found: Remedy) -> None:
+    """Each change that is named starts the job, and no part of it does."""
+    if found.is_turn:
+        return
+    contention = slow_standing.contention(schedule, job_id, then)
+    waits_for = contention.own.waits_for
+    assert found.depends == sorted(waits_for)
+
+    def starts(steps: Iterable[Step]) -> bool:
+        ended, released, slots, is_first = set(waits_for), set(others), contention.slots, False
+        for what, value in steps:
+            match what:
+                case "end":
+                    ended.add(value)
+                case "release":
+                    released.add(value)
+                case "slots":
+                    slots = value
+                case "priority":
+                    is_first = True
+        change = Change(
+            frozenset(ended), frozenset(found.rules), slots, is_first, frozenset(released)
+        )
+        return slow_remedies._starts(contention, change)
+
+    # The locks of an owner that is no job are named among the obstacles only.
+    others = {one for one in slow_remedies._blocking(contention) if isinstance(one, str)}
+    common: list[Step] = [("release", owner) for owner in found.locks]
+    if found.priority is not None:
+        common.append(("priority", found.priority))
+    if found.needs_slots is not None:
+        common.append(("slots", found.needs_slots))
+    named = [[*common, *(("end", one) for one in ends)] for ends in choices(found.ends)]
+    if found.slots is not None:
+        left = len(found.ends) - (found.slots - contention.slots)
+        named += [
+            [*common, ("slots", found.slots), *(("end", one) for one in ends)]
+            for ends in choices(found.ends[:left])
+        ]
+        event("run slots stand beside the ends")
+    for steps in named:
+        assert starts(steps), (found, steps)
+        for count in range(len(steps)):
+            for part in itertools.combinations(steps, count):
+                assert not starts(part), (found, steps, part)
+    if found.needs_slots is not None:
+        event("run slots alone")
+    if any(job in contention.owners for [job, *_] in found.ends):
+        event("an owner of locks ends")
 
 
 @given(worlds)
@@ -237,6 +303,34 @@ def test_a_remedy_is_the_right_one_where_an_owner_holds_many_jobs_back(seed: int
     schedule.decide(chance.choice([940.0, 905.0 + first]))
     world.common[0] = ACTIONS[0]
     check_remedies(world)
+
+
+def test_run_slots_are_named_alone_where_the_end_of_a_job_would_let_another_go_first() -> None:
+    """The lock keeps the other one back, as long as its owner runs; its end is named once."""
+
+    def verdict(job_id: int, forecast: LockForecast | None) -> JobVerdict:
+        job = PendingJob(id=job_id, priority=0, forecast=forecast)
+        return JobVerdict(job=job, action="ACCEPT", rule=None, chain=CHAIN)
+
+    forecast = LockForecast(node=exclusive(["n1"]), big_lock="shared")
+    schedule = Schedule(1, CHAIN)
+    schedule.add(verdict(1, forecast))
+    schedule.decide()
+    for one in (verdict(2, forecast), verdict(3, None)):
+        schedule.add(one)
+    schedule.decide()
+    found = [remedies.for_pending(schedule.contention(one, None), []) for one in (2, 3)]
+    assert found == [Remedy(ends=[[1]]), Remedy(needs_slots=2)]
+    schedule.limit(2)
+    assert schedule.decide().start == [3]
+
+
+def test_without_a_run_slot_one_is_named() -> None:
+    schedule = Schedule(0, CHAIN)
+    job = PendingJob(id=1, priority=0)
+    schedule.add(JobVerdict(job=job, action="ACCEPT", rule=None, chain=CHAIN))
+    schedule.decide()
+    assert remedies.for_pending(schedule.contention(1, None), []) == Remedy(needs_slots=1)
 
 
 def test_in_a_trial_an_old_job_starts_beside_one_that_wants_the_same() -> None:

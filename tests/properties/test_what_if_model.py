@@ -183,6 +183,8 @@ def apply(
     if remedy.slots is not None and data.draw(st.booleans()):
         ends = ends[: len(ends) - (remedy.slots - schedule._running_jobs_max)]
         schedule.limit(remedy.slots)
+    if remedy.needs_slots is not None:
+        schedule.limit(remedy.needs_slots)
     for group in ends:
         schedule.finish(data.draw(st.sampled_from(group)), JobStatus.SUCCESS)
     if remedy.priority is not None:

@@ -143,8 +143,9 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     required; ``locks``: these end or give their locks back; ``rules``: these filter rules are
     deleted, or an ACCEPT rule has a priority below ``accept_below``, or the time is ``until``;
     ``ends``: one running job of each group ends, or there are ``slots`` run slots instead of the
-    ends that free one; ``priority``: the job has this priority or better; ``is_turn``: no such
-    change is known, the job starts after those before it (``first_ahead`` names the first).
+    ends that free one; ``needs_slots``: there are so many run slots; ``priority``: the job has this
+    priority or better; ``is_turn``: no such change is known, the job starts after those before it
+    (``first_ahead`` names the first).
     """
 
     is_disk: bool = False
@@ -155,6 +156,7 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: str = ""
     ends: list[list[int]] = []
     slots: int | None = None
+    needs_slots: int | None = None
     priority: int | None = None
     is_turn: bool = False
     first_ahead: list[int] = []
