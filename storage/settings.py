@@ -275,6 +275,12 @@ JOURNALED_STATE_BYTES_MAX = 64 * 1024
 AUTOARCHIVE_JOBS_MAX = 10_000
 """Most jobs that one request archives; the reply says how many are left."""
 
+WATCHED_AT_ONCE = 256
+"""With the state of so many jobs a watch of all jobs begins in one turn of the queue."""
+
+WATCHED_WITH_LOG_AT_ONCE = 32
+"""The same where each job's log is read."""
+
 ARCHIVED_AT_ONCE = 256
 """Jobs that are archived before other requests have their turn."""
 

@@ -89,7 +89,7 @@ class JobQueue(Component[messages.QueueMessage]):
             case messages.ListDependencies():
                 envelope.reply(self.store.reader.dependencies())
             case messages.WatchJobs():
-                self.store.reader.watch(envelope, message)
+                self.admission.take_turns(envelope, self.store.reader.watch(envelope, message))
             case messages.AwaitJobChange():
                 self.waits.open(envelope, message)
             case messages.JobWaitsDue():

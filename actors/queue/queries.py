@@ -22,7 +22,7 @@ from .subscriptions import Watch, WatchList
 from .wait_list import WaitList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Generator, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -142,45 +142,66 @@ class QueueReader:
         ]
         return messages.DependenciesListed(rows=rows)
 
-    def watch(self, envelope: Envelope, message: messages.WatchJobs) -> None:
-        """Send each job as it is now, then its changes."""
-        ids = message.ids
-        summaries: Iterable[JobSummary]
-        remaining, after = None, {}
-        if ids is None:
-            summaries = self._followed_by_all(message)
-            self._ledger.files.has_left_memory |= len(self._table) > settings.LIST_PAGE_ROWS
-        else:
-            summaries = [self._summary(job_id) for job_id in dict.fromkeys(ids)]
-            remaining = {summary.id for summary in summaries if not summary.status.is_final}
-        if message.log:
-            summaries = list(summaries)
-            after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
-        watch = Watch(
-            envelope,
-            remaining,
-            log=message.log,
-            is_final_only=message.is_final_only,
-            log_serials=after if message.log else None,
-            is_gathered=message.is_gathered,
-        )
+    def watch(self, envelope: Envelope, message: messages.WatchJobs) -> Generator[None, None, None]:
+        """Send each job as it is now, and its changes; yields between slices of all jobs.
+
+        Raises `BusyError` if too many watches are open.
+        """
+        if message.ids is None:
+            yield from self._watch_all(envelope, message)
+            return
+        summaries = [self._summary(job_id) for job_id in dict.fromkeys(message.ids)]
+        remaining = {summary.id for summary in summaries if not summary.status.is_final}
+        after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
+        watch = _watch(envelope, message, remaining, after)
         for summary in summaries:
-            if message.log:
-                row = self._table.find(summary.id)
-                if row is None:
-                    _send_log(watch, self._archived(summary.id)[1], math.inf)
-                else:
-                    _send_log(watch, *self._job_of(row))
-            if summary.status.is_final or not message.is_final_only:
-                watch.send_change(summary)
+            self._send_as_it_is(watch, summary)
         watch.send_gathered()
         self.watches.open(watch)
 
-    def _followed_by_all(self, message: messages.WatchJobs) -> Iterator[JobSummary]:
-        """What a watch of all jobs begins with; of a long queue, all at once would be large."""
-        for row in self._table:
-            if not row.status.is_final or row.id in message.log_after:
-                yield row.as_summary()
+    def _watch_all(
+        self, envelope: Envelope, message: messages.WatchJobs
+    ) -> Generator[None, None, None]:
+        """Of a long queue, all at once would be large, and take long.
+
+        The watch is open from the first slice on: no change is missed.
+        """
+        watch = _watch(envelope, message, None, message.log_after)
+        self.watches.open(watch)
+        self._ledger.files.has_left_memory |= len(self._table) > settings.LIST_PAGE_ROWS
+        limit = settings.WATCHED_WITH_LOG_AT_ONCE if message.log else settings.WATCHED_AT_ONCE
+        after, is_more = 0, True
+        while is_more and self.watches.is_open(watch):
+            rows, is_more = self._table.page(after=after, limit=limit, statuses=None)
+            try:
+                self._begin(watch, rows, message.log_after)
+            except errors.GangerError:
+                # The client learns that there is no watch.
+                self.watches.stop(*watch.key)
+                raise
+            if is_more:
+                after = rows[-1].id
+                yield
+        watch.has_begun()
+
+    def _begin(self, watch: Watch, rows: list[Row], known: Collection[int]) -> None:
+        """Send each of these jobs that is not final, or of which the client knows."""
+        for row in rows:
+            is_wanted = row.id in known and row.id not in watch.ended_meanwhile
+            if is_wanted or not row.status.is_final:
+                self._send_as_it_is(watch, row.as_summary())
+        watch.send_gathered()
+
+    def _send_as_it_is(self, watch: Watch, summary: JobSummary) -> None:
+        """Send the job's log, if it is wanted, and its status."""
+        if watch.wants_log:
+            row = self._table.find(summary.id)
+            if row is None:
+                _send_log(watch, self._archived(summary.id)[1], math.inf)
+            else:
+                _send_log(watch, *self._job_of(row))
+        if summary.status.is_final or not watch.is_final_only:
+            watch.send_change(summary)
 
     def present(self, row: Row) -> jobs.Job:
         """The whole live job as it is now. Raises `StorageError`."""
@@ -366,6 +387,22 @@ class QueueReader:
 def _has_gap(last: int, appended: deque[_Appended]) -> bool:
     """Whether serials are missing between ``last`` and the entries."""
     return appended[-1].entry[0] - last > sum(each.entry[0] > last for each in appended)
+
+
+def _watch(
+    envelope: Envelope,
+    message: messages.WatchJobs,
+    remaining: set[int] | None,
+    log_after: Mapping[int, int],
+) -> Watch:
+    return Watch(
+        envelope,
+        remaining,
+        log=message.log,
+        is_final_only=message.is_final_only,
+        log_serials=log_after if message.log else None,
+        is_gathered=message.is_gathered,
+    )
 
 
 def _send_log(watch: Watch, job: jobs.Job, all_until: float) -> None:

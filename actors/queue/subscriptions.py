@@ -42,6 +42,9 @@ class Watch:
         self.is_gathered = is_gathered
         self._log_serials = dict(log_serials or {})
         self._gathered: list[JobSummary] = []
+        self._is_beginning = remaining is None
+        self.ended_meanwhile: set[int] = set()
+        """Jobs whose end was sent while the first parts of a watch of all were being sent."""
 
     def log_serial(self, job_id: int) -> int:
         """Serial of the newest log entry of this job that was sent; 0: none."""
@@ -79,6 +82,13 @@ class Watch:
             self.envelope.reply(JobChanged(job=summary))
         if summary.status.is_final:
             self._log_serials.pop(summary.id, None)
+            if self._is_beginning:
+                self.ended_meanwhile.add(summary.id)
+
+    def has_begun(self) -> None:
+        """The first parts of a watch of all have been sent."""
+        self._is_beginning = False
+        self.ended_meanwhile.clear()
 
     def send_gathered(self) -> None:
         """Send the changes that wait."""
@@ -124,6 +134,10 @@ class WatchList:
         else:
             for job_id in watch.job_ids:
                 self._by_job[job_id].append(watch)
+
+    def is_open(self, watch: Watch) -> bool:
+        """Whether no client has ended it."""
+        return self._watches.get(watch.key) is watch
 
     def stop(self, peer: bytes, number: int) -> None:
         """End a watch of the peer."""

@@ -51,7 +51,7 @@ def test_exec_ends_as_a_shell_does_when_its_command_cannot_be_started(daemon: Da
 def test_an_interruption_is_one_line_also_while_the_command_is_being_imported(
     tmp_path: Path,
 ) -> None:
-    for needed in ("click", "msgspec", "zmq"):
+    for needed in ("click", "msgspec", "uuid"):
         folder = tmp_path / needed
         folder.mkdir()
         module = folder / f"{needed}.py"

@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,9 +25,26 @@ from ganger.storage import settings
 
 HERE = Path(__file__).parent
 
+PATIENCE_SECONDS = 10.0
+
 ADDR_NO_RANDOMIZE = 0x0040000
 SYS_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}.get(os.uname().machine)
 IDLE_CLASS = 3 << 13
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """The kernel ends a thread a moment after it was joined, and the next test would see it."""
+    before = threads()
+    yield
+    end = time.monotonic() + PATIENCE_SECONDS
+    while threads() > before:
+        assert time.monotonic() < end, "a thread of this test is left"
+        time.sleep(0.001)
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 @contextlib.contextmanager
@@ -257,7 +275,6 @@ def test_another_name_space_of_time_for_children_is_compared() -> None:
 
 
 def test_a_thread_is_seen() -> None:
-    # The kernel ends a thread a moment after it was joined.
     before = own_state.take()
     with thread():
         assert own_state.difference(before, own_state.take()) == "number of threads"

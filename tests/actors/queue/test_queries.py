@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ganger.actors.queue.queries import QueueReader
 from ganger.actors.queue.row_templates import row_of
 from ganger.storage import errors, jobs, paths, settings
 from ganger.storage.jobs import JobStatus, LogEntry
+from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
@@ -40,12 +41,15 @@ class Library:
     def __init__(self, root: Path) -> None:
         places = paths.Places(root, root / "run")
         places.queue.mkdir()
+        self.queue = places.queue
         self.directory = QueueDirectory(places)
         self.directory.prepare()
         self.ledger = Ledger(self.directory, Journal(places.journal))
         self.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 0))
         self.table = JobTable()
         self.gathering = 0
+        self.between: Callable[[], object] = lambda: None
+        """What happens between two slices of a watch that begins."""
         self.reader = QueueReader(self.table, self.ledger, structlog.get_logger(), self._gather)
 
     def _gather(self) -> None:
@@ -95,7 +99,8 @@ class Library:
             is_final_only=is_final_only,
             is_gathered=is_gathered,
         )
-        self.reader.watch(Envelope(request, asker, 7, peer=b"p"), request)
+        for _ in self.reader.watch(Envelope(request, asker, 7, peer=b"p"), request):
+            self.between()
         return asker
 
 
@@ -383,6 +388,64 @@ def test_a_watch_of_every_job_begins_with_those_that_are_not_final(library: Libr
     library.add(1, SUCCESS)
     library.add(2, RUNNING)
     assert received(library.watch()) == [(2, "running")]
+
+
+def test_a_watch_of_every_job_begins_in_slices_between_which_no_change_is_missed(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "WATCHED_AT_ONCE", 2)
+    rows = {job_id: library.add(job_id, RUNNING) for job_id in range(1, 6)}
+    slices = 0
+
+    def change() -> None:
+        nonlocal slices
+        slices += 1
+        if slices == 1:
+            for job_id in (1, 3):
+                rows[job_id].status = SUCCESS
+                library.reader.watches.changed(rows[job_id])
+            library.reader.watches.changed(library.add(6, RUNNING))
+
+    library.between = change
+    # A client that begins a watch anew names the jobs of which it knows.
+    asker = library.watch(log_after=dict.fromkeys(rows, 0))
+    assert received(asker) == [
+        (1, "running"),
+        (2, "running"),
+        (1, "success"),
+        (3, "success"),
+        (6, "running"),
+        (4, "running"),
+        (5, "running"),
+        (6, "running"),
+    ]
+    assert slices == 2
+    rows[3].status = ERROR
+    library.reader.watches.changed(rows[3])
+    assert received(asker)[8:] == [(3, "error")]
+
+
+def test_a_watch_of_every_job_that_is_stopped_while_it_begins_sends_no_more(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "WATCHED_AT_ONCE", 2)
+    for job_id in range(1, 6):
+        library.add(job_id, RUNNING)
+    library.between = lambda: library.reader.stop(b"p", 7)
+    assert received(library.watch()) == [(1, "running"), (2, "running")]
+    assert len(library.reader.watches) == 0
+
+
+def test_a_watch_that_meets_a_damaged_job_while_it_begins_is_refused_and_not_open(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "WATCHED_WITH_LOG_AT_ONCE", 1)
+    for job_id in (1, 2):
+        library.add(job_id, RUNNING)
+    Path(job_files.path(library.queue, 2)).write_text("{")
+    with pytest.raises(errors.StorageError, match="job-2"):
+        library.watch(log=True)
+    assert len(library.reader.watches) == 0
 
 
 def test_a_gathered_watch_begins_with_all_jobs_together(library: Library) -> None:
