@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 
 ATTACH_SECONDS = 0.5
-"""How long to wait for the successor's answer to `AttachJob` before sending it again."""
+"""How long to wait for the successor's answer to `AttachJob` before sending it again.
+
+An answer that takes longer counts too."""
+
+_ATTACH_NUMBERS = 2**31
+"""The numbers of attachments count from here, those of requests from 1."""
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -50,7 +55,9 @@ class WireLink:
         self.has_changed = False
         """Set when the other end was reached: what it had not answered must be sent again."""
         self._attach = attach
-        self._attach_number = -1
+        self._attach_number = _ATTACH_NUMBERS - 1
+        self._first_number = _ATTACH_NUMBERS
+        """The number of the first attachment since the last news of the connection."""
         self._asked_at = 0.0
         self._early: bytes | ConnectionEvent | None = None
         self._dealer: Dealer = Dealer(f"ipc://{socket}")
@@ -72,12 +79,12 @@ class WireLink:
             if not isinstance(event, bytes):
                 # Connected or disconnected: in both cases the other end does not know us yet.
                 self.is_up = False
+                self._first_number = self._attach_number + 1
                 self._ask_to_attach()
                 continue
             found = _decoded(event)
-            if found.number == self._attach_number:
-                if isinstance(found.message, Done):
-                    self.is_up = self.has_changed = True
+            if found.number >= _ATTACH_NUMBERS:
+                self._note_answer(found)
                 continue
             received.append(found)
         if not self.is_up and time.monotonic() >= self._asked_at + ATTACH_SECONDS:
@@ -99,10 +106,16 @@ class WireLink:
         """Close the socket."""
         self._dealer.close()
 
+    def _note_answer(self, answer: Received) -> None:
+        # Not only the answer to the newest attachment: a daemon that takes longer than
+        # `ATTACH_SECONDS` for each would never be reached.
+        is_of_connection = answer.number >= self._first_number
+        if is_of_connection and isinstance(answer.message, Done) and not self.is_up:
+            self.is_up = self.has_changed = True
+
     def _ask_to_attach(self) -> None:
-        # Requests count from 1, so attachments count from 2**31.
         self._asked_at = time.monotonic()
-        self._attach_number = 2**31 if self._attach_number < 0 else self._attach_number + 1
+        self._attach_number += 1
         self._dealer.send(frames.encode(self._attach, self._attach_number))
 
 

@@ -18,26 +18,94 @@ from ganger.transport.zmq.connection_event import ConnectionEvent
 ATTACH = messages.AttachJob(job_id=5, lock_file="/l/job_000005_1", process_id=7)
 
 
-def test_a_successor_is_asked_until_it_answers_the_newest_attachment(
-    monkeypatch: pytest.MonkeyPatch,
+class Successor:
+    """A link that has lost its daemon; the test is the other end of its new connection."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._dealer = mock.Mock()
+        monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", lambda _: self._dealer)
+        ours, theirs = channels.pair()
+        self.link = daemon_link.Link(channels.Channel(ours))
+        self.link.use_socket("/run/socket", ATTACH, {})
+        theirs.close()
+        self.hear()
+
+    def hear(self, *news: bytes | ConnectionEvent) -> list[daemon_link.Received]:
+        """The link takes in what has come."""
+        self._dealer.receive.side_effect = [*news, None]
+        return self.link.receive()
+
+    def wait(self) -> None:
+        """Let the time go by after which the link asks again."""
+        with self._monkeypatch.context() as patched:
+            patched.setattr(daemon_link, "ATTACH_SECONDS", 0.0)
+            self.hear()
+
+    def asked(self) -> list[int]:
+        """The numbers of the attachments that were sent so far."""
+        calls = self._dealer.send.mock_calls
+        sent = [frames.decode(one.args[0], messages.JobMessage) for one in calls]
+        assert {one.message for one in sent} == {ATTACH}
+        return [one.number for one in sent]
+
+    def answer(self, number: int, message: messages.Message | None = None) -> None:
+        """Answer an attachment; the job does not see that."""
+        assert self.hear(frames.encode(message or messages.Done(), number)) == []
+
+    def state(self) -> tuple[bool, bool]:
+        """Whether the link is up, and whether requests without an answer are to be sent again."""
+        return self.link.is_up, self.link.has_changed
+
+
+@pytest.fixture(name="successor")
+def link_that_seeks_a_successor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Successor]:
+    monkeypatch.setattr(daemon_link, "ATTACH_SECONDS", 1_000.0)
+    made = Successor(monkeypatch)
+    yield made
+    made.link.close()
+
+
+def test_a_successor_is_asked_again_until_it_answers(successor: Successor) -> None:
+    assert len(successor.asked()) == 1
+    successor.hear()
+    assert len(successor.asked()) == 1
+    successor.wait()
+    assert len(successor.asked()) == 2
+    successor.answer(successor.asked()[-1], messages.Failure("BusyError", ""))
+    assert successor.state() == (False, False)
+    successor.wait()
+    successor.answer(successor.asked()[-1])
+    assert successor.state() == (True, True)
+    successor.wait()
+    assert len(successor.asked()) == 3
+
+
+def test_a_successor_that_is_always_too_late_for_the_newest_attachment_is_reached(
+    successor: Successor,
 ) -> None:
-    dealer = mock.Mock()
-    dealer.receive.return_value = None
-    monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", lambda _: dealer)
-    ours, theirs = channels.pair()
-    link = daemon_link.Link(channels.Channel(ours))
-    link.use_socket("/run/socket", ATTACH, {})
-    theirs.close()
-    for seconds in (daemon_link.ATTACH_SECONDS, 0.0, daemon_link.ATTACH_SECONDS):
-        monkeypatch.setattr(daemon_link, "ATTACH_SECONDS", seconds)
-        assert link.receive() == []
-    asked = [frames.decode(sent.args[0], messages.JobMessage) for sent in dealer.send.mock_calls]
-    assert [one.message for one in asked] == [ATTACH] * 2
-    for attachment, is_up in zip(asked, (False, True), strict=True):
-        answer = frames.encode(messages.Done(), attachment.number)
-        dealer.receive.side_effect = [answer, None]
-        link.receive()
-        assert link.is_up == link.has_changed == is_up
+    successor.hear(ConnectionEvent.MADE)
+    successor.wait()
+    _, first, second = successor.asked()
+    successor.answer(first)
+    assert successor.state() == (True, True)
+    # What is without an answer is sent again once.
+    successor.link.has_changed = False
+    successor.answer(second)
+    assert successor.state() == (True, False)
+
+
+def test_an_answer_to_an_attachment_over_an_earlier_connection_does_not_count(
+    successor: Successor,
+) -> None:
+    successor.hear(ConnectionEvent.MADE)
+    early = successor.asked()[-1]
+    successor.hear(ConnectionEvent.LOST)
+    successor.hear(ConnectionEvent.MADE)
+    successor.answer(early)
+    assert successor.state() == (False, False)
+    successor.answer(successor.asked()[-1])
+    assert successor.state() == (True, True)
 
 
 OWNER = Owner(5, "/l/job_000005_1", 7)
