@@ -76,7 +76,7 @@ class Ledger:
         self._written_serial = self._tried_serial = 0
         self._covered: set[int] = set()
         self._repeated: set[int] = set()
-        self._older_bytes = 0
+        self._older_bytes = self._repeated_bytes = 0
         self._is_being_cut = False
         self._is_fresh = False
         self._is_cut_due = False
@@ -221,7 +221,7 @@ class Ledger:
 
     def renew_if_due(self) -> None:
         """Begin a new segment if this one is full, or older ones are left from before the start."""
-        is_due = self._journal.is_full or self._is_cut_due
+        is_due = self._is_full or self._is_cut_due
         # Records that wait for `commit` would be dropped if the new segment failed.
         is_free = not self._effects and not self.is_read_only
         if is_due and is_free and not self._is_behind_at_renewal:
@@ -347,6 +347,16 @@ class Ledger:
         self._is_fresh = False
         self._effects.append((done, failed))
         return True
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the segment is full, and has enough new records.
+
+        The next one repeats what this one does. If that were all, it would be full at once, too,
+        and there would be no end to new segments.
+        """
+        new = self._journal.size - self._repeated_bytes
+        return self._journal.is_full and new >= settings.JOURNAL_SEGMENT_BYTES // 2
 
     @property
     def _is_behind_at_renewal(self) -> bool:
@@ -492,6 +502,7 @@ class Ledger:
         self._journal.commit(self.last_id)
         # The older segments may go at any moment from now on.
         self._covered, self._repeated = set(states), set(states)
+        self._repeated_bytes = self._journal.size
 
     def _write_anew(self) -> None:
         """After a failed flush, write files anew: what can be read need not be on the disk."""

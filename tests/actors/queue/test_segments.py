@@ -128,6 +128,41 @@ def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_o
 
 
 @pytest.mark.usefixtures("small_segments")
+def test_a_segment_that_is_full_of_what_it_repeats_is_not_followed_by_another_at_once(
+    tmp_path: Path,
+) -> None:
+    cuts: list[journal.Cut] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.begin()
+
+    def commit(*ids: int) -> int:
+        """Commit new states of these jobs: how many segments begin until nothing is left to do."""
+        for job_id in ids:
+            books.store_state(job_id, 2)
+        books.ledger.commit()
+        begun = 0
+        while cuts and begun < 5:
+            begun += 1
+            cuts.pop().carry_out()
+            books.ledger.was_cut(None)
+            books.ledger.commit()
+        return begun
+
+    books.commit_new(*range(1, 101))
+    for job_id in range(1, 101):
+        # Its process changes the file from now on, so the next segment repeats its state.
+        assert books.ledger.files.write_state(job_id)
+    assert commit() == 1
+    assert books.ledger._journal.size > 5 * settings.JOURNAL_SEGMENT_BYTES
+    assert commit() == 0
+    assert commit(1, 2, 3) == 0
+    assert commit(*range(4, 14)) == 1
+    states = {n: body(n, 2 if n < 14 else 1) for n in range(1, 101)}
+    assert books.after_crash() == states
+
+
+@pytest.mark.usefixtures("small_segments")
 def test_another_thread_makes_the_next_segment_before_it_is_needed(tmp_path: Path) -> None:
     wanted: list[SegmentAhead] = []
     books = Books(tmp_path)
