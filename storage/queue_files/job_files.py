@@ -315,20 +315,23 @@ class QueueDirectory:
         """Clean up the spool after a crash; ``known`` are the jobs that are not archived.
 
         Moves files of archived jobs into the archive, and deletes unfinished inputs. Returns the
-        names of inputs without a job, whose submission was refused or never answered. Leaves other
-        files without a job.
+        names of inputs without a job, whose submission was refused or never answered. Leaves files
+        of jobs in quarantine, and other files without a job.
         """
         names = self.spool.names()
         aside = self._quarantined_ids() if names else set()
         refused = []
         for name in names:
             spooled = spool.parse_name(name)
-            if spooled is not None and (spooled.job_id in known or spooled.job_id in aside):
+            if spooled is not None and spooled.job_id in known:
                 continue
+            # Also if a torn older version of the archived job lies in quarantine.
             if spooled is not None and os.path.lexists(self._archive_path(spooled.job_id)):
                 self.spool.archive(
                     spooled.job_id, os.path.dirname(self._archive_path(spooled.job_id))
                 )
+            elif spooled is not None and spooled.job_id in aside:
+                continue
             elif spool.is_unfinished_input(name):
                 self.spool.remove_file(name)
             elif spooled is not None and spooled.op_index is not None:

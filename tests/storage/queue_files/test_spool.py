@@ -91,18 +91,21 @@ def test_a_start_cleans_up_after_a_crash(queue: QueueDirectory, places: paths.Pl
         "job-4-input-0",  # of a job that was put aside
         "job-5-output",  # of a job that does not exist: a user may want it
         ".tmp-job-6-input-0.7.1",
+        "job-7-input-0",  # of an archived job, of which an older version was put aside
     ]
     for name in names:
         (places.spool / name).write_bytes(b"x")
     (places.archive / "0").mkdir()
     (places.archive / "0/job-2").write_bytes(b"{}")
+    (places.archive / "0/job-7").write_bytes(b"{}")
     places.quarantine.mkdir()
     (places.quarantine / "job-4.2").write_bytes(b"{")
+    (places.quarantine / "job-7").write_bytes(b"{")
     left = {"job-1-input-0", "job-3-input-0", "job-4-input-0", "job-5-output"}
     for _ in range(2):
         assert queue.settle_spool({1}) == ["job-3-input-0"]
         assert set(content(places.spool)) == left
-    assert set(content(places.archive / "0/spool")) == {"job-2-output"}
+    assert set(content(places.archive / "0/spool")) == {"job-2-output", "job-7-input-0"}
 
 
 def test_a_folder_of_the_archive_that_was_not_made_durable_is_flushed_before_a_file_moves(
