@@ -76,7 +76,9 @@ def test_a_component_that_hangs_is_replaced_and_nothing_is_lost_or_doubled(
 
 
 def test_a_request_to_a_component_that_hangs_is_refused_in_time(tmp_path: Path) -> None:
-    with Daemon(tmp_path, "--hung-after", "2") as daemon:
+    with Daemon(tmp_path, "--hung-after", "2") as daemon, daemon.client() as client:
+        # It knows that there is a daemon, however long that takes to begin anew.
+        client.info()
         # Its neighbours do not hang with it: it has a dispatcher of its own.
         daemon.crash("config_store", "hang")
         dealer = Dealer(f"ipc://{daemon.places.socket}")
@@ -98,5 +100,4 @@ def test_a_request_to_a_component_that_hangs_is_refused_in_time(tmp_path: Path) 
             assert frame.message.error == "ComponentRestartedError"
             assert frame.message.text == "component config_store hung and is replaced"
         # A client asks again by itself when the answer was such an error.
-        with daemon.client() as client:
-            assert client.locks(timeout=30) == []
+        assert client.locks(timeout=30) == []
