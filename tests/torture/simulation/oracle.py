@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tests.torture.simulation.core import ProcessHandle
 from tests.torture.simulation.release_oracle import Releases
 from tests.torture.simulation.user_rules import BEGUN, RuleBook
 from tests.torture.simulation.waiting_oracle import Waiting
@@ -29,6 +30,8 @@ from ganger.transport import messages
 if TYPE_CHECKING:
     from tests.torture.simulation.user import Follower
     from tests.torture.simulation.world import World
+
+    from ganger.actors.execution.children import Child
 
 Needs = tuple[tuple[str, str], ...]
 """Lock names, each with ``shared`` or ``exclusive``."""
@@ -284,22 +287,28 @@ class Oracle:
             chain=CHAIN,
         )
 
-    def _has_stopped_process(self, job_id: int) -> bool:
-        """Whether the job was given to a process between two jobs that somebody has stopped."""
+    def _stopped_child(self, job_id: int) -> Child | None:
+        """The job's process as the executor watches it, if it lives and somebody has stopped it."""
         world = self._world
         executor = None if world.daemon is None else world.daemon.component("executor")
-        child = None if executor is None else executor._children.get(job_id)
-        program = None if child is None else world.programs.get(child.pid)
-        return program is not None and program.is_stopped
+        child: Child | None = None if executor is None else executor._children.get(job_id)
+        watched = None if child is None else world.handles.get(child.pidfd)
+        target = watched.target if isinstance(watched, ProcessHandle) else None
+        return child if target is not None and target.is_alive and target.is_stopped else None
 
     def _everything_handed_over_lives(self, queue: JobQueue) -> None:
         world = self._world
         for row in queue.store.table.in_phase(Phase.STARTING):
             is_stopped = any(task.program.is_stopped for task in world.jobs(row.id))
-            if not is_stopped and not self._has_stopped_process(row.id):
+            # It may have been given to a process between two jobs.
+            if not is_stopped and self._stopped_child(row.id) is None:
                 world.problem(f"at rest, but job {row.id} is being started")
         for row in queue.store.table.in_phase(Phase.HANDED_OVER):
-            if row.lock_file is None or lock_files.is_dead(row.lock_file):
+            if row.lock_file is not None and not lock_files.is_dead(row.lock_file):
+                continue
+            child = self._stopped_child(row.id)
+            # One that has left its job, which has ended, ends as soon as it goes on.
+            if child is None or not child.is_free or not row.status.is_final:
                 world.problem(f"at rest, but the process of job {row.id} is dead unnoticed")
 
     def _no_lock_may_be_had(self, manager: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from tests.torture.simulation import playing, simulated_daemon
 from tests.torture.simulation.core import CALM
 from tests.torture.simulation.simulated_daemon import ActorTask
+from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.world import World, playground, world
 
-from ganger.storage import lock_files, process_identity
+from ganger.storage import lock_files, process_identity, settings
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, Message
@@ -427,3 +429,47 @@ def test_a_job_alone_obeys_the_rules_that_were_acknowledged(scene: Scene) -> Non
     scene.world.run(lambda: scene.world.daemon not in (None, first_life))
     scene.settle()
     assert scene.component("job_queue").store.status(1) == "queued"
+
+
+@pytest.fixture
+def stopped_after_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Scene, JobTask]]:
+    """A process is stopped when it has given its lock file up; the executor does not keep it."""
+    monkeypatch.setattr(settings, "REUSED_PROCESS_JOBS_MAX", 1)
+    reusing = msgspec.structs.replace(CALM, reuses_processes=True)
+    with playground(tmp_path) as root, world(reusing, "scene", root) as made:
+        scene = Scene(made)
+        scene.submit(spec())
+        [process] = made.jobs()
+        made.run(lambda: process.job_id == 0)
+        process.program.is_stopped = True
+        yield scene, process
+
+
+def test_a_process_that_is_stopped_after_it_has_left_its_job_ends_when_it_goes_on(
+    stopped_after_its_job: tuple[Scene, JobTask],
+) -> None:
+    scene, process = stopped_after_its_job
+    scene.settle()
+    # No lock proves any more that it lives, but it does.
+    [child] = scene.component("executor")._children.values()
+    assert child.is_free
+    assert scene.component("job_queue").store.status(1) == "success"
+    assert scene.component("lock_manager")._state.owners() == []
+    process.program.is_stopped = False
+    scene.settle()
+    assert scene.component("executor")._children == {}
+    assert scene.world.jobs() == []
+
+
+def test_the_oracle_sees_that_the_end_of_a_process_that_was_stopped_is_not_noticed(
+    stopped_after_its_job: tuple[Scene, JobTask],
+) -> None:
+    scene, process = stopped_after_its_job
+    scene.settle()
+    process.program.end()
+    # As if no pidfd told of it.
+    process.program.ended_at = math.inf
+    scene.world.settle()
+    assert "the process of job 1 is dead unnoticed" in str(scene.world.problems)
