@@ -89,7 +89,8 @@ class Case:
                 self._wait_for_all(client)
                 self._judge(client)
                 if is_well and (now := self._restarts(client)) != restarts:
-                    self.problems.append(f"components were restarted: {now}, before: {restarts}")
+                    found = f"components were restarted: {now}, before: {restarts}"
+                    self.problems += [found, *self._failures()]
         return self._injected > 0
 
     # ------------------------------------------------------------ before
@@ -316,6 +317,12 @@ class Case:
             self.problems.append(f"quarantined: {info.quarantined}")
         if rows := client.locks():
             self.problems.append(f"locks are left: {rows}")
+
+    def _failures(self) -> list[str]:
+        """The errors with which components failed, with the end of their tracebacks."""
+        lines = self._daemon.places.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        events = [json.loads(line) for line in lines if '"component failed"' in line]
+        return [f"{one.get('component')}: {one.get('traceback', '')[-600:]}" for one in events]
 
     def _restarts(self, client: Client) -> dict[str, int]:
         return {part.name: part.restarts for part in client.info().components if part.restarts}
