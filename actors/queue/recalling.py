@@ -88,7 +88,7 @@ def row_of_text(body: bytes) -> Row | None:
     is_pending = fate([op.status for op in job.ops], Life.NONE) is Fate.ENQUEUE
     if not is_pending or job.livelock is not None:
         return None
-    # The second of two alike shares its parameters (`job_table`).
+    # The second of two alike shares its parameters (`row_templates`).
     row_of(job, Phase.PENDING)
     row = row_of(job, Phase.PENDING)
     # What a job has of a run is its own.

@@ -43,6 +43,15 @@ def test_files_may_be_behind_up_to_their_bounds(
     assert not ledger.is_far_behind
 
 
+def books_with_cuts(tmp_path: Path) -> tuple[Books, list[journal.Cut]]:
+    """Books whose journal is cut by the test, as another thread does it."""
+    cuts: list[journal.Cut] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.begin()
+    return books, cuts
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> None:
     names = set()
@@ -73,10 +82,7 @@ def test_a_queue_that_is_never_idle_begins_a_segment_that_repeats_jobs_without_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "FILES_AT_ONCE", 2)
-    cuts: list[journal.Cut] = []
-    books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, cuts.append)
-    books.begin()
+    books, cuts = books_with_cuts(tmp_path)
     books.commit_new(*range(1, 101))
     size = books.ledger._journal.size
     monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", size - 1)
@@ -98,10 +104,7 @@ def test_a_queue_that_is_never_idle_begins_a_segment_that_repeats_jobs_without_f
 def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_on(
     tmp_path: Path,
 ) -> None:
-    cuts: list[journal.Cut] = []
-    books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, cuts.append)
-    books.begin()
+    books, cuts = books_with_cuts(tmp_path)
     for job_id in range(1, 41):
         books.commit_new(job_id)
         books.ledger.files.write_pending()
@@ -131,10 +134,7 @@ def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_o
 def test_a_segment_that_is_full_of_what_it_repeats_is_not_followed_by_another_at_once(
     tmp_path: Path,
 ) -> None:
-    cuts: list[journal.Cut] = []
-    books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, cuts.append)
-    books.begin()
+    books, cuts = books_with_cuts(tmp_path)
 
     def commit(*ids: int) -> int:
         """Commit new states of these jobs: how many segments begin until nothing is left to do."""
