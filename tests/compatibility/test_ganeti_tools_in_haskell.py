@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -43,14 +44,17 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def run(name: str, *arguments: str) -> Finished:
-    done = subprocess.run(
-        [PROGRAM, *arguments],
-        env={"HTOOLS": name, "LD_LIBRARY_PATH": LIBRARIES, "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    """Run one of the tools in an empty folder: hscan writes what it reads where it stands."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [PROGRAM, *arguments],
+            env={"HTOOLS": name, "LD_LIBRARY_PATH": LIBRARIES, "PATH": os.environ["PATH"]},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
