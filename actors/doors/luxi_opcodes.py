@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.opcodes import Opcode, catalogue, checks
+from ...storage.opcodes import Opcode, catalogue, checks, declarations
 from ...storage.wording import brief, type_name
 from ...transport.luxi import UnreadableCallError
 
@@ -122,8 +122,8 @@ class _Fields(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _fields(declared: type[Opcode]) -> _Fields:
-    defaults = zip(declared.__struct_encode_fields__, declared.__struct_defaults__, strict=True)
-    required = tuple(name for name, default in defaults if default is msgspec.NODEFAULT)
+    known = declarations.defaults(declared)
+    required = tuple(name for name, default in known if default is msgspec.NODEFAULT)
     return _Fields(required, frozenset(declared.__struct_encode_fields__) - {*required, "reason"})
 
 

@@ -14,7 +14,15 @@ import msgspec
 
 from .. import errors
 from . import notation
-from .declarations import COMMON_FIELDS, NO_LOCKS, LevelNeeds, LockNeeds, NonEmptyStr, Opcode
+from .declarations import (
+    COMMON_FIELDS,
+    NO_LOCKS,
+    LevelNeeds,
+    LockNeeds,
+    NonEmptyStr,
+    Opcode,
+    misdeclared,
+)
 from .interrupts import is_ctrl_c
 
 if TYPE_CHECKING:
@@ -166,6 +174,8 @@ _from_catalogue: dict[str, type[Opcode]] = {}
 _problems: list[str] = []
 _PROBLEM_CHARACTERS_MAX = 1_000
 _from_users: dict[str, type[Opcode]] = {}
+_entries: set[tuple[str, str, str]] = set()
+"""The entry points that were there when opcodes were loaded, broken ones included."""
 _loads = 0
 
 
@@ -203,15 +213,13 @@ def load_user_opcodes() -> UserOpcodes:
 
     It imports code of other people.
     """
-    # Slow to import, and the fork server for built-in operations never needs it.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
     global _loads  # noqa: PLW0603 - there is one catalogue
     _loads += 1
     _from_users.clear()
     _problems.clear()
-    entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
-    for entry in entries:
+    _entries.clear()
+    for entry in _installed():
+        _entries.add(_identity(entry))
         try:
             declared = _load_declared(entry)
         except errors.OpcodeError as error:
@@ -221,13 +229,36 @@ def load_user_opcodes() -> UserOpcodes:
     return UserOpcodes(tuple(sorted(_from_users)), tuple(_problems))
 
 
+def installed_since() -> tuple[str, ...]:
+    """The packages that bring opcodes, and were not there at the last `load_user_opcodes`."""
+    if not _loads:
+        return ()
+    found = {_package(entry) for entry in _installed() if _identity(entry) not in _entries}
+    return tuple(sorted(found))
+
+
+def _installed() -> list[EntryPoint]:
+    # Slow to import, and the fork server for built-in operations never needs it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"package {entry.dist.name if entry.dist else '?'}"
+
+
+def _identity(entry: EntryPoint) -> tuple[str, str, str]:
+    return _package(entry), entry.name, entry.value
+
+
 def problems() -> tuple[str, ...]:
     """One sentence for each opcode of a package that could not be loaded."""
     return tuple(_problems)
 
 
 def _load_declared(entry: EntryPoint) -> type[Opcode]:
-    place = f"package {entry.dist.name if entry.dist else '?'}: opcode {entry.name!r}"
+    place = f"{_package(entry)}: opcode {entry.name!r}"
     try:
         declared = entry.load()
     # A foreign module may raise anything, even SystemExit: only this plug-in is left out.
@@ -247,6 +278,8 @@ def _load_declared(entry: EntryPoint) -> type[Opcode]:
 def _problem_of(declared: object) -> str | None:
     if not (isinstance(declared, type) and issubclass(declared, Opcode)):
         return "it is not a class derived from Opcode"
+    if problem := misdeclared(declared):
+        return problem
     if not _is_op_id(declared.op_id):
         return f"op_id {declared.op_id!r} is not OP_ and capitals, digits and underscores"
     if find(declared.op_id) is not None:

@@ -12,7 +12,7 @@ from .. import errors
 from ..plain_values import INTEGER_MAX, INTEGER_MIN, check_plain
 from ..wording import likeness, shown, text_of, type_name
 from . import catalogue
-from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode
+from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode, defaults
 from .explanations import explain
 from .interrupts import is_ctrl_c
 
@@ -225,11 +225,22 @@ def _declared(plain: Mapping[str, Any]) -> type[Opcode]:
         raise errors.OpcodeError(f"OP_ID: expected str, got {type_name(op_id)}")
     declared = catalogue.find(op_id)
     if declared is None:
-        guess = likeness(op_id, catalogue.known_ids())
+        guess = _about_new_packages() or likeness(op_id, catalogue.known_ids())
         # It may be one of the plug-ins that could not be loaded.
         broken = "".join(f"; {problem}" for problem in catalogue.problems()[:_PROBLEMS_SHOWN_MAX])
         raise errors.OpcodeError(f"unknown opcode {shown(op_id)}{guess}{broken}")
     return declared
+
+
+def _about_new_packages() -> str:
+    packages = catalogue.installed_since()[:_PROBLEMS_SHOWN_MAX]
+    if not packages:
+        return ""
+    verb = "brings" if len(packages) == 1 else "bring"
+    return (
+        f"; {', '.join(packages)} {verb} opcodes, but came after the daemon's start: restart it to "
+        "load them"
+    )
 
 
 def _convert(plain: Mapping[str, Any], declared: type[Opcode]) -> Opcode:
@@ -264,12 +275,11 @@ class _Names(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _names(declared: type[Opcode]) -> _Names:
-    known = declared.__struct_encode_fields__
-    defaults = list(zip(known, declared.__struct_defaults__, strict=True))
+    known = defaults(declared)
     return _Names(
-        dict.fromkeys(known),
-        tuple(name for name, default in defaults if default is msgspec.NODEFAULT),
-        tuple(name for name, default in defaults if default is None and name not in _ALWAYS_STORED),
+        dict.fromkeys(name for name, _ in known),
+        tuple(name for name, default in known if default is msgspec.NODEFAULT),
+        tuple(name for name, default in known if default is None and name not in _ALWAYS_STORED),
     )
 
 

@@ -284,3 +284,25 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 COMMON_FIELDS: tuple[str, ...] = Opcode.__struct_fields__
 """Names of the parameters that every opcode has."""
+
+_FACTS = frozenset(vars(Opcode)) - set(COMMON_FIELDS)
+_UNUSABLE_OPTIONS = ("array_like", "omit_defaults", "tag")
+
+
+def defaults(declared: type[Opcode]) -> list[tuple[str, object]]:
+    """The parameters of a kind of opcode, each with its default, or `msgspec.NODEFAULT`."""
+    names, known = declared.__struct_encode_fields__, declared.__struct_defaults__
+    # The library leaves out positional parameters without a default; they come first.
+    required = (msgspec.NODEFAULT,) * (len(names) - len(known))
+    return list(zip(names, (*required, *known), strict=True))
+
+
+def misdeclared(declared: type[Opcode]) -> str | None:
+    """What is wrong with the form of a class that a user has derived from `Opcode`, if anything."""
+    for name in declared.__struct_fields__:
+        if name in _FACTS:
+            return f"{name} is a fact about the class, not a parameter: annotate it as ClassVar"
+    for option in _UNUSABLE_OPTIONS:
+        if getattr(declared.__struct_config__, option):
+            return f"it is declared with {option}, which opcodes cannot have"
+    return None

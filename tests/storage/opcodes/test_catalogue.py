@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ganger.actors.doors import luxi_opcodes
+from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import catalogue, notation
 from ganger.storage.opcodes.declarations import Opcode
@@ -79,6 +81,7 @@ FROM_GANETI: list[dict[str, Any]] = [
 def _no_user_opcodes_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "_from_users", {})
     monkeypatch.setattr(catalogue, "_problems", [])
+    monkeypatch.setattr(catalogue, "_entries", set())
 
 
 # The list.
@@ -306,6 +309,28 @@ PLUG_INS = """
         op_id = "OP_UNTYPED"
         size: "Undefined" = 1
 
+    class OpPositional(Opcode):
+        op_id = "OP_POSITIONAL"
+        path: str
+        size: int = 3
+        node: str | None = None
+        def run(self, context):
+            return self.path
+
+    class OpWithoutClassVar(OpGood, kw_only=True):
+        op_id = "OP_WITHOUT_CLASS_VAR"
+        secret_fields: tuple[str, ...] = ("password",)
+        password: str = ""
+
+    class OpArray(OpGood, kw_only=True, array_like=True):
+        op_id = "OP_ARRAY"
+
+    class OpOmitting(OpGood, kw_only=True, omit_defaults=True):
+        op_id = "OP_OMITTING"
+
+    class OpTagged(OpGood, kw_only=True, tag="x"):
+        op_id = "OP_TAGGED"
+
     def not_a_class(): pass
 """
 
@@ -339,6 +364,40 @@ def test_an_installed_opcode_is_found_and_can_be_submitted(declare: Any) -> None
     assert opcodes.check_opcode({"OP_ID": "OP_GOOD"})["size"] == 3
 
 
+def test_an_opcode_without_kw_only_is_checked_and_run_like_any_other(declare: Any) -> None:
+    declare("positional = plug_ins_of_a_test:OpPositional")
+    found = catalogue.load_user_opcodes()
+    assert found == catalogue.UserOpcodes(loaded=("OP_POSITIONAL",), problems=())
+    stored = opcodes.check_opcode({"OP_ID": "OP_POSITIONAL", "path": "/x"})
+    assert (stored["path"], stored["size"], "node" in stored) == ("/x", 3, False)
+    assert TestContext().run({"OP_ID": "OP_POSITIONAL", "path": "/x"}) == "/x"
+    with pytest.raises(errors.OpcodeError, match=r"^OP_POSITIONAL: missing parameter 'path'$"):
+        opcodes.check_opcode({"OP_ID": "OP_POSITIONAL"})
+    [by_luxi] = luxi_opcodes.checked(
+        "SubmitJob", [{"OP_ID": "OP_POSITIONAL", "path": "/x", "size": None, "reason": []}]
+    )
+    assert by_luxi["path"] == "/x"
+
+
+def test_an_unknown_opcode_names_the_packages_that_came_after_the_opcodes_were_loaded(
+    declare: Any,
+) -> None:
+    catalogue.load_user_opcodes()
+    unknown = {"OP_ID": "OP_GOOD"}
+    with pytest.raises(errors.OpcodeError, match=r"^unknown opcode 'OP_GOOD'") as caught:
+        opcodes.check_opcode(unknown)
+    assert "restart" not in caught.value.text
+    declare("good = plug_ins_of_a_test:OpGood")
+    with pytest.raises(errors.OpcodeError) as caught:
+        opcodes.check_opcode(unknown)
+    assert caught.value.text == (
+        "unknown opcode 'OP_GOOD'; package plug-ins brings opcodes, but came after the daemon's "
+        "start: restart it to load them"
+    )
+    catalogue.load_user_opcodes()
+    assert opcodes.check_opcode(unknown)["size"] == 3
+
+
 def test_loading_again_finds_the_same(declare: Any) -> None:
     declare("good = plug_ins_of_a_test:OpGood")
     assert catalogue.load_user_opcodes() == catalogue.load_user_opcodes()
@@ -358,6 +417,10 @@ def test_loading_again_finds_the_same(declare: Any) -> None:
         ("plug_ins_of_a_test:OpBadlyNamed", "op_id 'good' is not OP_ and capitals"),
         ("plug_ins_of_a_test:OpWithout", "it brings no operation"),
         ("plug_ins_of_a_test:OpUntyped", "its parameters cannot be checked: NameError"),
+        ("plug_ins_of_a_test:OpWithoutClassVar", "secret_fields is a fact about the class, not a "),
+        ("plug_ins_of_a_test:OpArray", "it is declared with array_like, which opcodes cannot have"),
+        ("plug_ins_of_a_test:OpOmitting", "it is declared with omit_defaults, which opcodes"),
+        ("plug_ins_of_a_test:OpTagged", "it is declared with tag, which opcodes cannot have"),
     ],
 )
 def test_a_broken_plug_in_is_reported_with_its_package_and_left_out(
