@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rapi.served import Served, password
@@ -27,7 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def begin(served: Served, *command: str) -> subprocess.Popen[str]:
+def begin(served: Served, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     words = [
         sys.executable,
         "-u",
@@ -36,6 +40,7 @@ def begin(served: Served, *command: str) -> subprocess.Popen[str]:
         str(served.port),
         "--ca",
         str(served.places.rapi_certificate),
+        *options,
         "node7",
         "--",
         *command,
@@ -72,6 +77,85 @@ def test_it_waits_for_running_jobs_holds_others_and_lets_them_go(served: Served)
         assert [str(held), "queued"] in states
         assert [job.status for job in client.wait(held, timeout=30)] == ["success"]
         assert client.filters() == []
+
+
+COMMAND: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+HELD: list[dict[str, Any]] = [
+    COMMAND | {"argv": ["echo", "node7"]},
+    {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 0.01,
+        "on_master": False,
+        "on_nodes": ["node8", "node7"],
+    },
+]
+NOT_HELD: list[dict[str, Any]] = [
+    COMMAND | {"locks": {"node": {"exclusive": ["node7"]}}},
+    COMMAND | {"argv": ["echo", "node70"]},
+]
+
+
+@pytest.mark.parametrize("options", [(), ("--all-commands",)])
+def test_it_holds_the_jobs_that_name_the_node_and_with_an_option_every_command(
+    served: Served, options: tuple[str, ...]
+) -> None:
+    with served.client() as client:
+        # The tool waits for this command, which only locks the node; its jobs come meanwhile.
+        locking = NOT_HELD[0] | {"argv": ["sleep", "600"]}
+        running = client.submit(locking)
+        seen = (getattr(part, "status", None) for part in client.watch(running, log=False))
+        assert "running" in seen
+        with begin(served, "true", options=options) as tool:
+            assert tool.stdout is not None
+            lines = iter(tool.stdout.readline, "")
+            assert any(line == f"waiting for jobs {running}\n" for line in lines)
+            ids = [client.submit(op) for op in (*HELD, *NOT_HELD[1:])]
+            other = client.submit(delay(0.01, "node8"))
+            client.wait(other, timeout=30)
+            if not options:
+                client.wait(ids[-1], timeout=30)
+            found = [str(job.status) for job in client.jobs(ids)]
+            assert found == ["queued", "queued", "queued" if options else "success"]
+            client.cancel(running, kill=True)
+            tool.communicate(timeout=60)
+        assert [job.status for job in client.wait(*ids, timeout=30)] == ["success"] * 3
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_commands_for_curl_hold_what_the_tool_holds(served: Served) -> None:
+    page = (ROOT / "docs" / "rapi.md").read_text(encoding="utf-8")
+    start = page.index("    rapi() {")
+    script = page[start : page.index("\n\n**What neither holds", start)]
+    named = re.findall(r'\["(=(?:\[\])?)", "(\w+)", "node7"\]', script)
+    tool = TOOL.read_text(encoding="utf-8")
+    for sign, kind in (("=", "NAMES"), ("=[]", "LISTS")):
+        listed = re.search(rf"^{kind} = (\(.*\))$", tool, re.MULTILINE)
+        assert listed is not None
+        assert [name for one, name in named if one == sign] == list(ast.literal_eval(listed[1]))
+    with served.client() as client:
+        pipe = served.folder / "pipe"
+        os.mkfifo(pipe)
+        for written, here in (
+            ("reboot-node node7", f"echo begun; cat {pipe}"),
+            ("/var/lib/ganger/rapi.pem", str(served.places.rapi_certificate)),
+            (":5080", f":{served.port}"),
+        ):
+            assert written in script
+            script = script.replace(written, here)
+        environment = {**os.environ, "RAPI_PASSWORD": password("admin")}
+        with subprocess.Popen(
+            ["bash", "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+        ) as typed:
+            assert typed.stdout is not None
+            assert any("begun" in line for line in iter(typed.stdout.readline, ""))
+            ids = [client.submit(op) for op in (*HELD, *NOT_HELD)]
+            client.wait(*ids[len(HELD) :], timeout=30)
+            found = [str(job.status) for job in client.jobs(ids)]
+            pipe.write_text("the work is done\n")
+            assert typed.wait(timeout=60) == 0
+        assert found == ["queued", "queued", "success", "success"]
+        assert client.filters() == []
+        assert [job.status for job in client.wait(*ids, timeout=30)] == ["success"] * 4
 
 
 def test_the_exit_code_is_that_of_the_command_and_the_rules_go_in_any_case(
