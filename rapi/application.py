@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 _LOOKS = ("GET", "HEAD")
+_FORBIDDEN = 403
 _encode = msgspec.json.Encoder().encode
 
 
@@ -162,24 +163,27 @@ class _Endpoint:
         method = self._method(request, user)
         if request.method not in _LOOKS and origins.is_foreign(request.headers):
             raise HttpError(403, "Requests of other sites' pages are refused")
+        try:
+            return await self._answer(request, user, method)
+        except HttpError as error:
+            if error.code != _FORBIDDEN:
+                raise
+            if user is NOBODY:
+                raise self._service.authentication.demand() from error
+            self._service.notes.warning("request refused", user=user.name, why=error.text)
+            raise
+
+    async def _answer(self, request: Request, user: User, method: Method) -> Response:
         query = _query(request)
         body = await _body(request, user)
-        opcodes = _opcodes(method, body)
-        refused = roles.refusal(user, method.right, opcodes) or await scopes.refusal(
-            self._service.client, user, method.right, request.path_params, body
-        )
-        if refused is not None:
-            if user is NOBODY:
-                raise self._service.authentication.demand()
-            self._service.notes.warning("request refused", user=user.name, why=refused)
-            raise HttpError(403, refused)
+        _check(roles.refusal(user, method.right, method.opcodes))
         call = Call(
             client=self._service.client,
             user=user,
             resource=self._resource.path if self._resource else "",
             path=request.path_params,
             query=query,
-            body=body,
+            body=body if method.reads is None else method.reads(body),
             headers=dict(request.headers),
             feed=self._service.feed,
             times=self._service.times,
@@ -187,6 +191,7 @@ class _Endpoint:
             listing=self._service.listing,
             bodies=self._service.bodies,
         )
+        _check(await scopes.refusal(call, method.right))
         found = await method.handler(call)
         if isinstance(found, EventStream):
             found.may_go_on = lambda: self._service.authentication.current(user) is not None
@@ -207,10 +212,16 @@ class _Endpoint:
         name = "GET" if request.method == "HEAD" else request.method
         method = self._resource.methods.get(name)
         if method is None:
-            path = request.url.path
+            path = request.scope["path"]
             raise HttpError(501, f"Method {request.method} is unsupported for path {path}")
         self._service.authentication.require(user, method.right)
         return method
+
+
+def _check(refused: str | None) -> None:
+    """`HttpError` 403 if there is a reason to refuse the request."""
+    if refused is not None:
+        raise HttpError(_FORBIDDEN, refused)
 
 
 def _place(error: Exception) -> str:
@@ -222,7 +233,8 @@ def _place(error: Exception) -> str:
 def _query(request: Request) -> dict[str, list[str]]:
     """The parameters of the query string; empty values count as not given."""
     found: dict[str, list[str]] = {}
-    for name, value in parse_qsl(request.url.query):
+    # Not of `request.url`, which begins with what the client says is our name.
+    for name, value in parse_qsl(request.scope["query_string"].decode()):
         found.setdefault(name, []).append(value)
     return found
 
@@ -271,13 +283,3 @@ async def _data(request: Request, most: int) -> bytes:
 def _too_large(most: int) -> HttpError:
     text = f"Request body is larger than {most} bytes"
     return HttpError(413, text, {"Connection": "close"})
-
-
-def _opcodes(method: Method, body: object) -> list[str]:
-    """The names of the opcodes that the request would submit."""
-    if method.opcode:
-        return [method.opcode, *method.more_opcodes]
-    ops = body.get("ops") if isinstance(body, Mapping) else None
-    if method.right is not Right.SUBMIT or not isinstance(ops, Sequence):
-        return []
-    return [str(op.get("OP_ID")) for op in ops if isinstance(op, Mapping)]

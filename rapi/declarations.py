@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..storage import rapi_settings
+from ..storage import errors, rapi_settings
 from ..storage.rapi_users import User
 from ..transport.client.async_client import AsyncClient
 from .problems import HttpError
@@ -75,7 +75,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     query: dict[str, list[str]] = {}
     """The values of each parameter in the query string, without the empty ones."""
     body: Any = msgspec.UNSET
-    """The JSON of the body; UNSET: there was none."""
+    """The JSON of the body, or what the method's ``reads`` made of it; UNSET: there was none."""
     headers: dict[str, str] = {}
     """By lower-case names."""
     feed: Feed
@@ -88,6 +88,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The listings of all jobs."""
     bodies: JobBodies
     """The answers that show one job."""
+
+    @property
+    def job_id(self) -> int:
+        """The id of the job in the path; `UnknownJobError` if no job can have it.
+
+        Rights and handlers both take it from here: two readings of one text may differ.
+        """
+        digits = self.path["job_id"]
+        if not (found := whole(digits)):
+            raise errors.UnknownJobError(f"there is no job {digits}")
+        return found
 
     def text(self, name: str) -> str | None:
         """The first value of a parameter; None if it is not given."""
@@ -142,8 +153,15 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
     """Whether Ganeti has no such method, where it has the resource."""
     body: Any = None
     """The type of the body, for the OpenAPI document, or None."""
+    reads: Callable[[Any], Any] | None = None
+    """Makes the value of ``body`` from JSON, for the look at the user's rights and the handler."""
     reply: Any = None
     """The type of the reply, for the OpenAPI document, or None."""
+
+    @property
+    def opcodes(self) -> tuple[str, ...]:
+        """The opcodes that are known before the body is: those that a request always submits."""
+        return (self.opcode, *self.more_opcodes) if self.opcode else ()
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,11 +178,12 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 def whole(text: str) -> int | None:
     """The number that these digits are; None if they are none, or more than any number needs.
 
-    >>> whole("17"), whole("-1"), whole("9" * 19)
-    (17, None, None)
+    >>> whole("17"), whole("-1"), whole("9" * 19), whole("0" * 30 + "7")
+    (17, None, None, 7)
     """
-    is_number = text.isdecimal() and len(text) <= rapi_settings.JOB_ID_DIGITS_MAX
-    return int(text) if is_number else None
+    is_number = text.isascii() and text.isdecimal()
+    digits = text.lstrip("0") or "0"
+    return int(digits) if is_number and len(digits) <= rapi_settings.JOB_ID_DIGITS_MAX else None
 
 
 def fits(path: Mapping[str, str]) -> bool:

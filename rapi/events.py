@@ -86,7 +86,7 @@ async def stream_log(call: Call) -> EventStream:
     Events: ``log`` (an entry), ``output`` (op_index, stream, text, or data in Base64 if it is no
     text), ``gap`` (missing output), ``status``, ``end``.
     """
-    job_id = _job_id(call.path["job_id"])
+    job_id = call.job_id
     # An unknown job is an error of its own, before the stream begins.
     await call.client.job(job_id)
     given = call.headers.get("last-event-id") or call.text("after") or "0.0"

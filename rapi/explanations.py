@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from .declarations import Call, Method, Resource, Right, whole
 
 async def explain(call: Call) -> dict[str, Any]:
     """What holds the job back, first things first, and what would help."""
-    return plain(await call.client.explain(int(call.path["job_id"])))
+    return plain(await call.client.explain(call.job_id))
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -34,7 +35,7 @@ class Change(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 async def simulate(call: Call) -> dict[str, Any]:
     """Which jobs would start, wait and be rejected after these changes."""
-    change = converted(call.body, Change)
+    change: Change = call.body
     found = await call.client.simulate(
         rule=change.rule,
         without=change.without,
@@ -85,6 +86,7 @@ RESOURCES = (
                 right=Right.READ,
                 summary="What changes would do to the queue; nothing is changed.",
                 body=Change,
+                reads=functools.partial(converted, kind=Change),
                 reply=Simulated,
             )
         },

@@ -77,18 +77,23 @@ async def delete_filter(call: Call) -> None:
 
 
 async def _store(call: Call, uuid: str | None) -> str:
-    body = bodies.optional_mapping(call.body)
-    priority = bodies.parameter(body, "priority", int, 0)
-    predicates = bodies.parameter(body, "predicates", list, [])
-    reason = bodies.parameter(body, "reason", list, [])
-    bodies.refuse_others(body, Rule.__struct_fields__, "filter rule")
-    checked = {"priority": priority, "predicates": predicates, "reason": reason}
     try:
-        return await stored(call, Rule(**{**body, **checked}), uuid)
+        return await stored(call, call.body, uuid)
     except errors.FilterRuleError as error:
         if error.text.startswith("uuid:"):
             raise HttpError(500, "Unable to parse UUID") from error
         raise problems.of_query(error) from error
+
+
+def _rule(body: object) -> Rule:
+    """The rule in a body. Nothing, or null, is a rule without predicates: for every job."""
+    given = bodies.optional_mapping(body)
+    priority = bodies.parameter(given, "priority", int, 0)
+    predicates = bodies.parameter(given, "predicates", list, [])
+    reason = bodies.parameter(given, "reason", list, [])
+    bodies.refuse_others(given, Rule.__struct_fields__, "filter rule")
+    checked = {"priority": priority, "predicates": predicates, "reason": reason}
+    return Rule(**{**given, **checked})
 
 
 def _shown(rule: FilterRow) -> dict[str, Any]:
@@ -119,6 +124,7 @@ RESOURCES = (
                 right=Right.FILTERS,
                 summary="Add a filter rule.",
                 body=Rule,
+                reads=_rule,
                 reply=str,
             ),
         },
@@ -132,6 +138,7 @@ RESOURCES = (
                 right=Right.FILTERS,
                 summary="Replace a filter rule, or add one with this UUID.",
                 body=Rule,
+                reads=_rule,
                 reply=str,
             ),
             "DELETE": Method(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ..storage import errors
 from . import bodies, problems, rows, submitting
-from .declarations import Call, Method, Parameter, Resource, Right
+from .declarations import Call, Method, Parameter, Resource, Right, whole
 from .problems import HttpError
 from .submitting import DRY_RUN, FORCE, Part, constant, flag, from_path, submits, text
 from .tags import tags
@@ -123,7 +123,7 @@ def _several(call: Call) -> dict[str, Any]:
         parameters = submitting.renamed(
             {name: value for name, value in instance.items() if name != _VERSION}, _RENAMES
         )
-        opcodes.append({"OP_ID": "OP_INSTANCE_CREATE", **parameters})
+        opcodes.append(submitting.joined(parameters, {"OP_ID": "OP_INSTANCE_CREATE"}))
     return {**body, "instances": opcodes}
 
 
@@ -139,6 +139,14 @@ def _replacement(call: Call) -> dict[str, Any]:
         return {**body, "disks": [int(part) for part in disks.split(",")]}
     except ValueError as error:
         raise HttpError(400, f"Invalid disk index passed: {disks}") from error
+
+
+def _disk(call: Call) -> int:
+    """The index of a disk in the path; `HttpError` 404 for one that no disk has."""
+    found = whole(call.path["disk"])
+    if found is None:
+        raise HttpError(404)
+    return found
 
 
 def _needed(call: Call) -> dict[str, Any]:
@@ -296,7 +304,7 @@ RESOURCES = (
         "OP_INSTANCE_GROW_DISK",
         "Make a disk larger.",
         _NAME,
-        Part("disk", lambda call: int(call.path["disk"][:9])),
+        Part("disk", _disk),
         takes_body=True,
     ),
     Resource(

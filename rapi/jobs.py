@@ -37,26 +37,28 @@ async def list_jobs(call: Call) -> Response:
 
 async def submit_job(call: Call) -> int:
     """Submit a job with these opcodes; the reply is its id."""
-    job = bodies.converted(bodies.mapping(call.body), NewJob)
-    if not job.ops:
+    job: NewJob = call.body
+    ops = job.ops
+    if not ops:
         raise HttpError(400, "Invalid body parameters: a job needs at least one opcode")
-    for op in job.ops:
+    for op in ops:
         submitting.refuse_commands(op)
     if job.comment is not None:
-        job.ops = [{"comment": job.comment, **op} for op in job.ops]
-    return await call.client.submit(
-        job.ops,
-        reason=job.reason,
-        priority=job.priority,
-        depends=job.depends,
-        key=call.headers.get(submitting.KEY_HEADER),
+        ops = [{"comment": job.comment, **op} for op in ops]
+    return await submitting.submitted(
+        call, ops, reason=job.reason, priority=job.priority, depends=job.depends
     )
+
+
+def _new_job(body: object) -> NewJob:
+    return bodies.converted(bodies.mapping(body), NewJob)
 
 
 async def show_job(call: Call) -> Any:  # noqa: ANN401 - JSON
     """One job, live or archived. An unknown one has no values but its id."""
-    job_id = _id(call)
-    if job_id is None:
+    try:
+        job_id = call.job_id
+    except errors.UnknownJobError:
         return {**dict.fromkeys(FIELDS), "id": int(call.path["job_id"])}
     return Response(await call.bodies.body(job_id), media_type="application/json")
 
@@ -69,8 +71,9 @@ async def read_body(client: AsyncClient, job_id: int) -> bytes:
 
 async def cancel_job(call: Call) -> list[Any]:
     """Cancel a job that has not started: whether that is so, and a text. A running one by kill."""
-    job_id = _id(call)
-    if job_id is None:
+    try:
+        job_id = call.job_id
+    except errors.UnknownJobError:
         return [False, f"Job {call.path['job_id']} not found in queue"]
     outcome = await call.client.cancel(job_id, kill=call.flag("kill"))
     return [outcome.accepted, outcome.text]
@@ -84,13 +87,10 @@ async def wait_for_change(call: Call) -> dict[str, Any]:
         bodies.check_type(name, str, "'fields' parameter")
     before = bodies.parameter(body, "previous_job_info", list, None)
     serial = bodies.parameter(body, "previous_log_serial", int, None)
-    job_id = _id(call)
-    if job_id is None:
-        raise HttpError(404, _LOST)
     seconds = rapi_settings.WAIT_SECONDS
     try:
         found = await call.client.await_change(
-            job_id, fields, before, log_serial=serial, seconds=seconds
+            call.job_id, fields, before, log_serial=serial, seconds=seconds
         )
     except errors.UnknownJobError as error:
         raise HttpError(404, _LOST) from error
@@ -98,12 +98,6 @@ async def wait_for_change(call: Call) -> dict[str, Any]:
 
 
 _LOST: Final = "Can't load job file"
-
-
-def _id(call: Call) -> int | None:
-    """The id in the path; None if no job can have it."""
-    digits = call.path["job_id"].lstrip("0")
-    return int(digits) if 0 < len(digits) <= rapi_settings.JOB_ID_DIGITS_MAX else None
 
 
 RESOURCES = (
@@ -118,6 +112,7 @@ RESOURCES = (
                 right=Right.SUBMIT,
                 summary="Submit a job.",
                 body=NewJob,
+                reads=_new_job,
                 reply=int,
                 is_own=True,
             ),

@@ -6,6 +6,7 @@ Ganger's own resources. Lists come from the feed of this process, not from the d
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -86,7 +87,7 @@ class Seen(msgspec.Struct):
 
 async def read_job(call: Call) -> Seen:
     """The whole of one job, live or archived, and which jobs wait for it."""
-    job_id = int(call.path["job_id"])
+    job_id = call.job_id
     job, rows = await asyncio.gather(call.client.job(job_id), call.client.locks())
     names = [
         owner
@@ -107,8 +108,8 @@ class NewPriority(msgspec.Struct, forbid_unknown_fields=True):
 
 async def set_priority(call: Call) -> Any:  # noqa: ANN401 - JSON
     """Change the priority of a job's opcodes that have not started."""
-    change = converted(call.body, NewPriority)
-    found = await call.client.set_priority(int(call.path["job_id"]), change.priority)
+    change: NewPriority = call.body
+    found = await call.client.set_priority(call.job_id, change.priority)
     return [found.accepted, found.text]
 
 
@@ -120,8 +121,7 @@ class Retry(msgspec.Struct, forbid_unknown_fields=True):
 
 async def retry(call: Call) -> int:
     """Submit a new job like an ended one."""
-    job_id = int(call.path["job_id"])
-    asked = Retry() if call.body is msgspec.UNSET else converted(call.body, Retry)
+    job_id, asked = call.job_id, call.body
     job = await call.client.job(job_id)
     refused = roles.refusal(call.user, Right.SUBMIT, {op.op_id for op in job.ops or ()})
     if refused is not None:
@@ -129,6 +129,10 @@ async def retry(call: Call) -> int:
     return await call.client.retry(
         job_id, whole=asked.whole, key=call.headers.get("idempotency-key")
     )
+
+
+def _retry(body: object) -> Retry:
+    return Retry() if body is msgspec.UNSET else converted(body, Retry)
 
 
 async def read_daemon(call: Call) -> Any:  # noqa: ANN401 - JSON
@@ -195,6 +199,7 @@ RESOURCES = (
                 right=Right.CANCEL,
                 summary="Change a job's priority.",
                 body=NewPriority,
+                reads=functools.partial(converted, kind=NewPriority),
             )
         },
     ),
@@ -207,6 +212,7 @@ RESOURCES = (
                 right=Right.SUBMIT,
                 summary="Submit a job like an ended one.",
                 body=Retry,
+                reads=_retry,
                 reply=int,
             )
         },

@@ -7,6 +7,7 @@ page gives a text.
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import msgspec
@@ -40,7 +41,7 @@ async def list_rules(call: Call) -> Any:  # noqa: ANN401 - JSON
 
 async def add_rule(call: Call) -> str:
     """Store a filter rule; it is in force when the answer comes."""
-    return await stored(call, converted(call.body, NewRule))
+    return await stored(call, call.body)
 
 
 RESOURCES = (
@@ -59,6 +60,7 @@ RESOURCES = (
                 right=Right.FILTERS,
                 summary="Add a filter rule, with a window if need be.",
                 body=NewRule,
+                reads=functools.partial(converted, kind=NewRule),
                 reply=str,
             ),
         },

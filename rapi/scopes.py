@@ -6,59 +6,36 @@ that cannot match a job without one of them.
 
 from __future__ import annotations
 
-import string
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from ..storage import errors
 from . import roles
-from .declarations import Right
-
-if TYPE_CHECKING:
-    from ..storage.rapi_users import User
-    from ..transport.client.async_client import AsyncClient
-
-_DIGITS_MAX = 18
-"""No job id has more."""
+from .declarations import Call, Right
+from .filters import WrittenRule
 
 
-async def refusal(
-    client: AsyncClient, user: User, right: Right, path: Mapping[str, str], body: object
-) -> str | None:
-    """Why the user may not change this job or rule; None if he may, or there is none."""
+async def refusal(call: Call, right: Right) -> str | None:
+    """Why the user may not change this job or rule; None if he may, or there is no such rule.
+
+    `UnknownJobError` for a job that is not there: it might be there, and somebody else's, when the
+    handler looks.
+    """
+    user = call.user
     if not roles.is_limited(user):
         return None
     allowed = roles.opcodes(user)
     if right is Right.CANCEL:
-        outside = sorted(await _opcodes_of(client, path.get("job_id", "")) - allowed)
+        job = await call.client.job(call.job_id)
+        outside = sorted({op.op_id for op in job.ops or ()} - allowed)
         return f"user {user.name} may not change jobs with {outside[0]}" if outside else None
     if right is not Right.FILTERS:
         return None
-    given = body.get("predicates") if isinstance(body, Mapping) else None
-    rules = [given] if isinstance(body, Mapping) else []
-    if uuid := path.get("uuid"):
-        found = await client.filters()
-        rules += [rule.predicates for rule in found if _digits(rule.uuid) == _digits(uuid)]
+    rules = [call.body.predicates] if isinstance(call.body, WrittenRule) else []
+    if uuid := call.path.get("uuid"):
+        rules += [rule.predicates for rule in await call.client.filters() if rule.uuid == uuid]
     if any(not concerns_only(rule, allowed) for rule in rules):
         names = ", ".join(sorted(allowed)) or "no opcode"
         return f"user {user.name} may only keep filter rules for {names}"
     return None
-
-
-def _digits(uuid: str) -> str:
-    """A UUID in whatever spelling."""
-    return "".join(sign for sign in uuid.lower() if sign in string.hexdigits)
-
-
-async def _opcodes_of(client: AsyncClient, job_id: str) -> set[str]:
-    """The opcodes of a job; none if there is no such job, which the daemon then says."""
-    if not job_id.isdecimal() or len(job_id) > _DIGITS_MAX:
-        return set()
-    try:
-        job = await client.job(int(job_id))
-    except errors.UnknownJobError:
-        return set()
-    return {op.op_id for op in job.ops or ()}
 
 
 def concerns_only(predicates: object, opcodes: frozenset[str]) -> bool:

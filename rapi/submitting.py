@@ -13,7 +13,7 @@ import msgspec
 
 from ..storage import errors
 from ..storage.opcodes import catalogue, checks
-from . import bodies
+from . import bodies, roles
 from .declarations import Call, Method, Parameter, Right
 from .problems import HttpError
 
@@ -124,8 +124,8 @@ def made(
     """
     fixed = {part.field: value for part in parts if (value := part.get(call)) is not None}
     fixed["reason"] = trail(call)
-    parameters = _joined(renamed(given, renames or {}), fixed)
-    return checked({"OP_ID": op_id, **_given(op_id, parameters)})
+    parameters = joined(renamed(given, renames or {}), {**fixed, "OP_ID": op_id})
+    return checked(_given(op_id, parameters))
 
 
 def _given(op_id: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -190,12 +190,20 @@ def resource_name(path: str) -> str:
     return "_".join("name" if word.startswith("{") else word.replace("-", "_") for word in words)
 
 
-async def submitted(call: Call, opcodes: list[dict[str, Any]]) -> int:
-    """The id of a job with these opcodes."""
-    return await call.client.submit(opcodes, key=call.headers.get(KEY_HEADER))
+async def submitted(call: Call, opcodes: list[dict[str, Any]], **more: Any) -> int:  # noqa: ANN401 - as `submit`
+    """The id of a job with these opcodes. `HttpError` 403 if the user may not submit them.
+
+    The opcodes that the resource declares were looked at before; these are what is submitted.
+    """
+    names = [str(op.get("OP_ID")) for op in opcodes]
+    refused = roles.refusal(call.user, Right.SUBMIT, names)
+    if refused is not None:
+        raise HttpError(403, refused)
+    return await call.client.submit(opcodes, key=call.headers.get(KEY_HEADER), **more)
 
 
-def _joined(given: dict[str, Any], fixed: dict[str, Any]) -> dict[str, Any]:
+def joined(given: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; `HttpError` 400 if the client names what the resource determines."""
     both = sorted(given.keys() & fixed.keys())
     if both:
         raise HttpError(400, f"Can't overwrite static parameters {set(both)}")

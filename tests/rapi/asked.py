@@ -38,6 +38,7 @@ async def ask(
     address: str = "192.0.2.1",
     more: dict[str, str] | None = None,
     parts: Sequence[bytes] = (),
+    query: str = "",
 ) -> Reply:
     """The reply to one request. ``body`` goes as JSON; None: there is none, or ``parts``."""
     sent_parts = list(parts) or [b"" if body is None else json.dumps(body).encode()]
@@ -53,7 +54,7 @@ async def ask(
         "scheme": "https",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
         "headers": headers,
         "client": (address, 1),
