@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..storage import documents, errors, ownership, settings, wording
+from ..storage import documents, errors, ownership, process_identity, settings, wording
 from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
 from .daemon_options import DaemonOptions, daemon_options
@@ -155,7 +155,7 @@ def _start(
             cwd="/",
         )
     os.close(writer)
-    ended = os.pidfd_open(process.pid)
+    ended = process_identity.open_pidfd(process.pid)
     progress = start_report.Progress()
     try:
         word = start_report.await_word(reader, ended, seconds, progress)
@@ -228,7 +228,7 @@ def down(call: Call, timeout: float) -> None:
         output.echo(f"No daemon runs in {places.data}")
         return
     try:
-        process = os.pidfd_open(pid)
+        process = process_identity.open_pidfd(pid)
     except ProcessLookupError:
         process = None
     active = 0

@@ -6,6 +6,7 @@ identify one process for ever.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ _START_FIELD = 19
 
 _FIELDS_SPLIT = _START_FIELD + 1
 """No field behind the start time is of interest."""
+
+_NO_PROCESS = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
+"""What the kernel says when no process has the pid: the second while the process is being reaped,
+the third in older kernels."""
 
 _ENDED_STATES = (b"Z", b"X")
 _FLAGS_FIELD = 6
@@ -76,6 +81,20 @@ def of(pid: int) -> ProcessIdentity | None:
         )
     except OSError:
         return None
+
+
+def open_pidfd(pid: int) -> int:
+    """A pidfd of the process that has this pid now. Raises `ProcessLookupError` if it is gone.
+
+    Everything opens pidfds with it: the kernel has several ways to say "gone". Raises another
+    `OSError` if no descriptor is left.
+    """
+    try:
+        return os.pidfd_open(pid)  # noqa: TID251 - its one home
+    except OSError as error:
+        if error.errno not in _NO_PROCESS:
+            raise
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from error
 
 
 def begins_program(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""A disk that refuses: calls of the operating system that fail while a test says so."""
+"""What the system refuses: calls of the operating system that fail while a test says so."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -
     for call in calls:
         patch.setattr(os, call, failing(call))
     return made
+
+
+GONE = (errno.ESRCH, errno.ENOENT, errno.EINVAL)
+"""The ways in which kernels say that no process has the pid of which a pidfd is asked for."""
+
+
+def let_go(patch: pytest.MonkeyPatch, going: int, number: int) -> None:
+    """Nobody gets a pidfd of the process ``going``: it is gone, as the kernel says so."""
+    open_real = os.pidfd_open  # noqa: TID251 - stands for the kernel
+
+    def open_pidfd(pid: int) -> int:
+        if pid == going:
+            raise OSError(number, os.strerror(number))
+        return open_real(pid)
+
+    patch.setattr(os, "pidfd_open", open_pidfd)
 
 
 @contextlib.contextmanager

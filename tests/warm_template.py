@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 # The daemon first: it keeps its logging library from loading what the commands load below.
 from ganger import cli
 from ganger.cli import daemon as daemon_command
+from ganger.storage import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ class Template:
             os.close(descriptor)
         self._links[ours.fileno()] = ours
         self._poll.register(ours, select.POLLIN)
-        pidfd = os.pidfd_open(pid)
+        pidfd = process_identity.open_pidfd(pid)
         self._children[pidfd] = pid, request["folder"], told
         self._poll.register(pidfd, select.POLLIN)
         _tell(told, pid)

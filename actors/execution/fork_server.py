@@ -195,7 +195,7 @@ class ForkServer:
         """Keep a new child as a spare. `OSError` if it cannot be watched: then it has ended."""
         # Opened before `_reap` can run, so the pid is still the child's.
         try:
-            pidfd = os.pidfd_open(pid)
+            pidfd = process_identity.open_pidfd(pid)
         except OSError:
             # The child ends when its pair is closed.
             ours.close()

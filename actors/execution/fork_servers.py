@@ -122,11 +122,17 @@ def fork_server(
 
 
 def end_child_processes() -> None:
-    """End the children of this process: fork servers and the like; running jobs go on."""
+    """End the children of this process: fork servers and the like; running jobs go on.
+
+    The threads that watch over them go on meanwhile, so any of them may be reaped at any moment.
+    """
     children = psutil.Process().children()
     for child in children:
-        child.kill()
-    psutil.wait_procs(children)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    for child in children:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child.pid, 0)
 
 
 def _memory(pid: int) -> int | None:

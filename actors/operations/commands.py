@@ -319,7 +319,7 @@ def _reason(error: OSError) -> str:
 
 def _pidfd(pid: int) -> int:
     try:
-        return os.pidfd_open(pid)
+        return process_identity.open_pidfd(pid)
     except OSError:
         # Without a pidfd, nothing reports the command's end.
         os.killpg(pid, signal.SIGKILL)

@@ -33,6 +33,8 @@ LOOK_SECONDS = 0.01
 
 _HIERARCHIES = ("freezer", "pids")
 _MEMBERS = "cgroup.procs"
+_NO_GROUP = (errno.ENOENT, errno.ENODEV)
+"""What the kernel says of a file of a group that is removed: before it is opened, and after."""
 _POINT_FIELD, _ROOT_FIELD = 4, 3
 
 _entered: str | None = None
@@ -147,14 +149,18 @@ def _members(group: str) -> list[int]:
         with open(f"{group}/{_MEMBERS}", encoding="ascii") as file:  # noqa: PTH123 - quick
             return [int(line) for line in file]
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENODEV):
+        if error.errno not in _NO_GROUP:
             raise
         return []
 
 
 def _kill(group: str, members: list[int]) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    try:
         _write(f"{group}/cgroup.kill", b"1")
+    except OSError as error:
+        if error.errno not in _NO_GROUP:
+            raise
+    else:
         return
     # The first version: one by one. Check the pid again: it may be another process's by now.
     import signal  # noqa: PLC0415 - rarely needed
@@ -162,7 +168,7 @@ def _kill(group: str, members: list[int]) -> None:
     for pid in members:
         identity = process_identity.of(pid)
         with contextlib.suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(pid)
+            pidfd = process_identity.open_pidfd(pid)
             try:
                 is_alive = identity is not None and process_identity.lives(identity)
                 if is_alive and pid in _members(group):

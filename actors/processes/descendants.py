@@ -10,6 +10,7 @@ The system call goes through ctypes. Only a job that starts processes imports it
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -62,11 +63,10 @@ def end_all(context: OperationContext) -> int:
     while has_children():
         found = {pid: _pidfd(pid) for pid in _children()}
         for pid in found:
-            # Only this process waits for it, so the pid is still its own.
-            try:
+            # Only this process waits for it, so the pid is still its own; where the operation
+            # ignores SIGCHLD, the kernel reaps it.
+            with contextlib.suppress(PermissionError, ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except PermissionError:
-                continue
         waited_for = [pidfd for pidfd in found.values() if pidfd is not None]
         try:
             context.poll(waited_for, LOOK_SECONDS)
@@ -97,7 +97,7 @@ def _children() -> list[int]:
 
 def _pidfd(pid: int) -> int | None:
     try:
-        return os.pidfd_open(pid)
+        return process_identity.open_pidfd(pid)
     except OSError:
         # No descriptor is left: the next look finds it again.
         return None
@@ -106,6 +106,11 @@ def _pidfd(pid: int) -> int | None:
 def _reap(pids: dict[int, int | None]) -> int:
     ended = 0
     for pid in pids:
-        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | _ALL_CHILDREN) is not None:
+        try:
+            status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | _ALL_CHILDREN)
+        except ChildProcessError:
+            # The kernel has reaped it.
             ended += 1
+        else:
+            ended += status is not None
     return ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ...storage import lock_files
+from ...storage import lock_files, process_identity
 
 
 class Holder(NamedTuple):
@@ -26,7 +26,7 @@ def find(lock_file: str) -> Holder | None:
     pid = lock_files.holder(lock_file)
     if pid is not None:
         try:
-            pidfd = os.pidfd_open(pid)
+            pidfd = process_identity.open_pidfd(pid)
         except ProcessLookupError:
             pass
         except OSError as error:

@@ -108,11 +108,11 @@ def kill_all(identities: Iterable[ProcessIdentity], deadline: float) -> None:
         waited_for = 0
         for identity in identities:
             try:
-                pidfd = os.pidfd_open(identity.pid)
+                pidfd = process_identity.open_pidfd(identity.pid)
             except ProcessLookupError:
                 continue
             stack.callback(os.close, pidfd)
-            # Check again: another process may have got the pid before `pidfd_open`.
+            # Check again: another process may have got the pid before `open_pidfd`.
             if process_identity.lives(identity):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -49,7 +50,10 @@ def end_descendants() -> list[str]:
                 child.kill()
             except psutil.NoSuchProcess:
                 continue
-        psutil.wait_procs(children, timeout=STOP_SECONDS)
+        for child in children:
+            # Once its own parent has ended, it is a child of this process.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child.pid, 0)
     return ended
 
 

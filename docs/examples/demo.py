@@ -40,7 +40,7 @@ from rich.text import Text
 
 from ganger import Client, GangerError, JobStatus
 from ganger.cli.plans import PlannedJob
-from ganger.storage import lock_files, paths
+from ganger.storage import lock_files, paths, process_identity
 from ganger.storage.job_views import JobInfo, StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
@@ -286,7 +286,7 @@ class Daemon:
 
     def kill(self) -> None:
         """End the daemon without warning, and wait until it has gone."""
-        descriptor = os.pidfd_open(self._pid())
+        descriptor = process_identity.open_pidfd(self._pid())
         try:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             select.select([descriptor], [], [], STOP_SECONDS)
@@ -343,7 +343,7 @@ def still_running(processes: Sequence[psutil.Process], seconds: float) -> list[p
     left = []
     for process in processes:
         with suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(process.pid)
+            descriptor = process_identity.open_pidfd(process.pid)
             if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 left.append(process)
             os.close(descriptor)

@@ -17,6 +17,7 @@ import click
 import msgspec
 import pytest
 from tests.cli import stand_in
+from tests.refusals import GONE, refuse
 
 from ganger.cli import daemon, main, start_report, up
 from ganger.storage import descriptors, errors, paths, settings
@@ -151,6 +152,21 @@ def test_the_report_of_a_start_is_given_once_and_its_descriptor_then_left_alone(
         os.close(writer)
     with open(reader, "rb") as report:
         assert (report.read(), (tmp_path / "other").read_bytes()) == (b"ready\n", b"")
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_down_takes_a_daemon_that_goes_at_this_moment_for_stopped(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+) -> None:
+    call = mock.Mock(places=paths.places(tmp_path))
+    call.client.side_effect = errors.DaemonUnreachableError
+    monkeypatch.setattr(up, "_running_pid", lambda _: 4_711)
+    refuse(monkeypatch, "pidfd_open", number=number)
+    click.Context(up.down, obj=call).invoke(up.down, timeout=1.0)
+    assert capsys.readouterr().out == "The daemon has stopped\n"
 
 
 def test_an_interrupted_start_leaves_no_daemon(

@@ -17,7 +17,7 @@ import psutil
 from tests import warm_starts
 
 from ganger import Client
-from ganger.storage import config_files, documents, paths
+from ganger.storage import config_files, documents, paths, process_identity
 from ganger.storage.job_views import StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, CrashComponent
@@ -135,7 +135,7 @@ class Daemon:
     def kill(self) -> None:
         """SIGKILL the daemon and wait for its end."""
         pid = self.pid()
-        descriptor = os.pidfd_open(pid)
+        descriptor = process_identity.open_pidfd(pid)
         os.kill(pid, signal.SIGKILL)
         wait_for_end(descriptor)
 
@@ -176,7 +176,7 @@ class Daemon:
     def kill_authority(self) -> None:
         """SIGKILL that process and wait for its end; the daemon replaces it."""
         process = self.authority()
-        descriptor = os.pidfd_open(process.pid)
+        descriptor = process_identity.open_pidfd(process.pid)
         process.kill()
         wait_for_end(descriptor)
 
@@ -227,7 +227,7 @@ def _end_all(is_meant: Callable[[str], bool]) -> int:
     # By their descriptors: the first process of a machine may take seconds to reap them.
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(int(pid))
+            descriptor = process_identity.open_pidfd(int(pid))
             if is_meant(pid):
                 count += 1
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -255,6 +255,13 @@ def wait_for_end(descriptor: int) -> None:
     poll.register(descriptor, select.POLLIN)
     assert poll.poll(20_000), "the process has not ended"
     os.close(descriptor)
+
+
+def wait_until_gone(*pids: int) -> None:
+    """Wait until these processes have ended; some may have gone before."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            wait_for_end(process_identity.open_pidfd(pid))
 
 
 class Witnesses:

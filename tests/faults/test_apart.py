@@ -15,6 +15,7 @@ from tests.system.gates import Gate, end, run_by, until_running
 
 from ganger import Client, JobStatus
 from ganger.actors.supervision.supervising import policy_of
+from ganger.storage import process_identity
 
 if TYPE_CHECKING:
     from ganger.transport.messages import DaemonInfo
@@ -177,7 +178,7 @@ def test_the_process_ends_with_its_daemon_and_the_next_one_has_its_own(tmp_path:
         with daemon.client() as client:
             holder, waiter = hold_and_wait(client, gate)
         process = daemon.authority()
-        descriptor = os.pidfd_open(process.pid)
+        descriptor = process_identity.open_pidfd(process.pid)
         # It cannot look after its daemon itself.
         os.kill(process.pid, signal.SIGSTOP)
         daemon.kill()
@@ -219,7 +220,7 @@ def test_a_process_that_always_ends_ends_the_daemon_and_jobs_go_on(tmp_path: Pat
     with Daemon(tmp_path, placement="apart") as daemon, Gate(tmp_path) as gate:
         with daemon.client() as client:
             holder, waiter = hold_and_wait(client, gate)
-        descriptor = os.pidfd_open(daemon.pid())
+        descriptor = process_identity.open_pidfd(daemon.pid())
         with daemon.client() as client:
             for _ in range(policy_of("authority").restarts_max):
                 process = daemon.authority().pid

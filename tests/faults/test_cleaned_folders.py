@@ -15,6 +15,7 @@ from tests.faults.harness import GANGER, Daemon, process_of, wait_for_end
 from tests.faults.test_death_of_a_job import start_gated, waiting_job
 
 from ganger import JobStatus
+from ganger.storage import process_identity
 
 STATUS_TRIES_MAX = 60
 
@@ -101,7 +102,7 @@ def test_a_job_that_dies_without_its_lock_file_ends_in_an_error_and_frees_its_lo
         waiter = waiting_job(client)
         clean(daemon)
         process_id = process_of(client, job_id)
-        descriptor = os.pidfd_open(process_id)
+        descriptor = process_identity.open_pidfd(process_id)
         os.kill(process_id, signal.SIGKILL)
         wait_for_end(descriptor)
         [dead, served] = client.wait(job_id, waiter, timeout=30)
@@ -183,7 +184,7 @@ def test_jobs_of_a_deleted_directory_leave_the_next_one_alone(tmp_path: Path) ->
             waiter = waiting_job(client)
             found = [client.job(one).process_id for one in (first, waiter)]
             pids = [pid for pid in found if pid is not None]
-            processes = [os.pidfd_open(pid) for pid in [client.info().pid, *pids]]
+            processes = [process_identity.open_pidfd(pid) for pid in [client.info().pid, *pids]]
         # At one blow: the daemon may make files in it meanwhile.
         daemon.data.rename(tmp_path / "deleted")
         shutil.rmtree(tmp_path / "deleted", ignore_errors=True)

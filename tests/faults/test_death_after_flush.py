@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.faults.harness import Daemon, wait_for_end
 from tests.system.gates import end
 
 from ganger import Client, JobStatus
-from ganger.storage import config_files
+from ganger.storage import config_files, process_identity
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
@@ -39,7 +38,7 @@ def test_an_opcode_whose_change_was_flushed_is_answered_and_not_run_again(tmp_pa
             first = client.submit(tag("SET"))
             assert end(client, first) == {first: JobStatus.SUCCESS}
             pid = client.info().pid
-            end_of_daemon = os.pidfd_open(pid)
+            end_of_daemon = process_identity.open_pidfd(pid)
             with die_at_history(daemon, pid):
                 job_id = client.submit(tag("DEL"))
                 wait_for_end(end_of_daemon)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.actors.processes.test_control_groups import WRITABLE
-from tests.faults.harness import Daemon, process_of, until, wait_for_end
+from tests.faults.harness import Daemon, process_of, until, wait_for_end, wait_until_gone
 
 from ganger import Client, JobStatus
-from ganger.storage import lock_journal
+from ganger.storage import lock_journal, process_identity
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.locks import encode_locks
 
@@ -75,9 +75,9 @@ def test_the_job_of_a_killed_process_ends_in_an_error_and_frees_its_locks(tmp_pa
         assert dead.ops is not None
         assert f"detected death of job {job_id}" in dead.ops[0].result
         assert served.status is JobStatus.SUCCESS
-        gone, alive = psutil.wait_procs(commands, timeout=10)
-        assert gone
-        assert not alive, "a command of the dead job goes on without its locks"
+        assert commands
+        # No command of the dead job goes on without its locks.
+        wait_until_gone(*(command.pid for command in commands))
 
 
 def test_a_stopped_process_is_alive_and_keeps_its_locks(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_job_that_ends_while_no_daemon_runs_is_believed(tmp_path: Path) -> Non
         with daemon.client() as client:
             job_id, fifo = start_gated(daemon, client)
             process_id = process_of(client, job_id)
-        descriptor = os.pidfd_open(process_id)
+        descriptor = process_identity.open_pidfd(process_id)
         daemon.kill()
         fifo.write_text("alone\n")
         wait_for_end(descriptor)
@@ -139,7 +139,7 @@ class Strangers:
         )
         output, _ = leader.communicate()
         self.leader, self.member = map(int, output.split())
-        self._member = os.pidfd_open(self.member)
+        self._member = process_identity.open_pidfd(self.member)
 
     def assert_untouched(self) -> None:
         assert os.getsid(self.member) == self.leader
@@ -232,7 +232,7 @@ def test_a_job_process_inherits_nothing_but_its_own(
         # Null, two logs, its channel and its lock file; pipes and pidfd of the command.
         assert sum("livelocks/job_" in kind for kind in kinds) == 1
         assert sum(kind.startswith("socket:") for kind in kinds) == 1
-        descriptor = os.pidfd_open(process_id)
+        descriptor = process_identity.open_pidfd(process_id)
         fifo.write_text("go\n")
         client.wait(job_id, timeout=30)
         # The end is announced as soon as it is durable; the process leaves a moment later.
@@ -249,7 +249,8 @@ ESCAPED = (
 
 
 def escaped(folder: Path) -> list[int]:
-    return [os.pidfd_open(int((folder / name).read_text())) for name in ("one", "two")]
+    pids = (int((folder / name).read_text()) for name in ("one", "two"))
+    return [process_identity.open_pidfd(pid) for pid in pids]
 
 
 def have_ended(pidfds: list[int]) -> list[bool]:

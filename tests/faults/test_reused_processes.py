@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 import pytest
-from tests.faults.harness import Daemon, process_of, until, wait_for_end
+from tests.faults.harness import Daemon, process_of, until, wait_for_end, wait_until_gone
 
 from ganger import Client, JobStatus
-from ganger.storage import settings
+from ganger.storage import process_identity, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,7 +244,7 @@ def test_a_process_that_its_job_has_changed_takes_no_other(
     daemon: Daemon, client: Client, what: str
 ) -> None:
     pid = reused(client, TIDY)
-    descriptor = os.pidfd_open(pid)
+    descriptor = process_identity.open_pidfd(pid)
     assert served_by(client, {"OP_ID": "OP_CHANGE", "what": what}) == pid
     wait_for_end(descriptor)
     until_logged(daemon, f'"job_pid": {pid}, "changed": ')
@@ -266,13 +265,12 @@ def test_a_process_ends_with_a_job_that_did_not_end_well_or_may_leave_something(
 ) -> None:
     job = ended(client, opcode)
     assert job.status is status
-    with contextlib.suppress(ProcessLookupError):
-        wait_for_end(os.pidfd_open(job.process_id))
+    wait_until_gone(job.process_id)
 
 
 def test_a_killed_job_takes_its_process_along(daemon: Daemon, client: Client) -> None:
     killed = running(daemon, client)
-    descriptor = os.pidfd_open(killed.pid)
+    descriptor = process_identity.open_pidfd(killed.pid)
     client.cancel(killed.id, kill=True)
     wait_for_end(descriptor)
     [job] = client.wait(killed.id, timeout=30)
@@ -331,7 +329,7 @@ def test_without_a_daemon_an_idle_process_ends_and_a_job_goes_on(
     daemon: Daemon, client: Client
 ) -> None:
     second = running(daemon, client)
-    idle = os.pidfd_open(reused(client, DELAY))
+    idle = process_identity.open_pidfd(reused(client, DELAY))
     daemon.kill()
     wait_for_end(idle)
     # Its lock file goes, and it is still the owner; the earlier job of its process has none.
@@ -341,7 +339,7 @@ def test_without_a_daemon_an_idle_process_ends_and_a_job_goes_on(
     with daemon.client() as successor:
         assert successor.job(second.id).status is JobStatus.RUNNING
         successor.archive(second.earlier)
-        descriptor = os.pidfd_open(second.pid)
+        descriptor = process_identity.open_pidfd(second.pid)
         second.end()
         [job] = successor.wait(second.id, timeout=30)
         assert job.status is JobStatus.SUCCESS

@@ -14,6 +14,7 @@ from tests.faults.harness import Daemon, Witnesses, until, wait_for_end
 
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
+from ganger.storage import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,7 @@ def test_a_component_that_fails_too_often_ends_the_daemon_and_touches_no_job(
         with daemon.client() as client:
             job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["cat", str(fifo)]})
             until(client, [job_id], JobStatus.RUNNING)
-        descriptor = os.pidfd_open(daemon.pid())
+        descriptor = process_identity.open_pidfd(daemon.pid())
         while True:
             try:
                 daemon.crash("scheduler")

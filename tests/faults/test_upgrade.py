@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.harness import Daemon, process_of, until, wait_for_end
 
 from ganger import Client, JobStatus
+from ganger.storage import process_identity
 from ganger.storage.version import version
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_a_later_version_takes_over_a_queue_full_of_work(
             process_id = process_of(client, ends)
         output = daemon.run("down", text="").stdout
         assert output == "The daemon has stopped; 3 running jobs go on\n"
-        descriptor = os.pidfd_open(process_id)
+        descriptor = process_identity.open_pidfd(process_id)
         work.let("ends")
         wait_for_end(descriptor)
         # Living processes are no damage, and neither is what they wrote meanwhile.
@@ -171,7 +172,7 @@ def test_jobs_whose_lock_files_lie_where_they_used_to_are_taken_over(
             waits = client.submit(work.short("waits", locks=exclusive("n1")))
             until(client, waits, JobStatus.WAITING)
             process_ids = [process_of(client, each) for each in (dies, holds, waits)]
-        processes = [os.pidfd_open(process_id) for process_id in process_ids]
+        processes = [process_identity.open_pidfd(process_id) for process_id in process_ids]
         assert len(list(daemon.places.former_lock_files.glob("job_*"))) == 3
         assert not daemon.places.lock_files.exists()
         daemon.run("down")

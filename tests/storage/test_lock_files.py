@@ -586,7 +586,7 @@ os._exit(0)
 
 def test_a_start_waits_for_what_a_killed_daemon_has_left_running(tmp_path: Path) -> None:
     with Program(INHERIT, tmp_path / "lock") as program:
-        left = os.pidfd_open(int(program.line))
+        left = process_identity.open_pidfd(int(program.line))
     lock = lock_files.DirectoryLock(tmp_path / "lock")
     # It has ended, and so its copy of the lock.
     assert select.select([left], [], [], 0)[0]

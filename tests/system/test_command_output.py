@@ -16,6 +16,7 @@ from tests.system.gates import PATIENCE_SECONDS, Gate
 from tests.transport.client.both_clients import Connect, connect_either
 
 from ganger import Client, UnknownJobError
+from ganger.storage import process_identity
 from ganger.storage.job_views import OutputChunk, StatusChange
 from ganger.storage.jobs import JobStatus
 
@@ -175,7 +176,7 @@ def test_what_a_killed_job_had_written_is_there(client: Client, gate: Gate) -> N
         seen += next(parts).data
     pid = client.job(job_id).process_id
     assert pid is not None
-    descriptor = os.pidfd_open(pid)
+    descriptor = process_identity.open_pidfd(pid)
     os.kill(pid, signal.SIGKILL)
     wait_for_end(descriptor)
     assert text(parts) == b""

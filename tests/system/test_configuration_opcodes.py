@@ -16,7 +16,7 @@ from tests.programs import Program
 from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, statuses, until_running
 
 from ganger import Client, JobStatus
-from ganger.storage import config_files
+from ganger.storage import config_files, process_identity
 from ganger.storage.job_views import OpInfo
 
 pytestmark = IN_BOTH_PLACEMENTS
@@ -264,7 +264,7 @@ def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, attempt: i
         job_id = client.submit(ops)
         until_running(client, job_id)
         pid = client.info().pid
-    ended = os.pidfd_open(pid)
+    ended = process_identity.open_pidfd(pid)
     if attempt == 1:
         os.kill(pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)

@@ -23,7 +23,7 @@ from tests.system.gates import Gate, delay, end, shell
 from tests.system.wconfd import Owners, connected
 
 from ganger import Client, JobStatus
-from ganger.storage import errors, keys
+from ganger.storage import errors, keys, process_identity
 from ganger.storage.job_views import LogLine
 
 if TYPE_CHECKING:
@@ -351,9 +351,9 @@ def play_without_umask(scene: Scenario) -> None:
         running = client.submit(unlock(how="wait"))
         until(client, running, JobStatus.RUNNING)
         assert end(client, lost) == {lost: JobStatus.ERROR}
-        job = os.pidfd_open(process_of(client, running))
+        job = process_identity.open_pidfd(process_of(client, running))
         scene.look()
-    daemon = os.pidfd_open(pid)
+    daemon = process_identity.open_pidfd(pid)
     for _ in range(2):
         signal.pidfd_send_signal(daemon, signal.SIGTERM)
     wait_for_end(daemon)

@@ -27,7 +27,7 @@ from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.execution import watching
 from ganger.actors.execution.watching import ChildPhase
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, process_identity, settings
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 
@@ -37,10 +37,10 @@ def test_after_the_death_of_a_fork_server_the_second_process_is_watched_not_the_
 ) -> None:
     first = REAL_POPEN(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     start(subject)
-    subject._note_process(JOB, first.pid, os.pidfd_open(first.pid))
+    subject._note_process(JOB, first.pid, process_identity.open_pidfd(first.pid))
     kill_server(subject)
     subject._start_server("lean")
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     subject._greet(hello(process))
     first.communicate()
     assert watched_pid(subject) == process.pid
@@ -87,7 +87,7 @@ def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_
     assert sent_to_itself(subject) == [messages.RequestDue(job_id=JOB)]
     exhausted.undo()
     subject._request(subject._children[JOB])
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     assert watched_pid(subject) == process.pid
 
 
@@ -120,7 +120,7 @@ def test_a_message_about_an_earlier_process_does_not_concern_the_next_one(
     assert child.phase is ChildPhase.GREETED
     subject.hear(messages.RefuseHandOver(job_id=JOB, lock_file=earlier))
     assert child.channel is not None
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     subject.hear(messages.KillDue(job_id=JOB, lock_file=earlier))
     assert not child.was_killed
     subject.hear(messages.RefuseHandOver(job_id=JOB, lock_file=process.lock_file))

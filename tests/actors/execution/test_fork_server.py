@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.faults.harness import wait_until_gone
 
 from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import channels, fork_protocol
-from ganger.storage import errors, jobs, paths, settings
+from ganger.storage import errors, jobs, paths, process_identity, settings
 from ganger.storage.jobs import JobStatus
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Server:
         children = self.children()
         self.end.close()
         self.process.wait(timeout=SECONDS)
-        psutil.wait_procs(children, timeout=SECONDS)
+        wait_until_gone(*(child.pid for child in children))
 
     def children(self) -> list[psutil.Process]:
         return self._as_seen.children()
@@ -80,8 +81,31 @@ def test_spares_are_made_again_when_few_are_left(server: Server) -> None:
     for end, _ in started:
         end.close()
     # A job's process whose daemon is gone before the hand-over ends.
-    gone, _ = psutil.wait_procs([one for one in children if one.pid in pids], timeout=SECONDS)
-    assert len(gone) == used + 1
+    assert pids <= {child.pid for child in children}
+    wait_until_gone(*pids)
+
+
+def test_a_child_that_another_thread_reaps_keeps_no_other_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon that begins anew ends its children; the threads that watch over them go on."""
+    children = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]
+    before, after, killed = children
+    listed = [psutil.Process(child.pid) for child in children]
+    before.kill()
+    before.wait()
+    kill = listed[1].kill
+
+    def kill_and_reap() -> None:
+        kill()
+        after.wait()
+
+    monkeypatch.setattr(listed[1], "kill", kill_and_reap)
+    monkeypatch.setattr(psutil.Process, "children", lambda _: listed)
+    fork_servers.end_child_processes()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(killed.pid, os.WNOHANG)
+    killed.wait()
 
 
 def ask(server: Server, pid: int) -> int:
@@ -103,7 +127,7 @@ def test_the_server_reports_the_status_of_a_child(server: Server) -> None:
         assert channel.recv(channels.PACKET_BYTES)
         # It has greeted, and leads the session of all that it will start.
         assert os.getsid(pid) == pid
-        pidfd = os.pidfd_open(pid)
+        pidfd = process_identity.open_pidfd(pid)
         os.kill(pid, signal.SIGUSR1)
         select.select([pidfd], [], [], SECONDS)
         os.close(pidfd)
@@ -128,7 +152,7 @@ def test_it_remembers_a_limited_number(tmp_path: Path, monkeypatch: pytest.Monke
             if (pid := os.fork()) == 0:
                 os._exit(code)
             pids.append(pid)
-            pidfd = os.pidfd_open(pid)
+            pidfd = process_identity.open_pidfd(pid)
             subject._children[pidfd] = pid, 0
             subject._poll.register(pidfd, select.POLLIN)
             select.select([pidfd], [], [], SECONDS)

@@ -24,7 +24,7 @@ from ganger.actors.execution.executor import Executor
 from ganger.actors.execution.idle_processes import IdleProcess, IdleProcesses
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import channels, control_groups
-from ganger.storage import descriptors, settings
+from ganger.storage import descriptors, process_identity, settings
 from ganger.transport import frames, messages
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_a_process_that_was_faster_than_its_report_is_kept_when_that_comes(
     assert len(subject._idle) == 0
     assert exits(subject) == []
     assert heard(line) == []
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     assert len(subject._idle) == 1
     assert [exited.has_left for exited in exits(subject)] == [True]
     start_next(subject)

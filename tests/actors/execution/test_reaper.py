@@ -29,7 +29,7 @@ from tests.actors.processes.lock_owner import LockOwner
 from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import channels, control_groups
-from ganger.storage import lock_files
+from ganger.storage import lock_files, process_identity
 from ganger.transport import frames, messages
 
 
@@ -52,7 +52,7 @@ def test_an_end_is_not_believed_while_the_lock_file_is_held(
 ) -> None:
     start_greeted(subject, process)
     stranger = REAL_POPEN(["true"])
-    subject._note_process(JOB, stranger.pid, os.pidfd_open(stranger.pid))
+    subject._note_process(JOB, stranger.pid, process_identity.open_pidfd(stranger.pid))
     stranger.wait()
     subject.sent.clear()
     take_end(subject)
@@ -68,7 +68,7 @@ def test_a_real_end_is_reported_to_the_lock_manager_and_the_queue(
     subject: WatchedExecutor, process: LockOwner
 ) -> None:
     start_greeted(subject, process)
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     subject._children[JOB].phase = ChildPhase.CONFIRMED
     process.end()
     subject.sent.clear()
@@ -149,7 +149,7 @@ def test_lock_files_of_processes_that_died_unheard_go_when_nothing_runs(
         # The file of its process may be one that is made at this moment.
         subject._start(JOB + 2, needs_user_opcodes=False)
     subject._greet(hello(process))
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     subject._children[JOB].phase = ChildPhase.CONFIRMED
     process.end()
     take_end(subject)

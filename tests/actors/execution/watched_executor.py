@@ -98,7 +98,7 @@ def watched_pid(subject: WatchedExecutor) -> int:
 
 def confirmed(subject: WatchedExecutor, process: LockOwner) -> None:
     start_greeted(subject, process)
-    subject._note_process(JOB, process.pid, os.pidfd_open(process.pid))
+    subject._note_process(JOB, process.pid, process_identity.open_pidfd(process.pid))
     subject._children[JOB].phase = ChildPhase.CONFIRMED
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ganger.actors.operations import command_output, commands
 from ganger.actors.operations.test_context import TestContext
+from ganger.storage import process_identity
 from ganger.storage.opcodes import OperationError
 
 DEADLINE_MILLISECONDS = 10_000
@@ -255,7 +256,7 @@ class WatchedBackground(TestContext):
         super().log_lines(lines, kind)
         for line in lines:
             if line.isdigit():
-                self.pidfd = os.pidfd_open(int(line))
+                self.pidfd = process_identity.open_pidfd(int(line))
 
     def is_gone(self) -> bool:
         poll = select.poll()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from tests.programs import Program
+from tests.refusals import GONE, let_go, refuse
 
 from ganger.actors.processes import control_groups
 from ganger.storage import process_identity
@@ -56,6 +61,28 @@ def test_what_a_killed_process_left_in_its_group_is_ended(
     assert process_identity.of(int(child)) is None
     assert not os.path.exists(f"{place}/{control_groups.PREFIX}{identity}")
     assert control_groups.end(identity, time.monotonic() + 10) == []
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_a_member_that_goes_before_it_is_killed_keeps_no_other_alive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    """In a group of the first version, whose members are killed one by one."""
+    group, going = os.fspath(tmp_path), os.getppid()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        (tmp_path / "cgroup.procs").write_text(f"{going}\n{other.pid}\n")
+        let_go(monkeypatch, going, number)
+        control_groups._kill(group, control_groups._members(group))
+        assert other.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV])
+def test_a_group_that_is_removed_before_its_members_are_killed_is_empty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    (tmp_path / "cgroup.kill").touch()
+    refuse(monkeypatch, "open" if number == errno.ENOENT else "write", number=number)
+    control_groups._kill(os.fspath(tmp_path), [])
 
 
 def test_without_a_place_that_may_be_written_there_is_no_group(

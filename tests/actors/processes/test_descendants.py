@@ -12,7 +12,7 @@ from ganger.actors.processes import descendants
 from ganger.storage import opcodes
 
 FOLLOW = """
-import os, subprocess, sys, time
+import os, signal, subprocess, sys, time
 from ganger.actors.processes import descendants
 from ganger.actors.operations.test_context import TestContext
 from ganger.storage import process_identity
@@ -22,6 +22,8 @@ script = "setsid sh -c 'setsid sleep 600 & echo $! $$; exec sleep 600' &"
 shell = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
 pids = [int(word) for word in shell.stdout.readline().split()]
 shell.wait()
+if sys.argv[2:] == ["unreaped"]:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 count = descendants.end_all(TestContext())
 left = [pid for pid in pids if process_identity.of(pid) is not None]
 for pid in left:
@@ -77,12 +79,21 @@ def test_the_next_job_of_a_process_is_followed_also_if_one_has_ended_that() -> N
     assert _printed(AGAIN) == "1"
 
 
-@pytest.mark.parametrize(("how", "expected"), [("followed", "2 0"), ("not followed", "0 2")])
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        (["followed"], "2 0"),
+        (["not followed"], "0 2"),
+        # The operation ignores SIGCHLD, so the kernel reaps them.
+        (["followed", "unreaped"], "2 0"),
+    ],
+    ids=" ".join,
+)
 def test_what_a_process_started_is_ended_wherever_it_went_if_it_is_followed(
-    how: str, expected: str
+    how: list[str], expected: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FOLLOW, how], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", FOLLOW, *how], capture_output=True, text=True, timeout=30, check=True
     )
     assert done.stdout.strip() == expected, done.stderr
 

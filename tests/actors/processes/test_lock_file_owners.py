@@ -6,10 +6,11 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tests.actors.processes.lock_owner import LockOwner
-from tests.refusals import refuse
+from tests.refusals import GONE, refuse
 
 from ganger.actors.processes import lock_file_owners
 
@@ -34,6 +35,18 @@ def test_a_dead_owner_is_not_found(owner: LockOwner) -> None:
     owner.end()
     assert lock_file_owners.find(owner.lock_file) is None
     os.unlink(owner.lock_file)
+    assert lock_file_owners.find(owner.lock_file) is None
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_an_owner_that_goes_before_its_descriptor_is_opened_is_dead(
+    owner: LockOwner, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def end_and_refuse(_: int) -> NoReturn:
+        owner.end()
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pidfd_open", end_and_refuse)
     assert lock_file_owners.find(owner.lock_file) is None
 
 

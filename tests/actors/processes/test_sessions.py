@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.harness import wait_for_end
 from tests.programs import Program
+from tests.refusals import GONE, let_go
 
 from ganger.actors.processes import sessions
 from ganger.storage import process_identity
@@ -44,7 +44,7 @@ class Leader(Program):
         found = process_identity.parse(identity)
         assert found is not None
         self.identity, self.member = found, int(member)
-        self._member = os.pidfd_open(self.member)
+        self._member = process_identity.open_pidfd(self.member)
         # `Popen` returns when the program is certain, a moment before it shows.
         deadline = time.monotonic() + 30.0
         while process_identity.begins_program(self.member):
@@ -100,6 +100,17 @@ def test_a_process_that_begins_a_program_is_looked_at_again(
         process_identity, "begins_program", lambda pid: pid == leader.member or begins(pid)
     )
     assert sessions.end_left_over(leader.identity) == [leader.member]
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_a_process_that_goes_before_it_is_killed_keeps_no_other_alive(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    member = process_identity.of(leader.member)
+    assert member is not None
+    let_go(monkeypatch, leader.identity.pid, number)
+    sessions.kill_all([leader.identity, member], time.monotonic() + 10)
+    assert not leader.has_member
 
 
 def test_a_kernel_thread_begins_no_program() -> None:

@@ -28,7 +28,7 @@ from tests.torture.tally import Tally
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
 from ganger.actors.supervision.supervising import policy_of
-from ganger.storage import lock_files, settings
+from ganger.storage import lock_files, process_identity, settings
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
 from ganger.transport.zmq.dealer import Dealer
@@ -159,7 +159,7 @@ class _ComponentStage:
         for _ in range(1_000):
             servers = self._daemon.fork_servers()
             if servers and servers[0].status() != psutil.STATUS_ZOMBIE:
-                pidfd = os.pidfd_open(servers[0].pid)
+                pidfd = process_identity.open_pidfd(servers[0].pid)
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 wait_for_end(pidfd)
                 return
@@ -182,7 +182,7 @@ class _ComponentStage:
 
     def _kill_daemon(self) -> None:
         self._counts["daemon"] += 1
-        pidfd = os.pidfd_open(self._pid())
+        pidfd = process_identity.open_pidfd(self._pid())
         self._check_restarts()
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         wait_for_end(pidfd)
@@ -209,7 +209,7 @@ class _ComponentStage:
         self._targets.append(target)
         with self._daemon.client() as client:
             self._submissions += victims.start(client, [target], are_waited_for=True)
-        pidfd = os.pidfd_open(self._pid())
+        pidfd = process_identity.open_pidfd(self._pid())
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not select.select([pidfd], [], [], ASK_SECONDS)[0]:
             assert time.monotonic() < deadline, f"the daemon goes on though {part} always fails"

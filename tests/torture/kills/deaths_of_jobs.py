@@ -30,7 +30,7 @@ from tests.torture.system_calls.strace import DirectDaemon
 from tests.torture.tally import Tally
 
 from ganger import JobStatus
-from ganger.storage import lock_files
+from ganger.storage import lock_files, process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,7 @@ class _JobStage:
         target = self._target(GATED)
         self._start(target, are_waited_for=True)
         process_id = process_of(self._client, target.waiter_id)
-        pidfd = os.pidfd_open(process_id)
+        pidfd = process_identity.open_pidfd(process_id)
 
         def kill() -> float:
             victims.send_kill(pidfd)

@@ -23,6 +23,7 @@ from tests.torture.kills.workload import Book, Broken, Submission, Work
 from tests.torture.tally import Tally
 
 from ganger import JobStatus
+from ganger.storage import process_identity
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +116,7 @@ class _RestartStage:
         if cleans == "before":
             workload.clean_folders(self._daemon.places)
         if is_killed:
-            descriptor = os.pidfd_open(pid)
+            descriptor = process_identity.open_pidfd(pid)
             os.kill(pid, signal.SIGKILL)
             wait_for_end(descriptor)
         else:

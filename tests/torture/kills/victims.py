@@ -15,7 +15,7 @@ import psutil
 from tests.torture.kills.workload import Submission, Work
 
 from ganger import Client, JobStatus
-from ganger.storage import jobs, lock_files
+from ganger.storage import jobs, lock_files, process_identity
 from ganger.storage.job_views import LogLine, StatusChange
 from ganger.storage.queue_files import job_files
 
@@ -120,7 +120,7 @@ def start(client: Client, targets: Sequence[Target], *, are_waited_for: bool) ->
         target = next(target for target in targets if target.job_id == info.id)
         assert info.process_id is not None, f"job {info.id} runs without a process"
         target.process_id = info.process_id
-        target.pidfd = os.pidfd_open(info.process_id)
+        target.pidfd = process_identity.open_pidfd(info.process_id)
     if are_waited_for:
         submissions.append(_start_waiters(client, targets))
     return submissions
@@ -164,7 +164,7 @@ class Stranger:
     def __init__(self, process: subprocess.Popen[str], child_id: int) -> None:
         self.process_id = process.pid
         self._process = process
-        self._child = os.pidfd_open(child_id)
+        self._child = process_identity.open_pidfd(child_id)
 
     @classmethod
     def begin(cls) -> Self:
@@ -231,7 +231,7 @@ def adopting() -> Iterator[None]:
 def open_pidfd(pid: int) -> int | None:
     """A descriptor of the process; None if it has ended."""
     try:
-        return os.pidfd_open(pid)
+        return process_identity.open_pidfd(pid)
     except ProcessLookupError:
         return None
 

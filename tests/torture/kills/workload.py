@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ganger import Client, GangerError, JobStatus
-from ganger.storage import lock_files
+from ganger.storage import lock_files, process_identity
 
 if TYPE_CHECKING:
     import random
@@ -299,7 +299,7 @@ def _has_left(path: Path, pid: int) -> bool:
     """Whether the process ends, or leaves the job of this lock file for another one, in time."""
     deadline = time.monotonic() + LEAVE_SECONDS
     try:
-        pidfd = os.pidfd_open(pid)
+        pidfd = process_identity.open_pidfd(pid)
     except ProcessLookupError:
         return True
     try:

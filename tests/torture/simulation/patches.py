@@ -136,6 +136,7 @@ def simulated() -> Iterator[None]:
         (lock_files, "_own", simulated_processes.OwnFiles()),
         (process_identity, "own", simulated_processes.own_mark),
         (process_identity, "lives", simulated_processes.lives),
+        (process_identity, "open_pidfd", simulated_processes.open_pidfd),
         (process_identity, "serves", simulated_processes.serves),
         (process_identity, "show_job", simulated_processes.show_job),
         (own_state, "take", simulated_processes.take_state),

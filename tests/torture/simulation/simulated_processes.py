@@ -201,7 +201,7 @@ class Psutil:
 
 
 class ProcessOs:
-    """Stands for the module where descriptors and processes may be simulated ones."""
+    """Stands for the module where descriptors may be simulated ones."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -214,13 +214,14 @@ class ProcessOs:
         else:
             handle.close()
 
-    @staticmethod
-    def pidfd_open(pid: int) -> int:
-        core = Core.active
-        assert core.current is not None
-        if pid not in core.programs:
-            raise ProcessLookupError
-        return ProcessHandle(core, core.current.program, core.programs[pid]).number
+
+def open_pidfd(pid: int) -> int:
+    """Stands for `process_identity.open_pidfd`."""
+    core = Core.active
+    assert core.current is not None
+    if pid not in core.programs:
+        raise ProcessLookupError
+    return ProcessHandle(core, core.current.program, core.programs[pid]).number
 
 
 def own_pid() -> int:

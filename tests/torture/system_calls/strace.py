@@ -24,6 +24,7 @@ from tests.faults.harness import Daemon, wait_for_end
 
 from ganger.actors.runtime.dispatcher import ASIDE
 from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT, SUPERVISION
+from ganger.storage import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +53,7 @@ LAUNCHER = """
 import os, sys
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.cli.main import main
-from ganger.storage import settings
+from ganger.storage import process_identity, settings
 for word in sys.argv.pop(1).split():
     name, _, value = word.partition("=")
     setattr(settings, name, type(getattr(settings, name))(value))
@@ -150,7 +151,7 @@ class DirectDaemon(Daemon):
 
     def open_pidfd(self) -> int:
         """A descriptor that is readable when the daemon has ended."""
-        return os.pidfd_open(self.pid())
+        return process_identity.open_pidfd(self.pid())
 
     def has_ended(self, seconds: float) -> bool:
         """Whether the daemon has ended, or does within this time."""

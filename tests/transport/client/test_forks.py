@@ -20,6 +20,7 @@ import pytest
 from tests.transport.client.fake_daemon import FakeDaemon
 
 from ganger import AsyncClient, Client
+from ganger.storage import process_identity
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
 PATIENCE_SECONDS = 20
@@ -41,7 +42,7 @@ def in_child(work: Callable[[], object]) -> str:
         finally:
             os._exit(0)
     os.close(write)
-    descriptor = os.pidfd_open(pid)
+    descriptor = process_identity.open_pidfd(pid)
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
