@@ -26,6 +26,10 @@ UNPACKED_PACKAGES := ganeti-3.0 python3-ganeti-rapi python3-bitarray python3-sim
 	python3-openssl python3-cryptography python3-cffi-backend python3-pycurl python3-pyparsing \
 	ganeti-htools-3.0 libpcre3
 
+# Files and folders at the root, beside what .gitignore names. Tests and tools leave nothing there.
+ROOT_NAMES := .ci .gitignore .typing CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md \
+	__init__.py actors bench cli docs py.typed pyproject.toml rapi requirements storage tests transport
+
 # Wheels only: a source package would bring a build environment that nobody has pinned.
 # Errors are still shown at -qq; warnings about a machine's own pip settings are not.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -82,7 +86,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install check check-format check-lint check-imports check-types check-client \
+.PHONY: help install check check-root check-format check-lint check-imports check-types check-client \
 	test coverage torture demo bench bench-peers wheel lock clean
 
 help: ## list these targets
@@ -127,7 +131,13 @@ $(INSTALLED_BENCH): requirements/bench.txt $(INSTALLED_DEV)
 		--disable-pip-version-check $(PINNED) -r $< 2>.peers/$*/problem; \
 	then rm .peers/$*/problem; touch $@; else rm -f $@; echo "Not installed: $* ($$(tail -1 .peers/$*/problem))" >&2; fi
 
-check: check-format check-lint check-imports check-types check-client ## run every check that needs no running code
+check: check-root check-format check-lint check-imports check-types check-client ## run every check that needs no running code
+
+check-root: ## check that the root of the checkout holds what ROOT_NAMES says, and no more
+	@echo "== names at the root"
+	@strange=$$(git ls-files --cached --others --exclude-standard | sed 's|/.*||' | sort -u \
+		| grep -vxF "$$(printf '%s\n' $(ROOT_NAMES))"); \
+	[ -z "$$strange" ] || { echo "Not named in the Makefile's ROOT_NAMES:" $$strange >&2; exit 1; }
 
 check-format: $(INSTALLED_DEV) ## check that the code is formatted (repair: .venv/bin/ruff format)
 	@echo "== ruff format"

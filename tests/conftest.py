@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests import own_children
+from tests import checkout, own_children
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
@@ -66,8 +66,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProc
     return OneProcessForAFile(config, log)
 
 
-def pytest_configure() -> None:
-    """Let commands that tests start be interrupted: a job of a shell's background ignores that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over the checkout; let commands that tests start be interrupted.
+
+    A job of a shell's background would ignore an interruption.
+    """
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(checkout.Untouched())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
