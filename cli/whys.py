@@ -165,7 +165,8 @@ class Whys:
                 # The watch itself meets the same error, and reports it.
                 return
             cause = _cause(answer)
-            if answer.status in _HELD and cause != held.cause:
+            # A job that is about to start needs no line: nothing holds it back.
+            if answer.obstacles and answer.status in _HELD and cause != held.cause:
                 held.cause = cause
                 yield answer.text
 
@@ -173,7 +174,7 @@ class Whys:
 def _cause(answer: JobExplained) -> object:
     """What identifies the first obstacle. Which jobs fill a limit changes all the time."""
     if not answer.obstacles:
-        return answer.text
+        return None
     first = answer.obstacles[0]
     named = first.jobs if first.kind in ("dependency", "lock") else []
     return first.kind, first.held, first.rule, first.lock, named

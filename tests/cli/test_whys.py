@@ -106,6 +106,18 @@ def test_the_same_cause_in_other_words_is_not_printed_again() -> None:
     assert daemon.asked == [1, 1]
 
 
+def test_of_a_job_that_nothing_holds_back_no_line_is_printed() -> None:
+    """On a busy machine it may take more than a moment to start."""
+    daemon = ExplainingDaemon(obstacles=[[], [lock(7)], []])
+    found = reasons(daemon, 1)
+    assert [list(found.lines(moment)) for moment in (1, 10, 20)] == [
+        [],
+        ["job 1 waits: [('a lock', [7])]"],
+        [],
+    ]
+    assert daemon.asked == [1, 1, 1]
+
+
 def test_questions_get_rarer_and_begin_anew_with_news_of_the_job() -> None:
     daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     found = reasons(daemon, 1)
