@@ -90,7 +90,8 @@ class OpChange(Opcode, kw_only=True):
         signal.setitimer(signal.ITIMER_REAL, 3600)
 
     def niceness(self):
-        os.nice(1)
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, own + 1 if own < 19 else own - 1)
 
     def thread(self):
         threading.Thread(target=threading.Event().wait, daemon=True).start()
@@ -243,6 +244,8 @@ def test_opcodes_of_different_kinds_may_follow_each_other(client: Client) -> Non
 def test_a_process_that_its_job_has_changed_takes_no_other(
     daemon: Daemon, client: Client, what: str
 ) -> None:
+    if what == "niceness" and os.getpriority(os.PRIO_PROCESS, 0) == 19 and os.geteuid():
+        pytest.skip("the tests run with the highest niceness, and only root may lower it")
     pid = reused(client, TIDY)
     descriptor = process_identity.open_pidfd(pid)
     assert served_by(client, {"OP_ID": "OP_CHANGE", "what": what}) == pid
