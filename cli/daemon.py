@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import click
 
-from ..actors.execution.fork_servers import end_child_processes
+from ..actors.processes.machine import end_child_processes
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
 from ..actors.runtime.luxi_options import LuxiOptions

@@ -242,6 +242,9 @@ OWNERS_SWEEP_SECONDS = 0.25
 CONFIG_WHOLE_SECONDS = 5.0
 """How long after a change the whole configuration is written again."""
 
+OWN_HOST_SECONDS = 5.0
+"""How long a query waits for the figures of this machine: a file system may hang."""
+
 OPCODE_ANSWER_BYTES_MAX = FRAME_BYTES_MAX // 4
 """Largest result, with its log, of an opcode that the configuration store carries out."""
 

@@ -54,6 +54,8 @@ _OwnNotice = (
     | messages.SsconfWritten
     | messages.OpcodeDecided
     | messages.SweepReservations
+    | messages.HostMeasured
+    | messages.HostOverdue
 )
 _ObjectMessage = (
     messages.ReadObjects
@@ -188,6 +190,10 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._ssconf.note_written(message)
             case messages.SweepReservations():
                 self._reservations.sweep()
+            case messages.HostMeasured():
+                self._queries.own_host.note_measured(message)
+            case messages.HostOverdue():
+                self._queries.own_host.note_overdue(message)
             case _:
                 assert_never(message)
 

@@ -1,4 +1,4 @@
-"""The fork servers, as their parent has them: one process for each template. The home of psutil."""
+"""The fork servers, as their parent has them: one process for each template."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import psutil
-
 from ...storage import descriptors, paths
 from ...transport import messages
-from ..processes import channels, fork_protocol
+from ..processes import channels, fork_protocol, machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +87,7 @@ class ForkServers:
         pids = {"daemon": os.getpid(), **self._runtime.host.processes}
         for template, (process, _) in self._running.items():
             pids[f"fork_server:{template}"] = process.pid
-        found = {name: _memory(pid) for name, pid in pids.items()}
+        found = {name: machine.resident_bytes(pid) for name, pid in pids.items()}
         memory = {name: size for name, size in found.items() if size is not None}
         return messages.ExecutorReport(pid=os.getpid(), memory=memory)
 
@@ -119,27 +117,3 @@ def fork_server(
             ours.close()
             raise
     return process, ours
-
-
-def end_child_processes() -> None:
-    """End the children of this process: fork servers and the like; running jobs go on.
-
-    The threads that watch over them go on meanwhile, so any of them may be reaped at any moment.
-    """
-    children = psutil.Process().children()
-    for child in children:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    for child in children:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(child.pid, 0)
-
-
-def _memory(pid: int) -> int | None:
-    """Resident bytes; 0 if unknown now, None if there is no such process."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return None
-    except OSError:
-        return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,13 @@ Object: TypeAlias = Mapping[str, Any]
 """An object of the configuration."""
 
 _NOTHING: Object = {}
+
+_FOLDERS: Final = {
+    "file": "file_storage_dir",
+    "sharedfile": "shared_file_storage_dir",
+    "gluster": "gluster_storage_dir",
+}
+"""Where the cluster says in which folder the disks of a template lie."""
 
 
 class _Filled(NamedTuple):
@@ -36,6 +43,8 @@ class ClusterView:
         """``known`` has what the configuration does not hold of the cluster."""
         self.configuration = configuration
         self.known = known
+        self.measured: Mapping[str, Mapping[str, Any]] = {}
+        """The live fields of the nodes that answered, by their UUIDs."""
         self.cluster: Object = configuration.cluster
         self._document = configuration.document
         self._ordered: dict[str, list[Object]] = {}
@@ -54,6 +63,13 @@ class ClusterView:
         master = self.container("nodes").get(self.cluster.get("master_node", ""))
         found: str | None = None if master is None else master.get("name")
         return found
+
+    @property
+    def storage_folder(self) -> str | None:
+        """The folder with the disks of new instances; None if they lie in no folder."""
+        templates = self.cluster.get("enabled_disk_templates") or [""]
+        found = self.cluster.get(_FOLDERS.get(templates[0], ""))
+        return found if isinstance(found, str) else None
 
     def container(self, name: str) -> Mapping[str, Object]:
         """All objects of a kind, by UUID."""

@@ -1,4 +1,4 @@
-"""The resource ``instance``. Nothing asks the nodes, so live fields have no data.
+"""The resource ``instance``. Nothing asks the nodes, so they are shown as if none answered.
 
 A forthcoming instance is only reserved: it lacks most fields, which then have no data.
 """
@@ -56,7 +56,9 @@ def _live(view: ClusterView, instance: Object) -> Answer:
 
 def _status(view: ClusterView, instance: Object) -> Answer:
     # All other words depend on what runs.
-    return normal("ERROR_nodeoffline") if _is_node_offline(view, instance) else NO_DATA
+    if view.primary_node(instance) is None:
+        return NO_DATA
+    return normal(f"ERROR_node{'offline' if _is_node_offline(view, instance) else 'down'}")
 
 
 def _is_node_offline(view: ClusterView, instance: Object) -> bool:

@@ -1,4 +1,4 @@
-"""The resource ``node``. Nothing asks the nodes themselves, so live fields have no data."""
+"""The resource ``node``. Live fields have data of the nodes that the maker of the view asked."""
 
 from __future__ import annotations
 
@@ -84,8 +84,13 @@ LIVE_FIELDS: Final = frozenset(name for name, *_ in _LIVE)
 """The fields that only the nodes know."""
 
 
-def _live(_view: ClusterView, node: Object) -> Answer:
-    return OFFLINE if node.get("offline") else NO_DATA
+def _live(name: str) -> Callable[[ClusterView, Object], Answer]:
+    def get(view: ClusterView, node: Object) -> Answer:
+        if node.get("offline"):
+            return OFFLINE
+        return or_no_data(view.measured.get(node.get("uuid", ""), {}).get(name))
+
+    return get
 
 
 def _role(view: ClusterView, node: Object) -> Answer:
@@ -149,7 +154,7 @@ def _fields() -> Iterator[Field[ClusterView]]:
     yield from common("Node")
     yield from node_parameter_fields(ClusterView.node_parameters)
     for name, title, kind, doc in _LIVE:
-        yield field(name, title, kind, doc, _live)
+        yield field(name, title, kind, doc, _live(name))
     yield stored("name", "Node", Kind.TEXT, "Node name", "name")._replace(in_filters=HostName)
     yield stored("pip", "PrimaryIP", Kind.TEXT, "Primary IP address", "primary_ip")
     yield stored("sip", "SecondaryIP", Kind.TEXT, "Secondary IP address", "secondary_ip")

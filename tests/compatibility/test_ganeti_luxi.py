@@ -75,11 +75,11 @@ def _of_cluster(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_live(rows: list[Any]) -> list[Any]:
-    return [[name, None, node, None, addresses] for name, _, node, _, addresses in rows]
+    return [[name, "ERROR_nodedown", node, None, addresses] for name, _, node, _, addresses in rows]
 
 
 def _without_status(answer: dict[str, Any]) -> dict[str, Any]:
-    data = [[name, [2, None], addresses] for name, _, addresses in answer["data"]]
+    data = [[name, [0, "ERROR_nodedown"], addresses] for name, _, addresses in answer["data"]]
     return {**answer, "data": data}
 
 
@@ -134,7 +134,7 @@ DIFFERENCES: Final[dict[str, dict[str, Differs]]] = {
         "041-Query-job-filter": changes(lambda answer: _of_kept_jobs(answer, [])),
         "187-AutoArchiveJobs": gives([len(JOBS) - 1, 0]),
     },
-    "What only nodes know is null, as for a node that does not answer": {
+    "What only nodes know is shown as for a node that does not answer": {
         "016-QueryInstances": changes(_without_live),
         "037-Query-instance": changes(_without_status),
     },

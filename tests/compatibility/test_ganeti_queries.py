@@ -102,7 +102,7 @@ def test_instances_are_answered_as_recorded_but_for_what_only_nodes_know(
     names = [field["name"] for field in expected["fields"]]
     for found, recorded in zip(answer["data"], expected["data"], strict=True):
         for name, (status, value), pair in zip(names, found, recorded, strict=True):
-            assert [status, value] == ([2, None] if name in LIVE else pair)
+            assert [status, value] == ([0, "ERROR_nodedown"] if name in LIVE else pair)
 
 
 @pytest.mark.parametrize("name", OF_JOBS)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.compatibility.ganeti_tools import DATA, MASTER, Finished, Tools
@@ -22,11 +23,16 @@ LIBRARIES = os.pathsep.join(map(str, UNPACKED.glob("lib/*-linux-gnu")))
 
 @pytest.fixture(scope="module", autouse=True)
 def program() -> None:
+    if reason := problem():
+        pytest.skip(reason)
+
+
+def problem() -> str:
+    """Why the tools cannot run here; empty if they can."""
     if not PROGRAM.exists():
-        pytest.skip("needs Ganeti's htools (make test unpacks ganeti-htools-3.0)")
+        return "needs Ganeti's htools (make test unpacks ganeti-htools-3.0)"
     done = run("hinfo", "--version")
-    if done.code:
-        pytest.skip(f"Ganeti's htools do not run here: {done.stderr.strip()}")
+    return f"Ganeti's htools do not run here: {done.stderr.strip()}" if done.code else ""
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +49,13 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-def run(name: str, *arguments: str) -> Finished:
+def run(name: str, *arguments: str, folder: Path | None = None) -> Finished:
     """Run one of the tools in an empty folder: hscan writes what it reads where it stands."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
             [PROGRAM, *arguments],
             env={"HTOOLS": name, "LD_LIBRARY_PATH": LIBRARIES, "PATH": os.environ["PATH"]},
-            cwd=folder,
+            cwd=folder or empty,
             capture_output=True,
             text=True,
             check=False,

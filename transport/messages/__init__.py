@@ -116,7 +116,7 @@ ConfigMessage = (
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
     | ResolveForecasts
     | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
-    | SweepReservations | ReadOpcodeWait
+    | SweepReservations | ReadOpcodeWait | HostMeasured | HostOverdue
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners

@@ -53,6 +53,18 @@ class WholeDue(Notice, frozen=True):
     """From the configuration store to itself: write the whole configuration."""
 
 
+class HostMeasured(Notice, frozen=True):
+    """From its helper thread: the figures of this machine, by the names of a node's live fields."""
+
+    figures: dict[str, Any]
+
+
+class HostOverdue(Notice, frozen=True):
+    """From the configuration store to itself: this measurement of the machine takes too long."""
+
+    number: int
+
+
 class OpcodeDecided(Notice, frozen=True):
     """From its helper thread: the answer to an opcode of this job that changes nothing."""
 

@@ -105,7 +105,7 @@ def test_a_fork_server_that_cannot_be_started_is_tried_again(
 def test_a_report_does_not_need_descriptors(
     subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ganger.actors.execution.fork_servers.psutil.Process", refuse)
+    monkeypatch.setattr("ganger.actors.processes.machine.psutil.Process", refuse)
     report = messages.ExecutorReport(pid=os.getpid(), memory={"daemon": 0})
     assert subject._servers.report() == report
 

@@ -20,7 +20,7 @@ from tests.faults.harness import wait_until_gone
 from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Link
-from ganger.actors.processes import channels, fork_protocol
+from ganger.actors.processes import channels, fork_protocol, machine
 from ganger.storage import errors, jobs, paths, process_identity, settings
 from ganger.storage.jobs import JobStatus
 
@@ -102,7 +102,7 @@ def test_a_child_that_another_thread_reaps_keeps_no_other_alive(
 
     monkeypatch.setattr(listed[1], "kill", kill_and_reap)
     monkeypatch.setattr(psutil.Process, "children", lambda _: listed)
-    fork_servers.end_child_processes()
+    machine.end_child_processes()
     with pytest.raises(ChildProcessError):
         os.waitpid(killed.pid, os.WNOHANG)
     killed.wait()

@@ -68,6 +68,35 @@ def test_live_fields_say_why_they_have_no_value() -> None:
     assert cells(NODES, "node1")["disk_state"] == [3, None]
 
 
+def test_a_node_that_answered_shows_what_it_said() -> None:
+    view = view_of(larger())
+    said = {"mfree": 7, "bootid": "boot"}
+    view.measured = dict.fromkeys(view.container("nodes"), said)
+    answered = cells(NODES, "node1", view)
+    assert [answered[name] for name in ("mfree", "bootid", "spfree")] == [
+        [0, 7],
+        [0, "boot"],
+        [2, None],
+    ]
+    assert cells(NODES, "node10", view)["mfree"] == [4, None]
+
+
+@pytest.mark.parametrize(
+    ("templates", "folder"),
+    [(["file", "plain"], "/srv/files"), (["sharedfile"], "/srv/shared"), (["plain"], None)],
+)
+def test_disks_lie_in_the_folder_of_the_first_template(
+    templates: list[str], folder: str | None
+) -> None:
+    document = larger()
+    document["cluster"] |= {
+        "enabled_disk_templates": templates,
+        "file_storage_dir": "/srv/files",
+        "shared_file_storage_dir": "/srv/shared",
+    }
+    assert view_of(document).storage_folder == folder
+
+
 def test_the_power_of_a_node_is_known_with_a_program_for_it() -> None:
     assert cells(NODES, "node1")["powered"] == [3, None]
     assert cells(NODES, "node3")["powered"] == [2, None]
@@ -232,7 +261,8 @@ def test_an_instance_shows_parameters_of_its_hypervisor_only() -> None:
 def test_what_runs_is_not_known() -> None:
     found = cells(INSTANCES, "inst10")
     live = ("status", "oper_state", "oper_ram", "oper_vcpus", "console")
-    assert [found[name] for name in live] == [[2, None]] * 5
+    assert found["status"] == [0, "ERROR_nodedown"]
+    assert [found[name] for name in live[1:]] == [[2, None]] * 4
     document = larger()
     document["nodes"]["n2"]["offline"] = True
     found = cells(INSTANCES, "inst10", view_of(document))

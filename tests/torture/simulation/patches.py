@@ -29,7 +29,7 @@ from ganger.actors.doors import wire_listener as listener
 from ganger.actors.execution import children, executor, fork_servers, idle_processes, reaper
 from ganger.actors.job import daemon_link, job, job_log
 from ganger.actors.operations import registry
-from ganger.actors.processes import channels, fork_protocol, lock_file_owners, own_state
+from ganger.actors.processes import channels, fork_protocol, lock_file_owners, machine, own_state
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.storage import documents, lock_files, process_identity, settings
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
@@ -166,7 +166,7 @@ def simulated() -> Iterator[None]:
         (fork_protocol, "ask_status", simulated_processes.ask_no_status),
         (lock_file_owners, "os", simulated_processes.ProcessOs()),
         (fork_servers, "subprocess", simulated_processes.Subprocess),
-        (fork_servers, "psutil", simulated_processes.Psutil),
+        (machine, "psutil", simulated_processes.Psutil),
         (daemon_link, "select", Select),
         *own_children.REPLACED,
         (job, "JobActor", ObservedJobActor),

@@ -89,6 +89,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ResolveForecasts,
     messages.ReadOpcodeWait,
     messages.ChangesOverdue,
+    messages.HostOverdue,
     messages.SweepReservations,
     messages.ReadConfig,
     messages.VerifyConfig,
@@ -226,6 +227,7 @@ ONCE: tuple[type[Message], ...] = (
     messages.WholeWritten,
     messages.SsconfWritten,
     messages.OpcodeDecided,
+    messages.HostMeasured,
     messages.ReplyDue,
     # From the supervisor, or its own timer, to the keeper of a process, which starts it once.
     messages.StartComponent,

@@ -179,7 +179,7 @@ class Subprocess:
 
 
 class Psutil:
-    """Stands for the module, as `fork_servers` uses it. Jobs leave nothing running here."""
+    """Stands for the module, as `machine` uses it. Jobs leave nothing running here."""
 
     Error = psutil.Error
     NoSuchProcess = psutil.NoSuchProcess
