@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from . import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..storage.paths import Places
     from ..transport.client.client import Client
 
 
 INTERRUPTED_EXIT_CODE = 130
+
+_Name = TypeVar("_Name")
+_Found = TypeVar("_Found")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -40,6 +43,25 @@ class Call(msgspec.Struct, frozen=True):
         deadline = settings.CLIENT_DEADLINE_SECONDS if timeout is None else timeout
         with Client(self.data, timeout=deadline, on_outage=_tell) as client:
             yield client
+
+
+def known(
+    names: Sequence[_Name], read: Callable[[Sequence[_Name]], Sequence[_Found]]
+) -> tuple[list[_Found], int]:
+    """What ``read`` finds, and 0; 1 if it does not know some of ``names``.
+
+    Standard error names those. The others are read one by one then.
+    """
+    from ..storage import errors  # noqa: PLC0415
+
+    try:
+        return list(read(names)), 0
+    except (errors.UnknownJobError, errors.UnknownFilterError) as error:
+        if len(names) > 1:
+            parts = [known([name], read)[0] for name in names]
+            return [one for part in parts for one in part], 1
+        _tell(error.text)
+        return [], 1
 
 
 def _tell(text: str) -> None:

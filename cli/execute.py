@@ -138,13 +138,11 @@ def _exit_code(job: job_views.JobInfo) -> int:
         return int(result.get("exit_code") or 0) if isinstance(result, dict) else 0
     match result:
         case [_, [str(text), dict(details), *_]]:
-            if details.get("timed_out"):
-                output.echo(f"ganger: job {job.id}: {text}", err=True)
-                return TIMED_OUT_EXIT_CODE
-            if isinstance(details.get("signal"), int):
-                return _SIGNAL_BASE + int(details["signal"])
-            if isinstance(details.get("exit_code"), int):
-                return int(details["exit_code"])
+            if (ended := _code_of(details)) is not None:
+                if text != f"command exited with code {ended}":
+                    output.echo(f"ganger: job {job.id}: {text}", err=True)
+                # One that is ended on request may end with 0, and has not succeeded.
+                return ended or 1
             reason, code = text, int(details.get("shell_code") or 1)
         case [_, [str(text), *_]]:
             reason = text
@@ -155,6 +153,15 @@ def _exit_code(job: job_views.JobInfo) -> int:
     )
     output.echo(f"ganger: job {job.id} ended with status {job.status}: {reason}{hint}", err=True)
     return code
+
+
+def _code_of(details: dict[str, Any]) -> int | None:
+    """The exit code for a command that has run; None: it has not, or nothing is known of it."""
+    if details.get("timed_out"):
+        return TIMED_OUT_EXIT_CODE
+    if isinstance(details.get("signal"), int):
+        return _SIGNAL_BASE + int(details["signal"])
+    return details["exit_code"] if isinstance(details.get("exit_code"), int) else None
 
 
 def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..storage import errors, rules
 from . import choices, output, reading, rule_options
-from .call import Call
+from .call import Call, known
 from .output import Column
 
 if TYPE_CHECKING:
@@ -115,15 +115,18 @@ def delete(call: Call, uuids: Sequence[str]) -> None:
 @click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
 @output.style_options
 @click.pass_obj
-def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> None:
+def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> int:
     """List the rules in the order in which they are looked at."""
     names = output.chosen_fields(style, _USUAL, tuple(_COLUMNS))
     with call.client() as client:
-        rows = client.filters(uuids or None)
+        rows, code = known(uuids, lambda chosen: client.filters(chosen or None))
+    if code and not rows:
+        return code
     if style.output == "json":
         output.show_json([_plain(row, names if style.fields else ()) for row in rows])
-        return
+        return code
     output.show_rows(rows, [_COLUMNS[name] for name in names], style)
+    return code
 
 
 def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
@@ -140,13 +143,13 @@ def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
 @click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
 @output.output_option
 @click.pass_obj
-def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
+def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
     """Show rules whole."""
     with call.client() as client:
-        rows = client.filters(uuids or None)
-    if output_kind == "json":
+        rows, code = known(uuids, lambda chosen: client.filters(chosen or None))
+    if output_kind == "json" and (rows or not code):
         output.show_json([msgspec.to_builtins(row) for row in rows])
-        return
+        return code
     for row in rows:
         output.echo(f"UUID: {row.uuid}")
         output.echo(f"  Watermark: {row.watermark}")
@@ -155,6 +158,7 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> None:
         output.echo(f"  Action: {action_text(row.action)}")
         output.echo(f"  Reason trail: {_compact(row.reason_trail)}")
         output.echo(f"  State: {row.state}{_window(row)}")
+    return code
 
 
 @filter_rules.command(short_help="Tell which rule applies to each job, or would.")

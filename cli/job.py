@@ -9,6 +9,7 @@ import msgspec
 
 from ..storage import errors, job_views, jobs, wording
 from . import choices, etas, following, logs, output, reading, retrying, submitting, whys
+from .call import known
 from .output import Column
 
 if TYPE_CHECKING:
@@ -160,8 +161,11 @@ def list_jobs(
     finished: bool,
     archived: bool,
     style: output.Style,
-) -> None:
-    """List jobs (those with these IDS, or all that are not archived)."""
+) -> int:
+    """List jobs (those with these IDS, or all that are not archived).
+
+    Standard error names the IDS that no job has; the exit code is 1 then.
+    """
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
     wanted = [
         *statuses,
@@ -170,13 +174,20 @@ def list_jobs(
         *(choices.FINAL_STATUSES if finished else ()),
     ]
     with call.client() as client:
-        found = list(client.jobs(ids or None, statuses=wanted or None, archived=archived))
+
+        def listed(chosen: Sequence[int]) -> Sequence[job_views.JobInfo]:
+            return list(client.jobs(chosen or None, statuses=wanted or None, archived=archived))
+
+        found, code = known(ids, listed)
+        if code and not found:
+            return code
         columns = COLUMNS | ({"eta": etas.column(client.eta())} if "eta" in names else {})
     if style.output == "json":
         fields = names if style.fields else list(COLUMNS)
         output.show_json([_plain(one, fields, columns) for one in found])
-        return
+        return code
     output.show_rows(found, [columns[name] for name in names], style)
+    return code
 
 
 def _plain(
@@ -192,11 +203,13 @@ def _plain(
 @click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj
-def info(call: Call, *, ids: Sequence[int], output_kind: str) -> None:
+def info(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """Show everything about jobs: opcodes, parameters, results, logs, times."""
     with call.client() as client:
-        found = [client.job(job_id) for job_id in ids]
-    following.show(found, output_kind)
+        found, code = known(ids, lambda chosen: [client.job(job_id) for job_id in chosen])
+    if found:
+        following.show(found, output_kind)
+    return code
 
 
 @job.command(short_help="Wait until jobs have ended.")
@@ -342,7 +355,7 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """
     with call.client() as client:
         if output_kind == "json":
-            answers = [whys.asked(client, job_id) for job_id in ids]
+            answers, code = known(ids, lambda some: [whys.asked(client, each) for each in some])
             plan = client.eta()
             output.show_json(
                 [
@@ -350,7 +363,7 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
                     for one in answers
                 ]
             )
-            return 0
+            return code
 
         def why_one(job_id: int) -> tuple[bool, str]:
             answer = whys.asked(client, job_id)
@@ -365,7 +378,7 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
 @click.option("--all", "is_all", is_flag=True, help="All jobs that run or are pending.")
 @output.output_option
 @click.pass_obj
-def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> None:
+def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> int:
     """Tell when jobs will start and end, from the run times of earlier jobs.
 
     The plan gives run slots to jobs in the scheduler's order. It knows dependencies and the locks
@@ -375,10 +388,12 @@ def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> No
     if bool(ids) == is_all:
         raise errors.UsageError("give either IDS or --all")
     with call.client() as client:
-        known = list(client.jobs(ids)) if ids else []
+        named, code = known(ids, lambda chosen: list(client.jobs(chosen))) if ids else ([], 0)
         plan = client.eta()
-    found = list(plan.jobs.values()) if is_all else [etas.of(plan, one) for one in known]
-    etas.show(plan, found, output_kind)
+    found = list(plan.jobs.values()) if is_all else [etas.of(plan, one) for one in named]
+    if found or not code:
+        etas.show(plan, found, output_kind)
+    return code
 
 
 @job.command(short_help="Archive jobs that have ended.")

@@ -103,6 +103,8 @@ function leave() {
 }
 
 document.getElementById("logout").addEventListener("click", leave);
-addEventListener("hashchange", () => { show().then(() => main.focus()); });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+// A focus scrolls to its element, and the tabs out of view.
+addEventListener("hashchange", () => { show().then(() => { main.focus({ preventScroll: true }); scrollTo(0, 0); }); });
 addEventListener("unhandledrejection", (event) => notice(event.reason?.message ?? "something went wrong"));
 show();

@@ -22,10 +22,11 @@ export async function jobs(context) {
     // An answer may come after that to a later question.
     if (context.signal.aborted || mine < answered) return;
     answered = mine;
+    const none = kept.search || kept.status ? "No job matches." : "There are no jobs.";
     const words = STATUSES.map((one) => `${found.counts[one]} ${one}`).join(", ");
     body.replaceChildren(
       h("p", { class: "faint" }, words),
-      found.jobs.length ? list(found.jobs) : h("p", {}, "No job matches."),
+      found.jobs.length ? list(found.jobs) : h("p", {}, none),
       found.count > found.jobs.length && h("p", {},
         `${count(found.count, "job")} in all. `,
         h("button", { click: () => { kept.limit = Math.min(1000, kept.limit * 2); load(); } }, "Show more")) || "");

@@ -251,10 +251,15 @@ def _find_program(opcode: OpExec, variables: dict[str, str]) -> str:
         if os.access(path, os.X_OK):
             return path
     if found:
-        raise _NotStartedError(f"{name!r} ({found[0]}) is not executable", _NOT_EXECUTABLE)
+        raise _NotStartedError(f"{_named(name, found[0])} is not executable", _NOT_EXECUTABLE)
     if "/" in name and os.path.isdir(name):  # noqa: PTH112 - pathlib is slow to import
         raise _NotStartedError(f"{name!r} is a directory", _NOT_EXECUTABLE)
     raise _NotStartedError(f"{name!r} not found", _NOT_FOUND)
+
+
+def _named(name: str, path: str) -> str:
+    """The program as it was written, and the file that this means if it is written otherwise."""
+    return repr(name) if name == path else f"{name!r} ({path})"
 
 
 def _spawn(
@@ -297,7 +302,7 @@ def _start(opcode: OpExec, variables: dict[str, str], standard: tuple[int, ...])
             )
         except OSError as error:
             raise _NotStartedError(
-                f"{opcode.argv[0]!r} ({path}): {_reason(error)}",
+                f"{_named(opcode.argv[0], path)}: {_reason(error)}",
                 None if error.errno in _NO_ROOM else _NOT_EXECUTABLE,
             ) from error
 

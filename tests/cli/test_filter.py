@@ -391,6 +391,21 @@ def test_a_variable_that_was_never_set_names_no_rule(
     assert refusal(daemon, *words, "--action", "PAUSE") == "UUID: is empty"
 
 
+@pytest.mark.usefixtures("daemon")
+def test_rules_that_exist_are_shown_beside_uuids_that_no_rule_has() -> None:
+    def shown(*words: str) -> Result:
+        return CliRunner().invoke(ganger, ["filter", *words], standalone_mode=False)
+
+    unknown = f"{OTHER[:-1]}9"
+    for words in (("list",), ("info",), ("info", "-o", "json")):
+        done = shown(*words, UUID, unknown, OTHER)
+        assert done.return_value == 1
+        assert re.findall(f"{UUID}|{OTHER}", done.stdout) == [UUID, OTHER]
+        assert done.stderr.startswith("ganger: There is no filter rule")
+        alone = shown(*words, unknown)
+        assert (alone.return_value, alone.stdout) == (1, "")
+
+
 def test_delete_prints_each_rule_and_stops_at_one_that_is_not_there(daemon: FilterDaemon) -> None:
     done = typed("delete", UUID, "x", OTHER)
     assert isinstance(done.exception, errors.UnknownFilterError)

@@ -7,6 +7,7 @@ The answers are made by the daemon's and the client's own functions; the end to 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,11 @@ class JobDaemon:
         ids = [] if asked["dry_run"] else self.ids
         return requests.submitted(JobsSubmitted(ids=ids, rejected=self.rejected), len(jobs))
 
-    def jobs(self, ids: Iterable[int]) -> Iterator[JobInfo]:
+    def job(self, job_id: int) -> JobInfo:
+        [found] = self.jobs([job_id])
+        return found
+
+    def jobs(self, ids: Iterable[int], **_asked: object) -> Iterator[JobInfo]:
         for job_id in ids:
             if job_id not in self.known:
                 raise errors.UnknownJobError(f"there is no job {job_id}")
@@ -108,6 +113,21 @@ def daemon_behind_the_commands(monkeypatch: pytest.MonkeyPatch) -> JobDaemon:
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(ganger, ["job", *words], standalone_mode=False)
+
+
+def test_jobs_that_exist_are_shown_beside_ids_that_no_job_has(
+    daemon: JobDaemon,
+) -> None:
+    daemon.known = {job_id: info(job_id, "success") for job_id in (81, 82)}
+    for words in (("list",), ("list", "-o", "json"), ("info",), ("info", "-o", "json")):
+        done = run(*words, "81", "86", "82")
+        assert done.return_value == 1
+        shown = done.stdout.replace("Job ID: ", "")
+        assert re.findall(r"\b8[126]\b", shown) == ["81", "82"], done.stdout
+        assert done.stderr == "ganger: there is no job 86\n"
+        alone = run(*words, "86")
+        assert (alone.return_value, alone.stdout) == (1, "")
+        assert run(*words, "81").return_value == 0
 
 
 def submit(folder: Path, document: object, *words: str) -> Result:

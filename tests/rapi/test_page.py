@@ -122,6 +122,23 @@ def test_a_wrong_password_is_named_and_the_browser_does_not_ask_itself(page: Pag
     log_in(page)
 
 
+def test_an_empty_queue_says_so_and_tabs_stay_in_view(page: Page) -> None:
+    log_in(page)
+    page.get_by_text("There are no jobs.", exact=True).wait_for()
+    page.get_by_label("Search").fill("backup")
+    page.get_by_text("No job matches.", exact=True).wait_for()
+    page.set_viewport_size({"width": 400, "height": 300})
+    for view in ("Rules", "Health", "Jobs"):
+        go(page, view)
+        page.wait_for_function("document.activeElement.id === 'main'")
+        assert page.evaluate("document.getElementById('tabs').getBoundingClientRect().top") >= 0
+    go(page, "Rules")
+    page.get_by_role("link", name="Skip to content").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'main'")
+    assert page.url.endswith("#/rules")
+
+
 def test_a_job_runs_is_held_by_a_rule_says_why_and_finishes_without_the_rule(
     page: Page, served: Served
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -19,23 +20,45 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("options", "script", "code"),
+    ("options", "script", "code", "line"),
     [
-        ([], "exit 0", 0),
-        ([], "exit 3", 3),
-        ([], "exit 255", 255),
-        ([], "kill -TERM $$", 128 + signal.SIGTERM),
-        ([], "kill -KILL $$", 128 + signal.SIGKILL),
-        (["--timeout", "0.2"], "sleep 60", 124),
+        ([], "exit 0", 0, ""),
+        ([], "exit 3", 3, ""),
+        ([], "exit 255", 255, ""),
+        ([], "kill -TERM $$", 128 + signal.SIGTERM, "command was ended by SIGTERM"),
+        ([], "kill -KILL $$", 128 + signal.SIGKILL, "command was ended by SIGKILL"),
+        (["--timeout", "0.2"], "sleep 60", 124, "command exceeded its time limit of 0.2 s"),
         # Its own code would be another one; the time limit is what a script must hear of.
-        (["--timeout", "0.2"], "trap 'exit 5' TERM; sleep 60 & wait", 124),
+        (
+            ["--timeout", "0.2"],
+            "trap 'exit 5' TERM; sleep 60 & wait",
+            124,
+            "command exceeded its time limit of 0.2 s",
+        ),
     ],
 )
-def test_exec_ends_with_the_code_of_its_command(
-    daemon: Daemon, options: list[str], script: str, code: int
+def test_exec_ends_with_the_code_of_its_command_and_says_what_is_no_code_of_it(
+    daemon: Daemon, options: list[str], script: str, code: int, line: str
 ) -> None:
-    done = daemon.run("exec", *options, "--", "sh", "-c", script, check=False)
+    done = daemon.run("exec", "--quiet", *options, "--", "sh", "-c", script, check=False)
     assert done.returncode == code, done
+    last = f"\n{done.stderr}".splitlines()[-1]
+    assert re.sub(r"^ganger: job \d+: ", "", last) == line
+
+
+def test_exec_of_a_command_that_is_killed_on_request_does_not_succeed(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    script = f"trap 'exit 0' TERM; echo begun; cat {gate.path} & wait"
+    following = daemon.begin("exec", "--", "sh", "-c", script)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "begun\n"
+    [job] = client.jobs(statuses=["running"])
+    client.cancel(job.id, kill=True)
+    _, shown = following.communicate(timeout=PATIENCE_SECONDS)
+    killed = "command was killed on request, and ended by code 0"
+    assert shown.endswith(f"ganger: job {job.id}: {killed}\n")
+    assert following.returncode == 1
 
 
 def test_exec_ends_as_a_shell_does_when_its_command_cannot_be_started(daemon: Daemon) -> None:

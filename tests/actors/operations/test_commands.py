@@ -353,10 +353,11 @@ def test_what_cannot_be_started_is_named(tmp_path: Path) -> None:
     assert refusal("plain", env={"PATH": os.fspath(tmp_path)}) == (
         f"{begin}'plain' ({plain}) is not executable"
     )
+    assert refusal(os.fspath(plain)) == f"{begin}'{plain}' is not executable"
     assert refusal(os.fspath(orphan)) == (
-        f"{begin}'{orphan}' ({orphan}): the interpreter that its first line names does not exist"
+        f"{begin}'{orphan}': the interpreter that its first line names does not exist"
     )
-    assert refusal(os.fspath(broken)) == f"{begin}'{broken}' ({broken}): Exec format error"
+    assert refusal(os.fspath(broken)) == f"{begin}'{broken}': Exec format error"
     assert refusal("true", cwd="/no/such") == f"{begin}cwd '/no/such': No such file or directory"
     assert refusal("true", cwd=os.fspath(plain)) == f"{begin}cwd '{plain}': Not a directory"
     assert refusal("true", "x" * 10**6).endswith("Argument list too long")
