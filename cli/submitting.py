@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
     from .plans import PlannedJob
 
+_UNKNOWN = (errors.DeadlineError, errors.OutcomeUnknownError, errors.RequestFatalError)
+"""After these errors nobody knows whether the jobs are stored."""
+
 _PLACE = re.compile(r"job ([0-9]+) of the submission")
 
 
@@ -35,9 +38,13 @@ def send(client: Client, planned: Sequence[PlannedJob], **options: Any) -> list[
     """Submit jobs and return the outcome of each, in order.
 
     ``options`` are those of `Client.submit_many`. A submission that is refused as a whole raises
-    the error, with the name that the job has in the plan.
+    the error, with the name that the job has in the plan. If nobody knows whether it is stored, the
+    error names the key under which it can be repeated.
     """
+    from ..transport.client.requests import fresh_key  # noqa: PLC0415 - for submissions alone
+
     reasons: dict[int, str] = {}
+    key = options["key"] = options["key"] or fresh_key()
     try:
         ids: Sequence[int | None] = client.submit_many(
             [one.as_submission() for one in planned], **options
@@ -50,6 +57,8 @@ def send(client: Client, planned: Sequence[PlannedJob], **options: Any) -> list[
         if match is None:
             raise
         raise type(error)(_name(match, planned) + error.text[match.end() :]) from error
+    except _UNKNOWN as error:
+        raise type(error)(f"{error.text} (to repeat it safely: --key {key})") from error
     ids = ids or [None] * len(planned)
     return [
         Entry(

@@ -296,6 +296,15 @@ class ReadOnlyError(StorageError):
     http_status = 503
 
 
+class OutcomeUnknownError(StorageError):
+    """A flush failed, and whether the change took effect is unknown."""
+
+    @classmethod
+    def of(cls, cause: GangerError) -> OutcomeUnknownError:
+        """The error for a change that was written, and that ``cause`` kept from being durable."""
+        return cls(f"{cause.text}; whether this change took effect is unknown")
+
+
 class DirectoryLockedError(OperatorError):
     """Another daemon already uses this queue directory."""
 

@@ -80,8 +80,16 @@ class Admission:
 
     def set_drain(self, envelope: Envelope, *, is_drained: bool) -> None:
         """Refuse submissions from now on, or take them again."""
-        self._ledger.directory.set_drained(is_drained=is_drained)
-        self.is_drained = is_drained
+        directory = self._ledger.directory
+        try:
+            directory.set_drained(is_drained=is_drained)
+        except errors.StorageError as error:
+            if directory.is_drained is not is_drained:
+                raise
+            # The file is as it should be; what failed is the flush of its name.
+            raise errors.OutcomeUnknownError.of(error) from error
+        finally:
+            self.is_drained = directory.is_drained
         envelope.reply(messages.Done())
 
     def submit(
@@ -97,7 +105,8 @@ class Admission:
         if key is not None and is_stored and self._keys.is_repeat(envelope, key, message.jobs):
             return
         if self._ledger.is_read_only and is_stored:
-            raise self._ledger.refusal()
+            raise self._keys.doubt_of(key) or self._ledger.refusal()
+        self._keys.end_doubts()
         if self.is_drained and not message.ignores_drain:
             raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1
@@ -311,9 +320,10 @@ class Admission:
             gone = [(one.row.id, JobStatus.CANCELED) for one in new.jobs]
             self._store.announcements.finished(gone)
         self._ledger.remove_inputs(new.inputs)
-        new.envelope.refuse(error)
-        for repeated in self._keys.land(new.key):
-            repeated.refuse(error)
+        if isinstance(error, errors.OutcomeUnknownError):
+            error = self._keys.doubt(new.key, error)
+        for envelope in (new.envelope, *self._keys.land(new.key)):
+            envelope.refuse(error)
 
 
 def _mark(

@@ -172,10 +172,14 @@ class Control:
             refused = self._lifecycle.refusal_of(message.job_id) if message.accepted else None
             if refused is None:
                 self._answered(envelope, message)
-            elif envelope is not None:
-                envelope.refuse(refused)
+            else:
+                failed(refused)
 
-        failed = (lambda _: None) if envelope is None else envelope.refuse
+        def failed(error: errors.GangerError) -> None:
+            if envelope is not None:
+                is_known = isinstance(error, errors.OutcomeUnknownError) or not message.accepted
+                envelope.refuse(error if is_known else errors.OutcomeUnknownError.of(error))
+
         self._ledger.after_commit(answer, failed)
 
     def _answered(

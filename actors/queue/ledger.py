@@ -3,7 +3,8 @@
 How it works. `store_...` puts a record into the journal's buffer together with an *effect*:
 what may happen only once the record is durable. `commit` makes one flush for all of them and runs
 the effects in order. If the flush fails, each effect's ``failed`` runs instead, the ledger is
-read-only, and `retry` finds out whether the disk works again.
+read-only, and `retry` finds out whether the disk works again. ``failed`` gets a `ReadOnlyError` if
+the record is certainly gone, an `OutcomeUnknownError` if a loss of power may bring it back.
 
 ``_staged`` holds the states that wait for the flush: the next state of the same job must start
 from there. The durable states that are newer than the jobs' files are in ``files`` (`file_writer`).
@@ -389,7 +390,8 @@ class Ledger:
             self._journal.commit(self.last_id, meanwhile)
         except errors.StorageError as error:
             self.refuse_writes(error)
-            refusal = self.refusal()
+            is_unknown = isinstance(error, errors.OutcomeUnknownError)
+            refusal = errors.OutcomeUnknownError.of(error) if is_unknown else self.refusal()
             for _, failed in effects:
                 failed(refusal)
             return

@@ -38,6 +38,7 @@ class SubmissionKeys:
         self._store = store
         self._table = store.table
         self._in_flight: dict[str, _InFlight] = {}
+        self._doubtful: dict[str, errors.OutcomeUnknownError] = {}
 
     def is_repeat(self, envelope: Envelope, key: str, specs: Sequence[JobSpec]) -> bool:
         """Answer a submission whose key is known. `BadRequestError` if it is another one."""
@@ -74,6 +75,27 @@ class SubmissionKeys:
         """The submission is stored, or refused. Returns those that repeated it meanwhile."""
         flying = None if key is None else self._in_flight.pop(key, None)
         return [] if flying is None else flying.repeats
+
+    def doubt(
+        self, key: str | None, error: errors.OutcomeUnknownError
+    ) -> errors.OutcomeUnknownError:
+        """What to answer to a submission that a loss of power may bring back, and to its repeats.
+
+        When the disk works again, the submission is gone: `end_doubts`.
+        """
+        if key is None:
+            return error
+        known = errors.OutcomeUnknownError(f"{error.text}; the same key makes a repetition safe")
+        self._doubtful[key] = known
+        return known
+
+    def doubt_of(self, key: str | None) -> errors.OutcomeUnknownError | None:
+        """What an earlier submission under this key was answered, if nobody knows its outcome."""
+        return None if key is None else self._doubtful.get(key)
+
+    def end_doubts(self) -> None:
+        """The disk has taken the records of doubtful submissions out of the journal."""
+        self._doubtful.clear()
 
     def _repeated(
         self, key: str, live: list[int], specs: Sequence[JobSpec]

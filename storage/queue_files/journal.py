@@ -263,6 +263,7 @@ class Journal:
     def commit(self, last_id: int, meanwhile: Callable[[], None] | None = None) -> None:
         """Make all appended records durable, or drop them and raise `StorageError`.
 
+        `OutcomeUnknownError`: a loss of power may bring them back, until a later commit succeeds.
         ``meanwhile`` is called while the disk writes them, if it has taken them so far.
         """
         if not self._buffer:
@@ -282,9 +283,11 @@ class Journal:
                     _start_writing(self._descriptor, self._size, end - self._size)
                     meanwhile()
                 os.fdatasync(self._descriptor)
-        except errors.StorageError:
+        except errors.StorageError as error:
             self._abandon_segment()
-            raise
+            if self._untruncated is None:
+                raise
+            raise errors.OutcomeUnknownError(error.text) from error
         self.flushes += 1
         self._size = end
 
@@ -344,16 +347,17 @@ class Journal:
         assert descriptor is not None
         self._untruncated = (self._number, self._size)
         with contextlib.suppress(OSError):
-            self._truncate(descriptor, self._newest, self._size)
+            self._truncate(self._newest, self._size, descriptor)
         self._close_segment()
 
-    def _truncate(self, descriptor: int, path: str, size: int) -> None:
-        """Truncate a segment to its good records; delete it if it has none."""
+    def _truncate(self, path: str, size: int, descriptor: int) -> None:
+        """Truncate a segment to its good records; delete it if it has none. Both durably."""
         if size:
             os.ftruncate(descriptor, size)
             os.fdatasync(descriptor)
         else:
             os.unlink(path)
+            documents.flush_directory(self._directory)
         self._untruncated = None
 
     def _repeat_truncation(self) -> None:
@@ -363,9 +367,10 @@ class Journal:
         number, size = self._untruncated
         path = os.fspath(self._path(number))
         with documents.storage_errors(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            # It may have been deleted, and the flush of its name have failed.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | (0 if size else os.O_CREAT))
             try:
-                self._truncate(descriptor, path, size)
+                self._truncate(path, size, descriptor)
             finally:
                 os.close(descriptor)
 

@@ -282,6 +282,25 @@ def test_a_mistake_is_printed_with_the_name_of_its_job(daemon: JobDaemon, tmp_pa
 
 
 @pytest.mark.parametrize(
+    "error", [errors.OutcomeUnknownError(), errors.DeadlineError(), errors.RequestFatalError()]
+)
+@pytest.mark.parametrize("options", [(), ("--key", "mine")])
+def test_an_unknown_outcome_names_the_key_that_makes_a_repetition_safe(
+    daemon: JobDaemon, tmp_path: Path, error: errors.GangerError, options: tuple[str, ...]
+) -> None:
+    daemon.refusal = error
+    done = submit(tmp_path, PLAN, *options)
+    key = daemon.asked[0]["key"]
+    assert refusal(done) == f"{error.text} (to repeat it safely: --key {key})"
+    assert type(done.exception) is type(error)
+    assert len(key) == 32 if not options else key == "mine"
+    daemon.refusal = None
+    daemon.ids = [4, 5, 6, 7]
+    assert submit(tmp_path, PLAN, "--key", key).return_value == 0
+    assert daemon.asked[1]["key"] == key
+
+
+@pytest.mark.parametrize(
     ("ids", "rejected", "count"),
     [([4, 5], {}, 1), ([4], {}, 3), ([4, 5], {2: BY_RULE}, 1), ([4, 5], {2: BY_RULE}, 2)],
 )

@@ -385,6 +385,16 @@ def test_a_disk_that_refuses_an_archival_is_an_error() -> None:
     assert refusal("ArchiveJob", 5, replies=[errors.ReadOnlyError()]).luxi_name == "GenericError"
 
 
+@pytest.mark.parametrize(
+    ("method", "arguments"), [("SubmitJob", [DELAY]), ("CancelJob", 5), ("ArchiveJob", 5)]
+)
+def test_an_outcome_that_nobody_knows_is_called_unknown(method: str, arguments: Any) -> None:
+    unknown = errors.OutcomeUnknownError.of(errors.StorageError("Input/output error"))
+    found = refusal(method, arguments, replies=[unknown])
+    assert found.luxi_name == "GenericError"
+    assert found.text == "Input/output error; whether this change took effect is unknown"
+
+
 def test_autoarchive_goes_on_until_nothing_is_left() -> None:
     outcomes = [
         messages.ArchiveOutcome([1, 2], left=3),

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.actors.queue.queue_rules import REJECTION, REJECTS, UUID, command, take_rules
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
+from tests.refusals import refusing
 
 from ganger.storage import errors
 from ganger.storage.jobs import decode_job
@@ -147,6 +148,19 @@ def test_a_dry_run_checks_everything_and_stores_nothing(queue: Queue) -> None:
     assert queue.submit(spec((9, [])), dry_run=True).refusal[0] == "DependencyError"
     assert queue.statuses() == {}
     assert queue.submitted(spec(), key="k") == [1]
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_a_drain_whose_flush_fails_may_be_in_force(queue: Queue, *, is_drained: bool) -> None:
+    queue.actor.ask(messages.SetDrain(is_drained=not is_drained))
+    with refusing("fsync"):
+        refused = queue.actor.ask(messages.SetDrain(is_drained=is_drained))
+    assert refused.refusal[0] == "OutcomeUnknownError"
+    assert queue.actor.component.admission.is_drained is is_drained
+    with refusing("open", "unlink"):
+        refused = queue.actor.ask(messages.SetDrain(is_drained=not is_drained))
+    assert refused.refusal[0] == "StorageError"
+    assert queue.actor.component.admission.is_drained is is_drained
 
 
 def test_a_repeated_key_stores_nothing_and_answers_the_first_ids(queue: Queue) -> None:

@@ -327,7 +327,7 @@ def test_a_change_counts_when_it_is_durable(queue: Queue, monkeypatch: pytest.Mo
     with monkeypatch.context() as full:
         full.setattr("os.fdatasync", refuse)
         refused = queue.actor.ask(messages.CancelJob(id=1))
-    assert refused.refusal[0] == "ReadOnlyError"
+    assert refused.refusal[0] == "OutcomeUnknownError"
     assert asker.answers == []
     queue.retry_disk()
     queue.actor.ask(messages.CancelJob(id=1))

@@ -182,7 +182,7 @@ def test_a_thread_that_the_disk_refuses_makes_the_queue_refuse_and_try_again(
 def test_a_queue_whose_disk_refuses_stops_the_thread(queue: Queue) -> None:
     thread = begin(queue, steps=2)
     with refusing("fdatasync"):
-        assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
+        assert queue.submit(spec()).refusal[0] == "OutcomeUnknownError"
     thread.run()
     assert file_numbers(queue) == [COUNT - 1, COUNT]
     # What it had created counts, and what it had not is written by the queue.

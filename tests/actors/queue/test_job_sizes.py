@@ -106,7 +106,7 @@ def test_input_of_a_job_that_the_journal_did_not_take_goes(queue: Queue) -> None
     assert set(spooled(queue)) == {"job-1-input-0"}
     with refusing("fdatasync"):
         queue.actor.end_turn()
-    assert asked.refusal[0] == "ReadOnlyError"
+    assert asked.refusal[0] == "OutcomeUnknownError"
     # A loss of power may bring the record back until the journal has a new segment.
     assert set(spooled(queue)) == {"job-1-input-0"}
     queue.actor.notify(DiskRetried())

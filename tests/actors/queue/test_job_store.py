@@ -194,8 +194,14 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(queue: Queue, number: in
         ]
         queue.actor.end_turn()
         for asker in refused:
-            assert asker.refusal[0] == "ReadOnlyError"
+            assert asker.refusal[0] == "OutcomeUnknownError"
             assert os.strerror(number) in asker.refusal[1]
+        assert "the same key" not in refused[0].refusal[1]
+        assert refused[1].refusal == refused[2].refusal
+        assert refused[1].refusal[1].endswith("; the same key makes a repetition safe")
+        # A repetition is not stored either, but what it repeats may be.
+        assert queue.submit(spec(), key="k").refusal == refused[1].refusal
+        assert queue.submit(spec(), key="other").refusal[0] == "ReadOnlyError"
         # Now without trying; what only reads goes on.
         assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
         assert queue.actor.ask(messages.ChangeJobPriority(id=1, priority=1)).refusal[0] == (
@@ -219,7 +225,7 @@ def test_a_refused_flush_refuses_and_the_queue_lives_on(queue: Queue, number: in
 def test_new_jobs_are_announced_before_the_flush_and_withdrawn_if_it_fails(queue: Queue) -> None:
     queue.stage.sent.clear()
     with refusing("fdatasync"):
-        assert queue.submit(spec(), spec()).refusal[0] == "ReadOnlyError"
+        assert queue.submit(spec(), spec()).refusal[0] == "OutcomeUnknownError"
     sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
     assert sent == [messages.JobsArrived, messages.JobsFinished]
     arrived = [one.job.id for one in queue.stage.take_one(messages.JobsArrived).jobs]
@@ -238,7 +244,7 @@ def test_new_jobs_are_announced_before_they_are_withdrawn_in_the_middle_of_a_tur
     queue.stage.sent.clear()
     with refusing("fdatasync"):
         queue.actor.notify(messages.DiskRetried())
-    assert submission.refusal[0] == "ReadOnlyError"
+    assert submission.refusal[0] == "OutcomeUnknownError"
     sent = [type(message) for to, message in queue.stage.sent if to == "filter_evaluator"]
     assert sent[:2] == [messages.JobsArrived, messages.JobsFinished]
 

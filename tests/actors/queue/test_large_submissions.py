@@ -133,7 +133,7 @@ def test_a_disk_that_refuses_leaves_nothing_of_it(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", refuse)
         slices(queue)
-    assert large.refusal[0] == errors.ReadOnlyError().name
+    assert large.refusal[0] == errors.OutcomeUnknownError().name
     assert queue.stage.take(messages.JobsArrived) == []
     assert len(queue.actor.component.store.table) == 0
 

@@ -93,15 +93,19 @@ def test_archived_jobs_are_moved_once_that_is_durable(books: Books) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
-def test_a_refused_flush_is_a_refused_promise(books: Books, call: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("call", "refusal"), [("pwrite", "ReadOnlyError"), ("fdatasync", "OutcomeUnknownError")]
+)
+def test_a_refused_flush_is_a_refused_promise(
+    books: Books, call: str, refusal: str, number: int
+) -> None:
     books.commit_new(1)
     books.take_effects()
     books.store_new(2)
     books.store_state(1, 2)
     with refusing(call, number=number):
         books.ledger.commit()
-        assert books.take_effects() == ["new 2: ReadOnlyError", "state 1.2: ReadOnlyError"]
+        assert books.take_effects() == [f"new 2: {refusal}", f"state 1.2: {refusal}"]
         assert books.is_read_only()
         books.store_new(3)
         assert books.take_effects() == ["new 3: ReadOnlyError"]
@@ -120,7 +124,12 @@ def test_the_refusal_names_the_cause(books: Books) -> None:
     with refusing("fdatasync"):
         books.ledger.commit()
     segment = books.places.journal / "00000001.journal"
-    assert texts == [f"the queue takes no changes now: {segment}: No space left on device"]
+    books.ledger.store_state((1, 1, b"{}"), lambda: None, lambda error: texts.append(error.text))
+    cause = f"{segment}: No space left on device"
+    assert texts == [
+        f"{cause}; whether this change took effect is unknown",
+        f"the queue takes no changes now: {cause}",
+    ]
 
 
 def test_what_does_not_need_the_disk_goes_on_while_it_refuses(books: Books) -> None:
@@ -128,7 +137,7 @@ def test_what_does_not_need_the_disk_goes_on_while_it_refuses(books: Books) -> N
         books.commit_new(1)
         books.ledger.after_commit(lambda: books.done("later"))
         books.ledger.commit()
-    assert books.take_effects() == ["new 1: ReadOnlyError", "later"]
+    assert books.take_effects() == ["new 1: OutcomeUnknownError", "later"]
 
 
 def test_a_retry_does_not_make_promises_of_what_it_drops(books: Books) -> None:
@@ -136,7 +145,7 @@ def test_a_retry_does_not_make_promises_of_what_it_drops(books: Books) -> None:
     with refusing("fdatasync"):
         assert not books.ledger.retry()
         books.ledger.commit()
-    assert books.take_effects() == ["new 1: ReadOnlyError"]
+    assert books.take_effects() == ["new 1: OutcomeUnknownError"]
     assert books.after_crash() == {}
 
 

@@ -166,7 +166,7 @@ def test_a_disk_that_refuses_does_not_keep_a_rule_from_being_in_force(queue: Que
     with refusing("fdatasync", number=errno.EIO):
         queue.actor.end_turn()
     # The process begins by itself then, if the stored rules let it.
-    assert refused.refusal[0] == "ReadOnlyError"
+    assert refused.refusal[0] == "OutcomeUnknownError"
     queue.stage.take_one(messages.RulesApplied, to="config_store")
 
 

@@ -415,6 +415,42 @@ def test_a_start_that_fails_again_and_again_leaves_no_file(directory: Path) -> N
     assert replayed(directory) == [FIRST, SECOND]
 
 
+@pytest.mark.parametrize(
+    ("calls", "may_come_back"),
+    [
+        (("pwrite",), False),
+        (("pwrite", "ftruncate"), True),
+        (("fdatasync",), True),
+    ],
+)
+def test_a_commit_says_whether_its_records_may_come_back(
+    directory: Path, calls: tuple[str, ...], *, may_come_back: bool
+) -> None:
+    kept = Journal(directory)
+    store(kept, FIRST)
+    kept.append(SECOND)
+    with refusing(*calls), pytest.raises(errors.StorageError) as caught:
+        kept.commit(2)
+    assert isinstance(caught.value, errors.OutcomeUnknownError) == may_come_back
+
+
+@pytest.mark.parametrize(
+    ("calls", "may_come_back"), [(("pwrite",), False), (("pwrite", "fsync"), True)]
+)
+def test_a_segment_without_good_records_is_deleted_durably(
+    directory: Path, calls: tuple[str, ...], *, may_come_back: bool
+) -> None:
+    kept = Journal(directory)
+    kept.begin(1)
+    kept.append(FIRST)
+    with refusing(*calls), pytest.raises(errors.StorageError) as caught:
+        kept.commit(2)
+    assert segments(directory) == []
+    assert isinstance(caught.value, errors.OutcomeUnknownError) == may_come_back
+    store(kept, SECOND)
+    assert [record for record in replayed(directory) if record in RECORDS] == [SECOND]
+
+
 def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(directory: Path) -> None:
     kept = Journal(directory)
     store(kept, FIRST)

@@ -300,6 +300,8 @@ class Machine:
 
         def take(answer: Any) -> None:
             if isinstance(answer, messages.Failure) and self.was_refused:
+                if not _may_be_done(answer):
+                    self.note(promises.Withdrawn(number))
                 return
             assert isinstance(answer, messages.JobsSubmitted), answer
             self.note(promises.Submitted(number, tuple(answer.ids)))
@@ -325,7 +327,10 @@ class Machine:
         def take(answer: Any) -> None:
             if isinstance(answer, messages.CancelOutcome) and answer.accepted:
                 self.note(promises.Canceled(job_id, is_final=is_final))
+            elif not _may_be_done(answer):
+                self.note(promises.CancelAsked(job_id, is_refused=True))
 
+        self.note(promises.CancelAsked(job_id))
         self._ask(messages.CancelJob(id=job_id), take)
 
     def reprioritise(self, job_id: int, priority: int) -> None:
@@ -334,6 +339,8 @@ class Machine:
         def take(answer: Any) -> None:
             if isinstance(answer, messages.PriorityOutcome) and answer.accepted:
                 self.note(promises.Prioritised(job_id, priority, is_sure=True))
+            elif not _may_be_done(answer):
+                self.note(promises.PriorityRefused(job_id, priority))
 
         self.note(promises.Prioritised(job_id, priority, is_sure=False))
         self._ask(messages.ChangeJobPriority(id=job_id, priority=priority), take)
@@ -459,3 +466,9 @@ def kept_output(places: Places, job_id: int) -> dict[int, bytes]:
                 return outputs
             outputs[chunk.op_index] = outputs.get(chunk.op_index, b"") + chunk.data
     return outputs
+
+
+def _may_be_done(answer: Message) -> bool:
+    """Whether this answer leaves open if the request was carried out."""
+    unknown = errors.OutcomeUnknownError().name
+    return isinstance(answer, messages.Failure) and answer.error == unknown

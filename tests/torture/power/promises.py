@@ -35,7 +35,10 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """A submission that was never answered is not there after a restart: it never will be."""
+    """A submission was refused, or was never answered and is not there after a restart.
+
+    It never will be there.
+    """
 
     number: int
 
@@ -47,12 +50,26 @@ class Canceled(msgspec.Struct, frozen=True):
     is_final: bool
 
 
+class CancelAsked(msgspec.Struct, frozen=True):
+    """The job may be canceled from now on; ``is_refused``: it was not, and will not be."""
+
+    job_id: int
+    is_refused: bool = False
+
+
 class Prioritised(msgspec.Struct, frozen=True):
     """A priority was asked for, or (``is_sure``) granted."""
 
     job_id: int
     priority: int
     is_sure: bool
+
+
+class PriorityRefused(msgspec.Struct, frozen=True):
+    """The last request for this priority was not carried out, and never will be."""
+
+    job_id: int
+    priority: int
 
 
 class Archived(msgspec.Struct, frozen=True):
@@ -101,7 +118,10 @@ class Shown(msgspec.Struct, frozen=True):
     ids: tuple[int, ...]
 
 
-OfOneJob = Canceled | Prioritised | Ended | Recorded | Began
+OfOneJob = (
+    Canceled | CancelAsked | Prioritised | PriorityRefused
+    | Ended | Recorded | Began
+)  # fmt: skip
 Event = (
     OfOneJob | ArchiveAsked | Archived | Offered | Submitted | Withdrawn
     | Configured | Authorised | Shown
@@ -117,6 +137,8 @@ class PromisedJob(msgspec.Struct, kw_only=True):
     may_be_archived: bool = False
     final: JobStatus | None = None
     is_cancel_granted: bool = False
+    cancels: int = 0
+    """Requests to cancel it that were not refused."""
     began: set[int] = set()
     done: set[int] = set()
     """Opcodes whose success is durable: so is all of their output."""
@@ -246,6 +268,8 @@ class Promises:
             broken.doubled.append(f"{where} began opcodes {began} and is {job.status} {statuses}")
         if known.final is not None and job.status is not known.final:
             broken.other.append(f"{where} was reported as {known.final}, is {job.status}")
+        if job.status is JobStatus.CANCELED and not known.cancels:
+            broken.other.append(f"{where} is canceled without a request, or after a refused one")
         if known.is_cancel_granted and not job.status.is_final:
             broken.other.append(f"{where} was reported as canceled, is {job.status}")
         if job.status.is_final == is_pending:
@@ -325,6 +349,11 @@ def work_of(job: Job) -> tuple[str, ...]:
 
 def _take_of_one(known: PromisedJob, event: OfOneJob) -> None:
     match event:
+        case CancelAsked():
+            known.cancels += -1 if event.is_refused else 1
+        case PriorityRefused():
+            first, *others = known.priorities
+            known.priorities = [first, *(each for each in others if each != event.priority)]
         case Canceled():
             known.is_cancel_granted = True
             if event.is_final:

@@ -7,6 +7,7 @@ step, and between the steps enough time passes for files to be written again.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -275,6 +276,41 @@ def inputs_of_a_submission_that_was_refused_once_more(machine: Machine) -> None:
     machine.run_timers()
     machine.end_turn()
     renew_journal(machine)
+
+
+def submissions_whose_flush_failed(machine: Machine, failures: list[bool]) -> None:
+    submit(machine, job(opcode("a")))
+    machine.next_flushes_fail = [*failures]
+    machine.submit(job(opcode("b")), key="k")
+    submit(machine, job(opcode("c")))
+    _make_up(machine)
+
+
+def changes_whose_flush_failed(machine: Machine, failures: list[bool]) -> None:
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    machine.next_flushes_fail = [*failures]
+    machine.cancel(1)
+    machine.reprioritise(2, 7)
+    machine.end_turn()
+    _make_up(machine)
+
+
+def _make_up(machine: Machine) -> None:
+    assert not machine.next_flushes_fail
+    machine.run_timers()
+    machine.end_turn()
+
+
+@pytest.mark.parametrize("failures", [[True], [True, True]])
+@pytest.mark.parametrize("scene", [submissions_whose_flush_failed, changes_whose_flush_failed])
+def test_what_was_refused_does_not_come_back_with_the_power(
+    scene: Callable[[Machine, list[bool]], None], failures: list[bool], tmp_path: Path
+) -> None:
+    # The flush of the record, and the one that takes the record out again.
+    def play(machine: Machine) -> None:
+        scene(machine, failures)
+
+    assert lose_power_everywhere(play, tmp_path, losses=4 * LOSSES) == []
 
 
 @pytest.mark.parametrize(

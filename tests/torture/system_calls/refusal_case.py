@@ -199,7 +199,7 @@ class Case:
         )
         if outcome.error is None:
             self._acknowledged += zip(outcome.answer, jobs, strict=True)
-        elif isinstance(outcome.error, errors.TryAgainError):
+        elif isinstance(outcome.error, errors.TryAgainError | errors.OutcomeUnknownError):
             self._doubtful += jobs
         else:
             self._refused += jobs
@@ -274,7 +274,7 @@ class Case:
             if outcome.error is None:
                 self._acknowledged.append((outcome.answer, job))
                 return True
-            if not isinstance(outcome.error, errors.ReadOnlyError):
+            if not isinstance(outcome.error, errors.ReadOnlyError | errors.OutcomeUnknownError):
                 problem = f"afterwards, submit was refused with {outcome.error!r}"
                 break
         self.problems.append(problem)
