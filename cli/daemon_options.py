@@ -53,6 +53,7 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         options = DaemonOptions(
             **{name: given.pop(name) for name in DaemonOptions.__struct_fields__}
         )
+        _check(options)
         return function(*arguments, options=options, **given)
 
     wrapped: Callable[..., Any] = command
@@ -61,13 +62,15 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--luxi-anonymous-reads",
             is_flag=True,
-            help="Let every user of this machine read by LUXI.",
+            help="Let every user of this machine read by LUXI, at the path of --luxi-socket; "
+            "private parameters and the output of commands are hidden.",
         ),
         click.option(
             "--luxi-group",
             metavar="GROUP",
             type=choices.Group(),
-            help="The group whose members may use LUXI as the daemon's user and root may.",
+            help="The group whose members may use LUXI as the daemon's user and root may, at the "
+            "path of --luxi-socket.",
         ),
         click.option(
             "--luxi-socket",
@@ -79,8 +82,8 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--rapi-anonymous-reads",
             is_flag=True,
-            help="Let the remote API show jobs and configuration to everybody, as Ganeti does: the "
-            "environment and the output of commands, too.",
+            help="Let the remote API show jobs and configuration to everybody, as Ganeti does; "
+            "private parameters and the output of commands are hidden.",
         ),
         click.option(
             "--rapi-no-tls",
@@ -132,3 +135,18 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         wrapped = option(wrapped)
     return wrapped
+
+
+def _check(options: DaemonOptions) -> None:
+    """Refuse options that would have no effect."""
+    if options.no_luxi or options.luxi_socket is not None:
+        return
+    for option, value in (
+        ("--luxi-group", options.luxi_group is not None),
+        ("--luxi-anonymous-reads", options.luxi_anonymous_reads),
+    ):
+        if value:
+            raise click.UsageError(
+                f"{option} needs --luxi-socket PATH: without it the socket lies in the run "
+                "directory, which is for the daemon's user alone."
+            )

@@ -26,14 +26,12 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from ..transport.client.async_client import AsyncClient
     from .authentication import Authentication
     from .feed import Feed
-    from .job_bodies import JobBodies
-    from .job_listing import JobListing
     from .metrics import JobTimes
     from .notes import Notes
     from .timeline import Timeline
+    from .views import Views
 
 JSON = "application/json"
 _LOOKS = ("GET", "HEAD")
@@ -64,15 +62,13 @@ _Pattern = tuple["re.Pattern[str]", "_Endpoint"]
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """What all resources of one process share."""
 
-    client: AsyncClient
     authentication: Authentication
     notes: Notes
     """The daemon's log."""
     feed: Feed
     times: JobTimes
     timeline: Timeline
-    listing: JobListing
-    bodies: JobBodies
+    views: Views
 
 
 def application(resources: Sequence[Resource], service: Service) -> ASGIApp:
@@ -177,8 +173,9 @@ class _Endpoint:
         query = _query(request)
         body = await _body(request, user)
         _check(roles.refusal(user, method.right, method.opcodes))
+        view = self._service.views.of(user)
         call = Call(
-            client=self._service.client,
+            client=view.client,
             user=user,
             resource=self._resource.path if self._resource else "",
             path=request.path_params,
@@ -188,8 +185,8 @@ class _Endpoint:
             feed=self._service.feed,
             times=self._service.times,
             timeline=self._service.timeline,
-            listing=self._service.listing,
-            bodies=self._service.bodies,
+            listing=view.listing,
+            bodies=view.bodies,
         )
         _check(await scopes.refusal(call, method.right))
         found = await method.handler(call)

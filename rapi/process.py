@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import secrets
 import signal
@@ -20,19 +19,18 @@ import msgspec
 
 from ..storage import descriptors, errors, parent_death, paths, settings
 from ..transport.client.async_client import AsyncClient
-from . import jobs, table
+from . import table
 from .application import Service, application
 from .authentication import Authentication
 from .certificate import CertificateFile
 from .feed import Feed
 from .guards import Limits
-from .job_bodies import JobBodies
-from .job_listing import JobListing
 from .metrics import JobTimes
 from .notes import Notes
 from .serving import Server
 from .timeline import Timeline
 from .users_file import UsersFile
+from .views import Views
 
 
 class RapiSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,14 +86,12 @@ async def _serve(
             loop.create_task(timeline.follow(feed, client)),
         ]
         service = Service(
-            client=client,
             authentication=authentication,
             notes=notes,
             feed=feed,
             times=times,
             timeline=timeline,
-            listing=JobListing(client),
-            bodies=JobBodies(client, functools.partial(jobs.read_body, client)),
+            views=Views(client),
         )
         certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
         server = Server(

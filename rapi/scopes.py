@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from . import roles
 from .declarations import Call, Right
 from .filters import WrittenRule
+from .views import private_parameter
 
 
 async def refusal(call: Call, right: Right) -> str | None:
@@ -29,6 +30,9 @@ async def refusal(call: Call, right: Right) -> str | None:
         return f"user {user.name} may not change jobs with {outside[0]}" if outside else None
     if right is not Right.FILTERS:
         return None
+    if isinstance(call.body, WrittenRule) and (hidden := private_parameter(call.body.predicates)):
+        # The jobs that it holds would tell the value.
+        return f"user {user.name} may not keep filter rules that look at {hidden}"
     rules = [call.body.predicates] if isinstance(call.body, WrittenRule) else []
     if uuid := call.path.get("uuid"):
         rules += [rule.predicates for rule in await call.client.filters() if rule.uuid == uuid]

@@ -154,7 +154,7 @@ def parse_rule(raw: object, *, where: str = "") -> FilterRule:
         uuid=parse_uuid(raw.get("uuid"), where=f"{where}uuid"),
         watermark=_non_negative(raw.get("watermark"), f"{where}watermark"),
         priority=_non_negative(raw.get("priority", 0), f"{where}priority"),
-        predicates=_predicates(raw.get("predicates", []), f"{where}predicates"),
+        predicates=parse_predicates(raw.get("predicates", []), f"{where}predicates"),
         action=parse_action(raw.get("action", "CONTINUE"), where=f"{where}action"),
         reason_trail=_trail(raw.get("reason_trail", []), f"{where}reason_trail"),
         valid_from=valid_from,
@@ -374,7 +374,8 @@ def fields_of(predicate: Predicate) -> frozenset[str]:
     return frozenset(found | {_OTHER_SPELLING[name] for name in found & _OTHER_SPELLING.keys()})
 
 
-def _predicates(raw: object, where: str) -> tuple[Predicate, ...]:
+def parse_predicates(raw: object, where: str) -> tuple[Predicate, ...]:
+    """The predicates of a rule; `FilterRuleError` names what is wrong."""
     if not isinstance(raw, list | tuple):
         raise rule_error(where, f"expected a list, not {brief(raw)}")
     if len(raw) > PREDICATES_MAX:

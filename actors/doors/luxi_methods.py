@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from ...storage import errors, plain_values
+from ...storage.queries import job_masks
 from ...storage.wording import shortened
 from ...transport import messages
 from ...transport.luxi import Call, UnreadableCallError
 from ...transport.luxi_words import cannot_convert
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE
 from . import luxi_opcodes
-from .luxi_masks import OPCODES, with_nulls, without_opcodes
 from .luxi_queries import QUERIES
 from .luxi_talks import ANSWER_SECONDS, Ask, Fields, JobId, JobIds, Method, Surroundings, Talk
 
@@ -125,9 +125,8 @@ def _wait_for_job_change(
 ) -> Talk:
     before, serial, timeout = known
     seconds = min(max(0, timeout), WAIT_SECONDS_MAX)
-    asked = fields
-    if not given.may_write and OPCODES in fields:
-        asked, before = without_opcodes(fields, before)
+    masks = {} if given.may_write else job_masks.PARAMETERS_AND_OUTPUT
+    asked, before = job_masks.without_masked(fields, before, masks)
     request = messages.AwaitJobChange(
         job_id,
         asked,
@@ -141,9 +140,13 @@ def _wait_for_job_change(
     except errors.UnknownJobError as error:
         raise errors.UnknownJobError("Can't load job file") from error
     values = reply.values
-    if asked is not fields:
-        values = with_nulls(values, fields)
-    return [msgspec.Raw(values), msgspec.Raw(reply.log)]
+    if len(asked) < len(fields):
+        shown = job_masks.with_nulls(msgspec.json.decode(values), fields, masks)
+        values = msgspec.json.encode(shown)
+    log = reply.log
+    if not given.may_write:
+        log = msgspec.json.encode(job_masks.log(msgspec.json.decode(log)))
+    return [msgspec.Raw(values), msgspec.Raw(log)]
 
 
 def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002

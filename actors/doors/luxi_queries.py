@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ...storage import errors
+from ...storage.queries import job_masks
 from ...transport import messages
 from ...transport.client.query_requests import Query, next_query
 from ...transport.luxi_words import (
@@ -22,11 +23,14 @@ from ...transport.luxi_words import (
 )
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.directory import Address
-from .luxi_masks import check_filter, masked_rows
 from .luxi_talks import Ask, Fields, JobIds, Method, Surroundings, Talk
 
 REPLY_BYTES_MAX: Final = 512 * 1024 * 1024
 """Largest answer to a query."""
+
+OPERATORS_MAX: Final = 1_000
+"""Most operators of a filter of those who may only read, also of one that only names items: others
+wait while it is read."""
 
 IDS_PER_QUERY: Final = 500
 """Most ids of jobs in one question to the queue: more make several questions."""
@@ -40,7 +44,7 @@ def _pages(
     ``hides``: without what those who may only read must not see.
     """
     if hides:
-        check_filter(request.filter)
+        _check_filter(request.filter)
     asked: Query | None = request
     parts: list[bytes] = []
     fields: list[dict[str, str]] = []
@@ -49,13 +53,21 @@ def _pages(
         reply: messages.QueryAnswered = yield Ask(to, asked)
         fields, rows = reply.fields, reply.rows
         if hides and isinstance(asked, messages.QueryJobs):
-            rows = masked_rows(rows, asked.fields, is_classic=asked.is_classic)
+            masks = job_masks.PARAMETERS_AND_OUTPUT
+            rows = job_masks.masked_rows(rows, asked.fields, masks, is_classic=asked.is_classic)
         if len(rows) > len(b"[]"):
             parts.append(rows[1:-1])
             size += len(rows)
         _check_reply(size)
         asked = next_query(asked, reply)
     return fields, msgspec.Raw(b"[%b]" % b",".join(parts))
+
+
+def _check_filter(raw_filter: object) -> None:
+    """Raise `BadRequestError` for a filter with too many operators."""
+    if msgspec.json.encode(raw_filter).count(b"[") > OPERATORS_MAX:
+        text = f"filter: has more than {OPERATORS_MAX} operators; who may only read may not ask it"
+        raise errors.BadRequestError(text)
 
 
 def _check_reply(size: int) -> None:

@@ -59,7 +59,7 @@ class OpExec(Opcode, kw_only=True):
     """Run a command, without a shell, under declared locks."""
 
     op_id: ClassVar[str] = "OP_EXEC"
-    private_fields: ClassVar[tuple[str, ...]] = ("env",)
+    private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin")
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 

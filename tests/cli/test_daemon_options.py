@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from ganger.cli.daemon_options import DaemonOptions, daemon_options
 
@@ -17,6 +17,12 @@ ALL = [
 
 
 def options_of(words: list[str]) -> DaemonOptions:
+    done, taken = run(words)
+    assert done.exit_code == 0, done.output
+    return taken[0]
+
+
+def run(words: list[str]) -> tuple[Result, list[DaemonOptions]]:
     taken: list[DaemonOptions] = []
 
     @click.command()
@@ -24,12 +30,12 @@ def options_of(words: list[str]) -> DaemonOptions:
     def command(options: DaemonOptions) -> None:
         taken.append(options)
 
-    done = CliRunner().invoke(command, words)
-    assert done.exit_code == 0, done.output
-    return taken[0]
+    return CliRunner().invoke(command, words), taken
 
 
-@pytest.mark.parametrize("words", [[], ALL, ALL[:6], ["--luxi-group", "0"]])
+@pytest.mark.parametrize(
+    "words", [[], ALL, ALL[:6], ["--luxi-socket", "/run/luxi", "--luxi-group", "0"]]
+)
 def test_options_that_are_passed_on_are_the_same(words: list[str]) -> None:
     options = options_of(words)
     assert options_of(options.words()) == options
@@ -40,3 +46,15 @@ def test_an_option_that_was_not_given_is_not_passed_on() -> None:
     assert options_of([]).words() == [
         *("--placement", "together", "--hung-after", "60.0", "--rapi-address", "127.0.0.1")
     ]
+
+
+@pytest.mark.parametrize("words", [["--luxi-anonymous-reads"], ["--luxi-group", "0"]])
+def test_nobody_else_reaches_the_run_directory_so_rights_there_are_refused(
+    words: list[str],
+) -> None:
+    done, taken = run(words)
+    assert (done.exit_code, taken) == (2, [])
+    text = f"{words[0]} needs --luxi-socket PATH: without it the socket lies in the run directory"
+    assert text in done.output.replace("\n", " ")
+    for more in (["--luxi-socket", "/run/luxi"], ["--no-luxi"]):
+        assert run([*words, *more])[0].exit_code == 0

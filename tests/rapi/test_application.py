@@ -14,6 +14,7 @@ from ganger.rapi.application import Service, application
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Call, Method, Resource, Right
 from ganger.rapi.event_streams import EventStream, event
+from ganger.rapi.views import Views
 from ganger.storage import errors, rapi_settings
 from ganger.storage.rapi_users import User
 
@@ -49,14 +50,12 @@ async def streamed(_call: Call) -> EventStream:
 STREAM = Method(handler=streamed, right=Right.READ, summary="")
 METHOD = Method(handler=handled, right=Right.ADMIN, summary="")
 SERVICE = Service(
-    client=cast("Any", None),
     authentication=Authentication(Users(), NOTES, is_required=True),
     notes=NOTES,
     feed=cast("Any", None),
     times=cast("Any", None),
     timeline=cast("Any", None),
-    listing=cast("Any", None),
-    bodies=cast("Any", None),
+    views=Views(cast("Any", None)),
 )
 APP = application(
     [

@@ -19,6 +19,7 @@ from ganger.rapi import table
 from ganger.rapi.application import Service, application
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Right
+from ganger.rapi.views import Views
 from ganger.storage import errors, rules
 from ganger.transport.messages import CancelOutcome, PriorityOutcome
 
@@ -33,11 +34,14 @@ OPCODES = {"operator": {"OP_TAGS_SET", "OP_TEST_DELAY"}, "runner": {"OP_EXEC"}}
 FOR_OWN = [["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]]
 
 
-class Op(NamedTuple):
+class Op(msgspec.Struct):
     op_id: str
+    input: dict[str, Any] = {}
+    result: None = None
+    log: tuple[()] = ()
 
 
-class Job(NamedTuple):
+class Job(msgspec.Struct):
     ops: list[Op]
 
 
@@ -93,14 +97,12 @@ def asked(
     """The reply, and what was changed."""
     daemon, unused = Daemon(), cast("Any", None)
     service = Service(
-        client=cast("Any", daemon),
         authentication=Authentication(Users(), Noted(), is_required=True),
         notes=Noted(),
         feed=unused,
         times=unused,
         timeline=unused,
-        listing=unused,
-        bodies=unused,
+        views=Views(cast("Any", daemon)),
     )
     app = application(table.RESOURCES, service)
     header = basic(user, user)

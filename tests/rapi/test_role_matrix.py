@@ -23,6 +23,7 @@ from ganger.rapi.declarations import Call, Method, Resource, Right
 from ganger.rapi.explanations import Change
 from ganger.rapi.jobs import NewJob
 from ganger.rapi.queue_views import NewPriority, Retry
+from ganger.rapi.views import Views
 from ganger.storage import rapi_settings, rapi_users
 from ganger.storage.rapi_users import User
 
@@ -95,6 +96,10 @@ def expected_right(resource: Resource, name: str, method: Method) -> Right:
     return Right.ADMIN
 
 
+class Job(msgspec.Struct):
+    ops: list[Any] = []
+
+
 class Daemon:
     """Any job is everybody's, and there are no rules: test_changes_by_role has others."""
 
@@ -102,9 +107,6 @@ class Daemon:
         return []
 
     async def job(self, _job_id: int) -> Any:
-        class Job:
-            ops = ()
-
         return Job()
 
 
@@ -138,14 +140,12 @@ def app_for(*, is_required: bool = True) -> ASGIApp:
     ]
     notes = Noted()
     service = Service(
-        client=cast("Any", Daemon()),
         authentication=Authentication(Users(), notes, is_required=is_required),
         notes=notes,
         feed=cast("Any", None),
         times=cast("Any", None),
         timeline=cast("Any", None),
-        listing=cast("Any", None),
-        bodies=cast("Any", None),
+        views=Views(cast("Any", Daemon())),
     )
     return application(resources, service)
 

@@ -14,6 +14,7 @@ from ganger.rapi import table
 from ganger.rapi.application import Service, application
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Call, Method, Right
+from ganger.rapi.views import Views
 
 
 class NoUsers:
@@ -37,14 +38,12 @@ def test_each_path_leads_to_the_first_resource_that_fits() -> None:
     app = application(
         resources,
         Service(
-            client=nothing,
             authentication=Authentication(NoUsers(), notes, is_required=False),
             notes=notes,
             feed=nothing,
             times=nothing,
             timeline=nothing,
-            listing=nothing,
-            bodies=nothing,
+            views=Views(nothing),
         ),
     )
     routes = [Route(one.path, cast("Any", object())) for one in resources]
@@ -71,14 +70,12 @@ def test_a_newline_behind_a_path_is_no_part_of_it() -> None:
     nothing = cast("Any", None)
     notes = Noted()
     service = Service(
-        client=nothing,
         authentication=Authentication(NoUsers(), notes, is_required=False),
         notes=notes,
         feed=nothing,
         times=nothing,
         timeline=nothing,
-        listing=nothing,
-        bodies=nothing,
+        views=Views(nothing),
     )
     app = application(table.RESOURCES, service)
     assert asyncio.run(ask(app, "GET", "/2/jobs/7\n")).status == 404

@@ -196,9 +196,12 @@ def test_job_ids_may_be_texts() -> None:
     assert asked.filter == ["|", ["==", "id", 3], ["==", "id", 1]]
 
 
-OPCODES = b'[{"OP_ID":"OP_EXEC","argv":["x"],"env":{"A":"secret"}},{"OP_ID":"OP_OF_OLD","a":1}]'
+OPCODES = (
+    b'[{"OP_ID":"OP_EXEC","argv":["x"],"env":{"A":"secret"},"stdin":"secret"},'
+    b'{"OP_ID":"OP_OF_OLD","a":1}]'
+)
 HIDDEN = [
-    {"OP_ID": "OP_EXEC", "argv": ["x"], "env": {"A": "<redacted>"}},
+    {"OP_ID": "OP_EXEC", "argv": ["x"], "env": {"A": "<redacted>"}, "stdin": "<redacted>"},
     {"OP_ID": "OP_OF_OLD", "a": "<redacted>"},
 ]
 
@@ -212,6 +215,26 @@ def test_private_parameters_are_for_those_who_may_write(may_write: bool) -> None
     new = [page(b"[[[0,7],[0,%b]],[[0,8],[1,null]]]" % OPCODES)]
     _, answer = talk("Query", "job", ["id", "ops"], None, replies=new, may_write=may_write)
     assert answer["data"] == [[[0, 7], [0, seen]], [[0, 8], [1, None]]]
+
+
+RESULTS = b'[{"exit_code":0,"stdout_tail":"secret","stderr_tail":""}]'
+LOGS = b'[[[1,[0,0],"stdout","secret"],[2,[0,0],"message","x"]]]'
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_output_is_for_those_who_may_write(may_write: bool) -> None:  # noqa: FBT001
+    word = "secret" if may_write else "<redacted>"
+    log = [[1, [0, 0], "stdout", word], [2, [0, 0], "message", "x"]]
+    result = {"exit_code": 0, "stdout_tail": word, "stderr_tail": ""}
+    new = [page(b"[[[0,%b],[0,%b]],[[1,null],[1,null]]]" % (RESULTS, LOGS))]
+    fields = ["opresult", "oplog"]
+    _, answer = talk("Query", "job", fields, None, replies=new, may_write=may_write)
+    assert answer["data"] == [[[0, [result]], [0, [log]]], [[1, None], [1, None]]]
+    waited = messages.JobAwaited(values=b'["success"]', log=LOGS[1:-1], is_final=True)
+    _, answer = talk(
+        "WaitForJobChange", 7, ["status"], None, 0, 5, replies=[waited], may_write=may_write
+    )
+    assert answer == [["success"], log]
 
 
 def test_who_may_only_read_asks_no_huge_filters() -> None:
