@@ -136,10 +136,9 @@ class _Veiled:
 
 def private_parameter(predicates: object) -> str | None:
     """A private parameter at which a rule with these predicates looks. `FilterRuleError`."""
-    names: set[str] = set()
-    for predicate in rules.parse_predicates(predicates, "predicates"):
-        names |= rules.fields_of(predicate)
-    return min(names & _private_parameters(catalogue.generation()), default=None)
+    names = rules.looks_at(rules.parse_predicates(predicates, "predicates")).parameters
+    private = _private_parameters(catalogue.generation())
+    return min((names or frozenset()) & private, default=None)
 
 
 @functools.lru_cache(maxsize=1)

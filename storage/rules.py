@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import or_
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -130,6 +131,29 @@ class JobFacts(msgspec.Struct, frozen=True):
         if priority is not None:
             inputs = [{**opcode, "priority": priority} for opcode in inputs]
         return cls(job_id, inputs, [opcode.get("reason") for opcode in inputs])
+
+
+class LooksAt(msgspec.Struct, frozen=True):
+    """What rules look at in a job. Jobs that do not differ in it get the same verdict."""
+
+    id: bool = False
+    parameters: frozenset[str] | None = None
+    """Parameters of its opcodes, their reason trails among them; None: nothing but the id."""
+
+    @property
+    def opcodes(self) -> bool:
+        """Whether it is more than the job's id."""
+        return self.parameters is not None
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the reason trails of its opcodes are among it."""
+        return self.parameters is not None and "reason" in self.parameters
+
+    def __or__(self, other: LooksAt) -> LooksAt:
+        found = [each.parameters for each in (self, other) if each.parameters is not None]
+        parameters = frozenset[str]().union(*found) if found else None
+        return LooksAt(self.id or other.id, parameters)
 
 
 class ParsedRules(NamedTuple):
@@ -364,14 +388,10 @@ def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
     return PredicateTest(holds, kind.candidates)
 
 
-def fields_of(predicate: Predicate) -> frozenset[str]:
-    """The parameters of opcodes at which a predicate looks."""
-    if predicate.name == "reason":
-        return frozenset({"reason"})
-    if not PREDICATES[predicate.name].reads_opcodes:
-        return frozenset()
-    found = roots(predicate.expression)
-    return frozenset(found | {_OTHER_SPELLING[name] for name in found & _OTHER_SPELLING.keys()})
+def looks_at(predicates: Iterable[Predicate]) -> LooksAt:
+    """What predicates look at together."""
+    declared = (PREDICATES[each.name].looks_at(each.expression) for each in predicates)
+    return reduce(or_, declared, LooksAt())
 
 
 def parse_predicates(raw: object, where: str) -> tuple[Predicate, ...]:
@@ -432,6 +452,12 @@ def _opcode_field(opcode: Mapping[str, Any], field: str) -> object:
 _OTHER_SPELLING: Final = {"depend": "depends", "depends": "depend"}
 
 
+def _named_parameters(expression: Filter) -> LooksAt:
+    found = roots(expression)
+    others = {_OTHER_SPELLING[name] for name in found & _OTHER_SPELLING.keys()}
+    return LooksAt(parameters=frozenset(found | others))
+
+
 def _the_reasons(facts: JobFacts) -> Iterator[Resolve]:
     """Each entry of each trail. Malformed entries in old files never match."""
     for trail in facts.trails:
@@ -468,8 +494,8 @@ class PredicateKind(NamedTuple):
 
     candidates: Callable[[JobFacts], Iterator[Resolve]]
     dialect: Callable[[int], Dialect]
-    reads_opcodes: bool
-    """Whether it looks at more than the job's id."""
+    looks_at: Callable[[Filter], LooksAt]
+    """What it looks at with this expression: of nothing else may its candidates depend."""
 
 
 # One line for each predicate; the dialect may depend on the rule's watermark.
@@ -477,8 +503,12 @@ PREDICATES: Final[dict[str, PredicateKind]] = {
     "jobid": PredicateKind(
         _the_id,
         lambda watermark: Dialect(partial(_id_operand, watermark), searches_numbers=True),
-        reads_opcodes=False,
+        lambda _expression: LooksAt(id=True),
     ),
-    "opcode": PredicateKind(_the_opcodes, lambda _watermark: PLAIN, reads_opcodes=True),
-    "reason": PredicateKind(_the_reasons, lambda _watermark: _REASON_DIALECT, reads_opcodes=True),
+    "opcode": PredicateKind(_the_opcodes, lambda _watermark: PLAIN, _named_parameters),
+    "reason": PredicateKind(
+        _the_reasons,
+        lambda _watermark: _REASON_DIALECT,
+        lambda _expression: LooksAt(parameters=frozenset({"reason"})),
+    ),
 }

@@ -16,6 +16,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Generator
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
@@ -146,7 +148,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         changed = messages.RuleChainChanged(
             chain=self._number,
             serial=self._serial,
-            reads_opcodes=self._chain.reads_opcodes,
+            reads_opcodes=self._chain.looks_at.opcodes,
             tells_alike_apart=self._chain.tells_alike_apart,
             rules=self._rules,
         )
@@ -266,7 +268,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         is_common = not self._chain.tells_alike_apart
         if (known := self._shared.find(arrived)) is not None:
             return _verdict_of(arrived, known, self._number, is_common=is_common)
-        if self._chain.reads_opcodes and not _has_inputs(arrived, self._chain):
+        if self._chain.looks_at.opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
         verdict = self._judged(self._chain, self._facts(arrived, _fields_of(self._chain)))
@@ -302,7 +304,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         """Judge the job anew, wherever it stands: rules may look at priorities."""
         self._long.pop(message.id, None)
         self.runtime.tell(SCHEDULER, message)
-        if self._chain.reads_opcodes:
+        if self._chain.looks_at.opcodes:
             self.runtime.tell(JOB_QUEUE, messages.ReportJobs(ids=[message.id]))
 
     # ------------------------------------------------------------ in slices
@@ -498,14 +500,12 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
 def _fields_of(*chains: filtering.RuleChain) -> frozenset[str] | None:
     """The parameters of opcodes at which these chains look; None: they look at ids alone."""
-    if not any(chain.reads_opcodes for chain in chains):
-        return None
-    return frozenset[str]().union(*(chain.fields for chain in chains))
+    return reduce(or_, (chain.looks_at for chain in chains)).parameters
 
 
 def _has_inputs(arrived: messages.JobToJudge, chain: filtering.RuleChain) -> bool:
     """Whether all that the chain looks at is there, or in the job's file."""
-    if arrived.shared is not None and not chain.reads_reasons:
+    if arrived.shared is not None and not chain.looks_at.reasons:
         return True
     return arrived.inputs is not None or arrived.body is not None or arrived.is_in_file
 

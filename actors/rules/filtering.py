@@ -19,13 +19,13 @@ import msgspec
 
 from ...storage.metering import Meter, SliceOverError, TooMuchWorkError
 from ...storage.rules import (
-    PREDICATES,
     ActionName,
     FilterRule,
     JobFacts,
+    LooksAt,
     PredicateTest,
     compile_predicate,
-    fields_of,
+    looks_at,
 )
 
 __all__ = [
@@ -69,27 +69,16 @@ class RuleChain(msgspec.Struct, frozen=True):
 
     links: tuple[ChainedRule, ...] = ()
 
-    reads_opcodes: bool = False
-    """Whether a verdict needs more of a job than its id."""
-
-    fields: frozenset[str] = frozenset()
-    """The parameters of its opcodes that a verdict needs."""
-
-    reads_ids: bool = False
-    """Whether a verdict needs its id."""
+    looks_at: LooksAt = LooksAt()
+    """What a verdict needs of a job."""
 
     changes_at: float | None = None
     """When the next window opens or closes: then the chain must be compiled again."""
 
     @property
-    def reads_reasons(self) -> bool:
-        """Whether a verdict needs the reason trails of its opcodes."""
-        return "reason" in self.fields
-
-    @property
     def tells_alike_apart(self) -> bool:
         """Whether jobs with the same inputs but for reasons may get several verdicts."""
-        return self.reads_reasons or self.reads_ids
+        return self.looks_at.reasons or self.looks_at.id
 
 
 def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
@@ -108,15 +97,7 @@ def compile_chain(rules: Iterable[FilterRule], now: float) -> RuleChain:
     ]
     return RuleChain(
         links=tuple(_chained(rule) for rule in able),
-        reads_opcodes=any(
-            PREDICATES[predicate.name].reads_opcodes
-            for rule in able
-            for predicate in rule.predicates
-        ),
-        fields=frozenset[str]().union(
-            *(fields_of(predicate) for rule in able for predicate in rule.predicates)
-        ),
-        reads_ids=any(predicate.name == "jobid" for rule in able for predicate in rule.predicates),
+        looks_at=looks_at(predicate for rule in able for predicate in rule.predicates),
         changes_at=min(changes, default=None),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...storage.rules import LooksAt
 from .filtering import JobFacts, judge
 
 if TYPE_CHECKING:
@@ -22,9 +23,8 @@ class SharedVerdicts:
 
     def __init__(self, chain: RuleChain) -> None:
         self.chain = chain
-        self._is_of_use = chain.reads_opcodes and not chain.tells_alike_apart
-        looks_at_jobs = chain.reads_opcodes or chain.reads_ids
-        self._of_all = None if looks_at_jobs else judge(chain, JobFacts(0))
+        self._is_of_use = chain.looks_at.opcodes and not chain.tells_alike_apart
+        self._of_all = judge(chain, JobFacts(0)) if chain.looks_at == LooksAt() else None
         # With the template itself: another one must not get its place in memory.
         self._known: dict[int, tuple[SharedInputs, Verdict]] = {}
 

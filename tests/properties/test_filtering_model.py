@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganger.actors.rules.filtering import JobFacts, compile_chain, judge
+from ganger.storage.rules import PREDICATES as PREDICATE_KINDS
 from ganger.storage.rules import parse_rule, to_raw
 
 Truth = Literal["true", "false", "invalid"]
@@ -250,7 +251,7 @@ def expressions(name: str) -> st.SearchStrategy[Any]:
     )
 
 
-NAMES = st.sampled_from(sorted(FIELDS))
+NAMES = st.sampled_from(sorted(PREDICATE_KINDS))
 PREDICATES = NAMES.flatmap(lambda name: st.tuples(st.just(name), expressions(name)).map(list))
 COMPARISONS = NAMES.flatmap(lambda name: st.tuples(st.just(name), comparisons(name)).map(list))
 ACTIONS = st.sampled_from(["ACCEPT", "PAUSE", "REJECT", "CONTINUE", ["RATE_LIMIT", 2]])
@@ -340,7 +341,7 @@ def test_a_chain_gives_the_verdict_of_the_slow_evaluator(
 ) -> None:
     chain = compile_chain([parse_rule(raw) for raw in raw_rules], NOW)
     for job in jobs:
-        facts = JobFacts.of(*job) if chain.reads_opcodes else JobFacts(job[0])
+        facts = JobFacts.of(*job) if chain.looks_at.opcodes else JobFacts(job[0])
         verdict = judge(chain, facts)
         action = str(verdict.action) if verdict.limit is None else ["RATE_LIMIT", verdict.limit]
         assert (verdict.rule, action) == slow_verdict(raw_rules, job)

@@ -17,7 +17,8 @@ from ganger.actors.queue.row_templates import row_of
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import jobs
 from ganger.storage.jobs import JobStatus
-from ganger.storage.rules import parse_rule
+from ganger.storage.rules import PREDICATES as PREDICATE_KINDS
+from ganger.storage.rules import FilterRule, JobFacts, compile_predicate, looks_at, parse_rule
 from ganger.transport import messages
 from ganger.transport.messages import JobToJudge, PendingJob
 
@@ -27,21 +28,24 @@ TEMPLATES: list[list[dict[str, Any]]] = [
     [{"OP_ID": "OP_X", "size": 1}, {"OP_ID": "OP_Y", "os": {"deep": "a"}}],
 ]
 REASONS = st.sampled_from([[], [("user", "a", 1)], [("user", "b", 2), ("batch", "a", 3)]])
-PREDICATES = st.sampled_from(
-    [
-        ["jobid", [">", "id", 4]],
-        ["jobid", ["<=", "id", "watermark"]],
-        ["opcode", ["=", "OP_ID", "OP_Y"]],
-        ["opcode", [">", "size", 0]],
-        ["opcode", ["=~", "os.deep", "a"]],
-        ["opcode", [">=", "priority", 5]],
-        ["opcode", ["!", ["=[]", "reason", "a"]]],
-        ["opcode", ["|", ["=", "size", 2], ["!", ["=", "reason", "a"]]]],
-        ["reason", ["=", "source", "user"]],
-        ["reason", ["=", "reason", "b"]],
-        ["reason", ["<", "timestamp", 2]],
-    ]
+EXPRESSIONS = [
+    [">", "id", 4],
+    ["<=", "id", "watermark"],
+    ["=", "OP_ID", "OP_Y"],
+    [">", "size", 0],
+    ["=~", "os.deep", "a"],
+    [">=", "priority", 5],
+    ["!", ["=[]", "reason", "a"]],
+    ["|", ["=", "size", 2], ["!", ["=", "reason", "a"]]],
+    ["=", "source", "user"],
+    ["=", "reason", "b"],
+    ["<", "timestamp", 2],
+]
+PREDICATES = st.tuples(st.sampled_from(sorted(PREDICATE_KINDS)), st.sampled_from(EXPRESSIONS)).map(
+    list
 )
+"""Each predicate of the table, with expressions over every field that one of them knows."""
+
 RULE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "uuid": st.uuids().map(str),
@@ -139,7 +143,7 @@ class Evaluator:
         return answers
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(RULE, max_size=3), RULE, SENT)
 def test_a_template_is_judged_as_each_of_its_jobs(
     rules: list[dict[str, Any]],
@@ -192,6 +196,50 @@ def test_opcodes_of_several_priorities_are_not_shared() -> None:
             for priority in (0, 5)
         ]
         assert inputs_of(jobs.Job(id=1, ops=ops)) is None
+
+
+def rule_with(predicate: list[Any]) -> FilterRule:
+    uuid = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+    raw = {"uuid": uuid, "watermark": 1, "action": "PAUSE", "predicates": [predicate]}
+    return parse_rule(raw)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PREDICATES, SENT)
+def test_a_predicate_looks_at_nothing_but_what_it_declares(
+    raw: list[Any], sent: list[tuple[int, int, Any, int]]
+) -> None:
+    rule = rule_with(raw)
+    declared, test = looks_at(rule.predicates), compile_predicate(rule.predicates[0], 3)
+    for job in stored(sent):
+        inputs = job.judged_inputs
+        seen = [
+            {name: value for name, value in each.items() if name in (declared.parameters or ())}
+            for each in inputs
+        ]
+        narrow = JobFacts.of(job.id if declared.id else 0, seen if declared.opcodes else ())
+        assert test.matches(narrow) == test.matches(JobFacts.of(job.id, inputs))
+
+
+@pytest.mark.parametrize("kind", sorted(PREDICATE_KINDS))
+def test_verdicts_are_shared_by_what_a_predicate_declares_and_not_by_its_name(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    JobTable()
+    monkeypatch.setitem(PREDICATE_KINDS, "another", PREDICATE_KINDS[kind])
+    jobs_sent = [(0, number, [("user", str(number), 1)], 0) for number in range(1, 5)]
+    told = [arrived(job, is_shared=True) for job in stored(jobs_sent)]
+    assert told[1].shared is told[3].shared is not None
+    holds = {"jobid": ["=", "id", 4], "reason": ["=", "reason", "4"]}.get(kind, [">", "size", 0])
+    evaluator = Evaluator(stage, [])
+    rule = rule_with(["another", holds])
+    evaluator.staged.notify(messages.RulesChanged(rules=[rule], serial=2))
+    stage.sent.clear()
+    evaluator.staged.notify(messages.JobsArrived(jobs=told))
+    judged = stage.take_one(messages.JobsJudged).jobs
+    assert [one.action for one in judged if one.job.id == 4] == ["PAUSE"]
+    others = {one.action for one in judged if one.job.id != 4}
+    assert others == {"PAUSE" if kind == "opcode" else "ACCEPT"}
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ class Rules(Player):
     def chain(self, command: Command) -> str:
         made = filtering.compile_chain(self.known, float(command.number("at")))
         order = listed((one.verdict.rule or "")[0] for one in made.links)
-        reads = "opcodes" if made.reads_opcodes else "ids only"
+        reads = "opcodes" if made.looks_at.opcodes else "ids only"
         return f"in force: {order or 'none'}; reads {reads}; next change: {made.changes_at}"
 
     def match(self, command: Command) -> str:
