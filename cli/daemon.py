@@ -175,6 +175,7 @@ def _rapi_of(options: DaemonOptions) -> RapiOptions | None:
         port=options.rapi_port,
         is_authentication_required=not options.rapi_anonymous_reads,
         has_tls=not options.rapi_no_tls,
+        hosts=options.rapi_host,
     )
 
 

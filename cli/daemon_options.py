@@ -27,6 +27,7 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     rapi_port: int | None
     rapi_no_tls: bool
     rapi_anonymous_reads: bool
+    rapi_host: tuple[str, ...]
     no_luxi: bool
     luxi_socket: str | None
     luxi_group: int | None
@@ -40,6 +41,8 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
             value, option = getattr(self, name), f"--{name.replace('_', '-')}"
             if value is True:
                 found.append(option)
+            elif isinstance(value, tuple):
+                found += [word for one in value for word in (option, one)]
             elif value is not None and value is not False:
                 found += [option, str(value)]
         return found
@@ -84,6 +87,13 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Let the remote API show jobs and configuration to everybody, as Ganeti does; "
             "private parameters and the output of commands are hidden.",
+        ),
+        click.option(
+            "--rapi-host",
+            metavar="NAME",
+            multiple=True,
+            help="A further name by which clients reach the remote API, beside those of its "
+            "certificate, the machine's name and addresses; may be repeated.",
         ),
         click.option(
             "--rapi-no-tls",

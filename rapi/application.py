@@ -19,6 +19,7 @@ from ..storage.rapi_users import NOBODY, User
 from . import origins, page, problems, roles, scopes
 from .declarations import Call, Method, Resource, Right, fits
 from .event_streams import EventStream
+from .hosts import Hosts
 from .problems import HttpError
 
 if TYPE_CHECKING:
@@ -71,15 +72,18 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     views: Views
 
 
-def application(resources: Sequence[Resource], service: Service) -> ASGIApp:
-    """The application that serves these resources."""
-    return _Router(resources, service)
+def application(
+    resources: Sequence[Resource], service: Service, hosts: Hosts | None = None
+) -> ASGIApp:
+    """The application that serves these resources at these names."""
+    return _Router(resources, service, hosts or Hosts())
 
 
 class _Router:
     """Finds the resource of a path: with starlette's patterns, but not by trying one by one."""
 
-    def __init__(self, resources: Sequence[Resource], service: Service) -> None:
+    def __init__(self, resources: Sequence[Resource], service: Service, hosts: Hosts) -> None:
+        self._hosts = hosts
         self._fixed: dict[str, _Endpoint] = {}
         self._varying: dict[tuple[int, str], list[_Pattern]] = {}
         for resource in resources:
@@ -92,9 +96,23 @@ class _Router:
         self._missing = _Endpoint(None, service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (refused := self._refusal(scope)) is not None:
+            await _secured(error_answer(refused))(scope, receive, send)
+            return
         path = scope["path"]
         endpoint, scope["path_params"] = self._found(path)
         await endpoint(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> HttpError | None:
+        """Why nothing of the request is looked at, whatever it asks for."""
+        names = [name for name, _ in scope["headers"]]
+        if b"transfer-encoding" in names and b"content-length" in names:
+            # A proxy between us and the client may have believed the other one.
+            return HttpError(400, "The request has two lengths", {"Connection": "close"})
+        for name, value in scope["headers"]:
+            if name == b"host" and (text := self._hosts.refusal(value.decode("latin-1"))):
+                return HttpError(421, text, {"Connection": "close"})
+        return None
 
     def _found(self, path: str) -> tuple[_Endpoint, dict[str, str]]:
         if (fixed := self._fixed.get(path)) is not None:
@@ -125,6 +143,13 @@ def error_answer(error: HttpError) -> Response:
     return answer(problems.body(error.code, error.text), error.code, error.headers)
 
 
+def _secured(response: Response) -> Response:
+    """The answer; nobody keeps it, or guesses another type, unless it says how."""
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    return response
+
+
 class _Endpoint:
     """Answers the requests for one resource; None: for a path that has none."""
 
@@ -150,7 +175,7 @@ class _Endpoint:
             kind, where = type(error).__name__, _place(error)
             self._service.notes.error("request failed", path=scope["path"], error=kind, where=where)
             response = error_answer(HttpError(500))
-        await response(scope, receive, send)
+        await _secured(response)(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
         if (found := self._file(request)) is not None:
@@ -238,9 +263,6 @@ def _query(request: Request) -> dict[str, list[str]]:
 
 async def _body(request: Request, user: User) -> Any:  # noqa: ANN401 - JSON
     """The body's JSON; UNSET without a body. `HttpError` for what is none."""
-    if "transfer-encoding" in request.headers and "content-length" in request.headers:
-        # A proxy between us and the client may have believed the other one.
-        raise HttpError(400, "The request has two lengths", {"Connection": "close"})
     # Who is not known must not fill the memory.
     known = rapi_settings.BODY_BYTES_MAX
     most = rapi_settings.BODY_BYTES_MAX_OF_NOBODY if user is NOBODY else known

@@ -7,13 +7,14 @@ routes (`application`), who may do what (`roles`) and the OpenAPI document come 
 from __future__ import annotations
 
 import enum
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..storage import errors, rapi_settings
+from ..storage import errors, rapi_settings, settings
 from ..storage.rapi_users import User
 from ..transport.client.async_client import AsyncClient
 from .problems import HttpError
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 """What a part of a path that varies looks like."""
+
+
+KEY_HEADER: Final = "idempotency-key"
+"""A second submission of a user with the same value of this header stores nothing."""
 
 
 class Right(enum.Enum):
@@ -99,6 +104,24 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         if not (found := whole(digits)):
             raise errors.UnknownJobError(f"there is no job {digits}")
         return found
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key of a submission, among those of this user; None: it has none.
+
+        A key that another user has guessed must not tell him which job it made.
+        """
+        given = self.headers.get(KEY_HEADER)
+        if given is None:
+            return None
+        if not 0 < len(given.encode()) <= settings.KEY_BYTES_MAX:
+            text = f"{KEY_HEADER}: expected 1 to {settings.KEY_BYTES_MAX} bytes"
+            raise HttpError(400, text)
+        # A name has no blanks.
+        own = f"rapi {self.user.name} {given}"
+        if len(own.encode()) <= settings.KEY_BYTES_MAX:
+            return own
+        return f"rapi {hashlib.sha256(own.encode()).hexdigest()}"
 
     def text(self, name: str) -> str | None:
         """The first value of a parameter; None if it is not given."""

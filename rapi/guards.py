@@ -307,6 +307,8 @@ class GuardedProtocol(H11Protocol):
             data = msgspec.json.encode(problems.body(code, text)) + b"\n"
             headers = [
                 (b"content-type", b"application/json"),
+                (b"cache-control", b"no-store"),
+                (b"x-content-type-options", b"nosniff"),
                 (b"content-length", str(len(data)).encode()),
                 (b"connection", b"close"),
                 *self.server_state.default_headers,

@@ -71,7 +71,7 @@ async function submit(context) {
       dialog.close();
       location.hash = `#/jobs/${id}`;
     } catch (error) {
-      problem.textContent = error.message;
+      problem.replaceChildren(...marked(error.message));
     }
   };
   const dialog = h("dialog", { "aria-label": "Submit a job" },
@@ -204,8 +204,9 @@ function stream(id, log, signal) {
   let shown = 0;
   const add = (text, kind = "") => {
     const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
-    log.append(h("span", { class: kind }, text));
-    shown += text.length;
+    const piece = h("span", { class: kind }, text);
+    log.append(piece);
+    shown += piece.textContent.length;
     while (shown > SHOWN_CHARACTERS && log.firstChild) {
       shown -= log.firstChild.textContent.length;
       log.firstChild.remove();

@@ -8,7 +8,25 @@ export function h(name, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(key, "");
     else if (value !== false && value != null) element.setAttribute(key, value);
   }
-  element.append(...children.flat().filter((child) => child != null && child !== false));
+  element.append(...children.flat().filter((child) => child != null && child !== false).flatMap(marked));
+  return element;
+}
+
+// Control characters but tab and newline, signs that turn the direction of writing, and invisible ones.
+const HIDDEN = /((?:\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]))/u;
+
+/** The parts of a text, in which signs that nobody would see, or that hide others, are shown by their numbers. */
+export function marked(child) {
+  if (typeof child !== "string" || !HIDDEN.test(child)) return [child];
+  return child.split(HIDDEN).map((part, place) => (place % 2 === 0 ? part : sign(part)));
+}
+
+function sign(hidden) {
+  const number = hidden.codePointAt(0).toString(16).padStart(4, "0");
+  const element = document.createElement("span");
+  element.className = "sign";
+  element.title = `The character U+${number.toUpperCase()}`;
+  element.textContent = number.length > 4 ? `\\u{${number}}` : `\\u${number}`;
   return element;
 }
 
@@ -68,7 +86,7 @@ let hiding;
 /** Show a sentence for some seconds. */
 export function notice(text, isGood = false) {
   const box = document.getElementById("notice");
-  box.textContent = text;
+  box.replaceChildren(...marked(text));
   box.className = isGood ? "good" : "";
   box.hidden = false;
   clearTimeout(hiding);

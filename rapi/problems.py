@@ -17,6 +17,7 @@ EXPLANATIONS = {
     411: ("Length Required", "Client must specify Content-Length"),
     413: ("Request Entity Too Large", "Entity is too large"),
     415: ("Unsupported Media Type", "Entity body in unsupported format"),
+    421: ("Misdirected Request", "The request was directed at another server"),
     431: ("Request Header Fields Too Large", "The server is unwilling to process the request."),
     500: ("Internal Server Error", "Server got itself in trouble"),
     501: ("Not Implemented", "Server does not support this operation"),

@@ -25,6 +25,7 @@ from .authentication import Authentication
 from .certificate import CertificateFile
 from .feed import Feed
 from .guards import Limits
+from .hosts import Hosts
 from .metrics import JobTimes
 from .notes import Notes
 from .serving import Server
@@ -41,6 +42,8 @@ class RapiSetting(msgspec.Struct, frozen=True, kw_only=True):
     daemon_pid: int
     is_authentication_required: bool = True
     has_tls: bool = True
+    hosts: list[str] = []
+    """Further names by which clients ask for the server."""
     limits: Limits = Limits()
 
 
@@ -94,8 +97,11 @@ async def _serve(
             views=Views(client),
         )
         certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
+        hosts = Hosts([*setting.hosts, socket.gethostname()])
+        if certificate is not None:
+            hosts.certify(certificate.names)
         server = Server(
-            application(table.RESOURCES, service),
+            application(table.RESOURCES, service, hosts),
             notes,
             limits=setting.limits.within(descriptors.limit()),
             context=lambda: certificate.context if certificate is not None else None,
@@ -107,6 +113,7 @@ async def _serve(
             authentication.look()
             if certificate is not None:
                 certificate.look()
+                hosts.certify(certificate.names)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
             server.pulse()

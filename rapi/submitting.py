@@ -19,8 +19,6 @@ from .problems import HttpError
 
 USER_SOURCE: Final = "gnt:user"
 LIBRARY_SOURCE: Final = "gnt:library:rlib2"
-KEY_HEADER: Final = "idempotency-key"
-"""A second submission with the same value of this header stores nothing."""
 
 _FORBIDDEN: Final = "compression_tools"
 _OTHER_NAMES: Final = {
@@ -199,7 +197,7 @@ async def submitted(call: Call, opcodes: list[dict[str, Any]], **more: Any) -> i
     refused = roles.refusal(call.user, Right.SUBMIT, names)
     if refused is not None:
         raise HttpError(403, refused)
-    return await call.client.submit(opcodes, key=call.headers.get(KEY_HEADER), **more)
+    return await call.client.submit(opcodes, key=call.key, **more)
 
 
 def joined(given: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,3 +14,5 @@ class RapiOptions(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     is_authentication_required: bool = True
     has_tls: bool = True
+    hosts: tuple[str, ...] = ()
+    """Further names by which clients ask for the server."""

@@ -127,6 +127,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
             "daemon_pid": os.getpid(),
             "is_authentication_required": self._options.is_authentication_required,
             "has_tls": self._options.has_tls,
+            "hosts": self._options.hosts,
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         passed = [theirs.fileno(), listener.fileno()]

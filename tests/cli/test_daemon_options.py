@@ -11,6 +11,7 @@ from ganger.cli.daemon_options import DaemonOptions, daemon_options
 ALL = [
     *("--remote", "tcp://127.0.0.1:7610", "--placement", "apart", "--hung-after", "7.5"),
     *("--fresh-processes", "--no-rapi", "--rapi-address", "127.0.0.1", "--rapi-port", "5080"),
+    *("--rapi-host", "a.example", "--rapi-host", "b.example"),
     *("--rapi-no-tls", "--rapi-anonymous-reads", "--no-luxi", "--luxi-socket", "/run/luxi"),
     *("--luxi-group", "0", "--luxi-anonymous-reads", "--test-hooks"),
 ]

@@ -42,7 +42,8 @@ async def ask(
 ) -> Reply:
     """The reply to one request. ``body`` goes as JSON; None: there is none, or ``parts``."""
     sent_parts = list(parts) or [b"" if body is None else json.dumps(body).encode()]
-    headers = [(b"host", b"test"), (b"content-type", b"application/json")]
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    headers = [pair for pair in headers if pair[0].decode() not in (more or {})]
     headers += [(name.encode(), value.encode()) for name, value in (more or {}).items()]
     if authorization is not None:
         headers.append((b"authorization", authorization.encode()))

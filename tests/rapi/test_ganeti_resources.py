@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import clusters
 from tests.rapi.served import Served
+
+from ganger.storage import filters
 
 NODE, OTHER = "node0.example.com", "node1.example.com"
 INSTANCE = "instance0.example.com"
@@ -532,3 +536,75 @@ def test_a_rule_may_have_a_time_window(served: Served) -> None:
     found = served.get(f"/2/filters/{uuid}")
     assert {name: found[name] for name in window} == window
     assert served.done("DELETE", f"/2/filters/{uuid}") is None
+
+
+# ---------------------------------------------------------------- doors
+
+
+def raw(served: Served, *lines: str) -> str:
+    """What comes back for a request as it stands here, until the connection ends."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as end:
+        end.sendall("\r\n".join([*lines, "", ""]).encode())
+        found = b""
+        while data := end.recv(65_536):
+            found += data
+    return found.decode()
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/2/jobs", "/nothing", "/healthz"])
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+def test_a_request_with_two_lengths_ends_the_connection(
+    served: Served, method: str, path: str
+) -> None:
+    lengths = ("Transfer-Encoding: chunked", "Content-Length: 4")
+    smuggled = "GET /healthz HTTP/1.1\r\nHost: localhost"
+    found = raw(
+        served, f"{method} {path} HTTP/1.1", "Host: localhost", "Accept: text/html", *lengths,
+        "", "0", "", smuggled,
+    )  # fmt: skip
+    assert found.startswith("HTTP/1.1 400 ")
+    assert found.count("HTTP/1.1") == 1
+    assert "connection: close" in found.lower()
+
+
+def test_a_page_of_another_name_gets_nothing_and_a_name_that_is_set_does(tmp_path: Path) -> None:
+    with Served(tmp_path, "--rapi-host", "rapi.example.com", "--rapi-host", "b.example") as served:
+        for name, status in (
+            ("localhost", 200), ("127.0.0.1", 200), ("[::1]:1", 200), ("192.0.2.1:5080", 200),
+            ("rapi.example.com:443", 200), ("B.example", 200), (socket.gethostname(), 200),
+            ("evil.example", 421), ("rapi.example.com.evil.example", 421),
+        ):  # fmt: skip
+            answer = served.request("GET", "/2/info", headers={"Host": name})
+            assert answer.status == status, answer
+        assert "ganger up --rapi-host NAME" in answer.text
+        # A program that says no name asks for the address that it has connected to.
+        assert raw(served, "GET /healthz HTTP/1.0").startswith("HTTP/1.1 200 ")
+
+
+def test_a_key_is_one_users_own(served: Served, paused: None) -> None:
+    assert paused is None
+    job = {"ops": [SLEEP]}
+    for key in ("mine", "x" * 200):
+        headers = {"Idempotency-Key": key}
+        found = {
+            user: served.done("POST", "/2/jobs", job, user=user, headers=headers)
+            for user in ("admin", "writer")
+        }
+        assert found["admin"] != found["writer"]
+        for user, job_id in found.items():
+            assert served.done("POST", "/2/jobs", job, user=user, headers=headers) == job_id
+    for key in ("", "x" * 201):
+        text = served.refused(400, "POST", "/2/jobs", job, headers={"Idempotency-Key": key})
+        assert text == "idempotency-key: expected 1 to 200 bytes"
+
+
+@pytest.mark.parametrize("depth", [63, 64, 65, 66, 100, 101, 500, 5_000])
+def test_a_filter_that_is_too_deep_is_the_clients_mistake(served: Served, depth: int) -> None:
+    for inner in ('["==", "name", "x"]', "[]"):
+        qfilter = '["!", ' * (depth - 1) + inner + "]" * (depth - 1)
+        body = f'{{"fields": ["name"], "qfilter": {qfilter}}}'
+        answer = served.request("PUT", "/2/query/node", body)
+        if depth > filters.DEPTH_MAX:
+            assert answer.status == 400, answer
+        elif inner != "[]":
+            assert answer.status == 200, answer

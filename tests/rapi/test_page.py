@@ -105,6 +105,28 @@ def shell(script: str) -> dict[str, Any]:
     return {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", script]}
 
 
+def test_characters_that_hide_others_are_shown_by_their_numbers(page: Page) -> None:
+    """In the command, in what it prints, and in the reason."""
+    log_in(page)
+    turned = "safe\u202egpj.exe\u2066"
+    script = r"printf 'one\033[2Ktwo\rthree\342\200\256four\tfive\nsix\r\n'; : " + turned
+    submit(page, shell(script), reason=f"why \u200b{turned}")
+    status_is(page, "success")
+    log = page.get_by_label("Log and output")
+    log.get_by_text("six").wait_for()
+    text = log.inner_text()
+    assert r"one\u001b[2Ktwo\u000dthree\u202efour" in text
+    assert "four\tfive\nsix" in text
+    page.get_by_text("parameters").click()
+    whole = page.locator("main").inner_text()
+    assert not set(whole) & set("\x1b\u202e\u2066\u200b")
+    assert whole.count(r"safe\u202egpj.exe\u2066") >= 2
+    assert r"why \u200bsafe\u202e" in whole
+    titles = page.locator(".sign").evaluate_all("all => all.map((one) => one.title)")
+    assert "The character U+202E" in titles
+    picture(page, "signs")
+
+
 def status_is(page: Page, status: str) -> None:
     page.locator("dl .status", has_text=status).wait_for()
 
