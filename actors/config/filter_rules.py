@@ -99,7 +99,7 @@ class FilterRules:
     def _list(self, envelope: Envelope, message: messages.ListFilters) -> None:
         for wanted in message.uuids or ():
             rule_changes.check_known(_filters(self._configuration.snapshot), wanted)
-        listed = rule_changes.listed(self.known.values(), message.uuids, time.time())
+        listed = rule_changes.listed(self.known.values(), message.uuids, self._runtime.wall_clock())
         envelope.reply(messages.FiltersListed(filters=listed))
 
     # ------------------------------------------------------------ requests

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -270,6 +270,10 @@ class JobActor:
                 raise CanceledError
             case "failed":
                 raise opcodes.OperationError("OpExecError", outcome.text)
+            case "satisfied":
+                return
+            case _:
+                assert_never(outcome.verdict)
 
     def _return(self, op: jobs.OpcodeEntry, reason: str) -> None:
         """Give the job back to the queue, durably and for good, before the process leaves."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...transport.envelopes import Envelope
+    from ...transport.messages import PendingEnd
     from ..runtime.runtime import Runtime
     from .job_store import JobStore
     from .start_gate import StartGate
@@ -83,7 +84,7 @@ class HandOver:
                 self._store.reader.changed(row)
         self._end_unsatisfiable(message.unsatisfiable)
 
-    def _end_unsatisfiable(self, unsatisfiable: Sequence[tuple[int, str, str]]) -> None:
+    def _end_unsatisfiable(self, unsatisfiable: Sequence[tuple[int, PendingEnd, str]]) -> None:
         for job_id, verdict, text in unsatisfiable:
             if (row := self._table.find(job_id)) is not None:
                 with self._reading(row):

@@ -8,7 +8,7 @@ that must know of a transition made by another part registers a listener (`when_
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage import errors, free_memory, job_bounds, jobs, settings
 from ...storage.jobs import JobStatus
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...storage.queue_files.remembered import RememberedFiles
     from ...storage.queue_files.segment_ahead import SegmentAhead
     from ...transport.envelopes import Envelope
-    from ...transport.messages import Message
+    from ...transport.messages import Message, PendingEnd
     from ..runtime.runtime import Runtime
     from .job_rows import Row
     from .job_table import JobTable
@@ -204,7 +204,7 @@ class JobStore:
         jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=shown)
         self.store_end(row, job)
 
-    def end_pending(self, job_id: int, verdict: str, text: str) -> None:
+    def end_pending(self, job_id: int, verdict: PendingEnd, text: str) -> None:
         """End a pending job that can never start, or that a rule rejects."""
         row = self.table.find(job_id)
         if row is None or row.phase is not Phase.PENDING:
@@ -218,9 +218,11 @@ class JobStore:
                 self._log.info("pending job is rejected", job=job_id, reason=text)
                 shown = job_bounds.end_text(text, len(job.ops))
                 jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
-            case _:
+            case "failed":
                 result = job_bounds.error_result(["OpExecError", [text]])
                 jobs.fail_from(job, job.next_index, now, result)
+            case _:
+                assert_never(verdict)
         self.store_end(row, job)
 
     def store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:

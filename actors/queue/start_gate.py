@@ -38,7 +38,8 @@ class StartGate:
     def change_chain(self, message: messages.RuleChainChanged) -> None:
         """Go by these rules from now on."""
         self._store.announcements.include_inputs(are_wanted=message.reads_opcodes)
-        self.rules = RulesInForce(message.rules, message.chain)
+        wall_clock = self._runtime.wall_clock
+        self.rules = RulesInForce(message.rules, message.chain, wall_clock=wall_clock)
         self._serial = message.serial
         for row in self._table.in_phase(Phase.HANDED_OVER):
             if not row.status.is_final:

@@ -18,7 +18,7 @@ from . import filtering, gating
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ...storage import jobs
     from ...transport.messages import ChosenUnder
@@ -27,13 +27,16 @@ _STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMI
 
 
 class RulesInForce:
-    """The rules in force. Knows the wall clock, for their windows.
+    """The rules in force. ``wall_clock`` decides their windows: that of the filter evaluator.
 
     ``chain_number`` names them; 0 when a window has opened or closed since they arrived.
     """
 
-    def __init__(self, known: Iterable[rules.FilterRule], chain: int = 0) -> None:
+    def __init__(
+        self, known: Iterable[rules.FilterRule], chain: int = 0, *, wall_clock: Callable[[], float]
+    ) -> None:
         self._rules = tuple(known)
+        self._wall_clock = wall_clock
         self._compile()
         self.chain_number = chain
 
@@ -143,7 +146,7 @@ class RulesInForce:
         return action in self._actions
 
     def _look_at_windows(self) -> None:
-        if self._chain.changes_at is not None and time.time() >= self._chain.changes_at:
+        if self._chain.changes_at is not None and self._wall_clock() >= self._chain.changes_at:
             self._compile()
 
     def _rejects(
@@ -161,7 +164,7 @@ class RulesInForce:
         return filtering.describe(self._rules, verdict)
 
     def _compile(self) -> None:
-        self._chain = filtering.compile_chain(self._rules, time.time())
+        self._chain = filtering.compile_chain(self._rules, self._wall_clock())
         self._actions = {link.verdict.action for link in self._chain.links}
         self.chain_number = 0
 

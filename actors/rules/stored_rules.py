@@ -7,6 +7,7 @@ answers: the import costs more than a short job.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,4 +29,4 @@ def gate(queue: str, job: jobs.Job, chosen: ChosenUnder, *, has_begun: bool) -> 
     data = Path(queue).parent
     found = config_files.read(Places(data, data).config) or {}
     known = rules.parse_rules(found.get("filters", {})).rules.values()
-    return RulesInForce(known).gate(job, chosen, has_begun=has_begun)
+    return RulesInForce(known, wall_clock=time.time).gate(job, chosen, has_begun=has_begun)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from ...transport.messages import PendingEnd
 
 
 class Unsatisfiable(msgspec.Struct, frozen=True):
     """A pending job that cannot start any more, and why."""
 
     id: int
-    verdict: Literal["canceled", "failed", "rejected"]
+    verdict: PendingEnd
     text: str
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from .base import Notice, Reply, Request
+
+PendingEnd: TypeAlias = Literal["canceled", "failed", "rejected"]
+"""How a pending job ends that cannot start any more."""
 
 
 class PeerGone(Notice, frozen=True):
@@ -28,7 +31,7 @@ class JobsChosen(Notice, frozen=True):
     chain: int = 0
     limits: dict[int, str] = {}
     priorities: int = 0
-    unsatisfiable: list[tuple[int, Literal["canceled", "failed", "rejected"], str]] = []
+    unsatisfiable: list[tuple[int, PendingEnd, str]] = []
     eligible: list[int] = []
 
 

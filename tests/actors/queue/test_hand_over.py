@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import msgspec
 import pytest
@@ -271,6 +272,14 @@ def test_a_job_waits_until_the_scheduler_reports_it_as_eligible(queue: Queue) ->
     queue.choose(eligible=[2])
     assert queue.statuses() == {1: "queued", 2: "queued"}
     assert len(watcher.answers) == 1
+
+
+def test_a_pending_job_does_not_end_for_a_reason_that_is_unknown(queue: Queue) -> None:
+    queue.submitted(spec())
+    odd: Any = "delayed"
+    with pytest.raises(AssertionError):
+        queue.actor.component.store.end_pending(1, odd, "later")
+    assert queue.statuses() == {1: "queued"}
 
 
 def test_an_unsatisfiable_job_ends_without_a_process(queue: Queue) -> None:

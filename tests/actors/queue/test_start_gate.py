@@ -232,3 +232,23 @@ def test_what_depends_on_the_rules_waits_until_a_new_queue_has_them(
     queue.actor.end_turn()
     # Some of these the filter evaluator answers.
     assert asker.answers or queue.stage.requests
+
+
+def test_the_queue_and_the_filter_evaluator_decide_windows_by_one_clock(queue: Queue) -> None:
+    opens = queue.stage.today + 10.0
+    window = {"valid_from": opens, "valid_until": opens + 10.0}
+    take_rules(queue, {**REJECTS, **window})
+    outcomes = []
+    for moment in (opens - 0.1, opens, opens + 9.9, opens + 10.0):
+        queue.stage.today = moment
+        outcomes.append(queue.submit(spec()).answer)
+    rejected = [getattr(one, "rejected", None) for one in outcomes]
+    assert rejected == [{}, {0: REJECTION}, {0: REJECTION}, {}]
+    queue.stage.today = opens - 0.1
+    take_rules(queue, {**REJECTS, **window, "action": "PAUSE"})
+    first, last = (ids[0] for one in outcomes if (ids := getattr(one, "ids", None)))
+    queue.start(first)
+    queue.start(last)
+    assert isinstance(begin(queue, first, 10, RUNNING).answer, messages.StateRecorded)
+    queue.stage.today = opens
+    assert not begin(queue, last, 10, RUNNING).answer_as(messages.GateAnswered).is_open

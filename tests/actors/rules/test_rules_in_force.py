@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -28,8 +29,14 @@ def rule(uuid: str = UUID, **fields: Any) -> FilterRule:
     return parse_rule(raw | fields)
 
 
+def in_force(
+    known: Iterable[FilterRule], chain: int = 0, clock: Callable[[], float] = lambda: 1.5e9
+) -> RulesInForce:
+    return RulesInForce(known, chain, wall_clock=clock)
+
+
 def rejected(*known: FilterRule, jobs: list[JobSpec], first_id: int = 6) -> dict[int, str]:
-    rules = RulesInForce(known)
+    rules = in_force(known)
     drafts = submitting.drafts(jobs, first_id=first_id, now=0.0, key=None)
     return rules.rejections([draft.job for draft in drafts])
 
@@ -93,13 +100,10 @@ def test_a_dependency_on_an_older_job_rejects_no_job() -> None:
     assert rejected(rule(), jobs=[job(EXEC, depends=[(3, ["success"])])]) == {}
 
 
-def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window() -> None:
     # Also when the word that it has opened is still on its way.
     now = [9.0]
-    monkeypatch.setattr("ganger.actors.rules.rules_in_force.time.time", lambda: now[0])
-    rules = RulesInForce([rule(valid_from=10.0, valid_until=20.0)])
+    rules = in_force([rule(valid_from=10.0, valid_until=20.0)], clock=lambda: now[0])
     drafts = submitting.drafts([job(DELAY)], first_id=1, now=0.0, key=None)
     outcomes = []
     for moment in (9.0, 10.0, 19.9, 20.0):
@@ -110,11 +114,11 @@ def test_a_rule_is_obeyed_from_the_first_to_the_last_moment_of_its_window(
 
 def test_the_time_at_which_a_rule_ends_by_itself_is_reported() -> None:
     times = {UUID: 1_800_000_000.0, OTHER: None}
-    rules = RulesInForce([rule(uuid, valid_until=until) for uuid, until in times.items()])
+    rules = in_force([rule(uuid, valid_until=until) for uuid, until in times.items()])
     assert rules.ends_at(UUID) == "2027-01-15 08:00:00 UTC"
     assert rules.ends_at(OTHER) == ""
     # Stored by another program, beyond every calendar.
-    assert RulesInForce([rule(valid_until=1e18)]).ends_at(UUID) == ""
+    assert in_force([rule(valid_until=1e18)]).ends_at(UUID) == ""
 
 
 # The gate.
@@ -130,7 +134,7 @@ def passed(rules: RulesInForce, job: jobs.Job, chain: int = 0, limit: str = "") 
 
 
 def test_the_next_opcode_is_held_by_a_rule_that_pauses_the_job() -> None:
-    rules = RulesInForce([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
+    rules = in_force([rule(action="PAUSE", priority=2), rule(OTHER, priority=3)], 5)
     for statuses in ([QUEUED], [WAITING], [SUCCESS, QUEUED]):
         answer = passed(rules, stored(*statuses))
         assert (answer.is_open, answer.is_rejected) == (False, False)
@@ -139,7 +143,7 @@ def test_the_next_opcode_is_held_by_a_rule_that_pauses_the_job() -> None:
 
 
 def test_a_rule_rejects_a_job_until_its_first_opcode_runs() -> None:
-    rules = RulesInForce([rule()])
+    rules = in_force([rule()])
     answer = passed(rules, stored(WAITING))
     assert (answer.is_open, answer.is_rejected) == (False, True)
     assert answer.text == f"rejected by filter rule {UUID} (priority 0)"
@@ -148,7 +152,7 @@ def test_a_rule_rejects_a_job_until_its_first_opcode_runs() -> None:
 
 
 def test_a_job_that_was_not_chosen_under_the_limit_is_chosen_anew() -> None:
-    rules = RulesInForce([rule(action=["RATE_LIMIT", 3])])
+    rules = in_force([rule(action=["RATE_LIMIT", 3])])
     assert not passed(rules, stored(QUEUED)).is_open
     assert not passed(rules, stored(QUEUED), limit=f"{UUID} 4").is_open
     assert passed(rules, stored(QUEUED), limit=f"{UUID} 3").is_open
@@ -157,18 +161,17 @@ def test_a_job_that_was_not_chosen_under_the_limit_is_chosen_anew() -> None:
 
 
 def test_a_job_chosen_under_the_rules_in_force_is_not_looked_at() -> None:
-    rules = RulesInForce([rule(action="PAUSE")], 5)
+    rules = in_force([rule(action="PAUSE")], 5)
     assert rules.lets_all_start(ChosenUnder(5))
     assert not rules.lets_all_start(ChosenUnder(4))
-    unknown = RulesInForce([rule(action="PAUSE")])
+    unknown = in_force([rule(action="PAUSE")])
     assert not unknown.lets_all_start(ChosenUnder())
-    assert RulesInForce([rule(action="ACCEPT")]).lets_all_start(ChosenUnder())
+    assert in_force([rule(action="ACCEPT")]).lets_all_start(ChosenUnder())
 
 
-def test_a_window_that_opens_stops_those_chosen_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_opens_stops_those_chosen_before_it() -> None:
     now = [9.0]
-    monkeypatch.setattr("ganger.actors.rules.rules_in_force.time.time", lambda: now[0])
-    rules = RulesInForce([rule(action="PAUSE", valid_from=10.0)], 5)
+    rules = in_force([rule(action="PAUSE", valid_from=10.0)], 5, lambda: now[0])
     assert passed(rules, stored(QUEUED), chain=5) == GateAnswered(is_open=True, chain=5)
     now[0] = 10.0
     assert not passed(rules, stored(QUEUED), chain=5).is_open
@@ -195,7 +198,7 @@ def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
 ) -> None:
     monkeypatch.setattr(settings, "ADMISSION_STEPS_MAX", 5_000)
     searched = [["opcode", ["=~", "comment", "y"]]]
-    rules = RulesInForce([rule(action="PAUSE", predicates=searched)], 5)
+    rules = in_force([rule(action="PAUSE", predicates=searched)], 5)
     small = {**DELAY, "comment": "x"}
     assert passed(rules, stored(QUEUED, op=small)).is_open
     large = stored(QUEUED, op={**DELAY, "comment": "x" * 10_000})
@@ -209,7 +212,7 @@ def test_what_takes_long_at_the_gate_goes_back_to_be_judged(
 
 
 def test_the_gate_uses_the_priority_that_an_opcode_has_now() -> None:
-    rules = RulesInForce([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
+    rules = in_force([rule(action="PAUSE", predicates=[["opcode", ["<", "priority", 0]]])], 5)
     waiting = stored(QUEUED)
     assert passed(rules, waiting).is_open
     waiting.ops[0].priority = -5
