@@ -22,7 +22,10 @@ class DiskState:
     def refuse_writes(self, error: errors.StorageError) -> None:
         """Take no changes from now on, because of this error."""
         self.is_read_only = True
-        self._cause = error.text
+        # That the outcome of one change is unknown concerns no other request.
+        self._cause = str(
+            error.__cause__ if isinstance(error, errors.OutcomeUnknownError) else error
+        )
         self._on_refusal()
 
     def refusal(self) -> errors.ReadOnlyError:

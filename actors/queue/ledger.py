@@ -391,7 +391,7 @@ class Ledger:
         except errors.StorageError as error:
             self.refuse_writes(error)
             is_unknown = isinstance(error, errors.OutcomeUnknownError)
-            refusal = errors.OutcomeUnknownError.of(error) if is_unknown else self.refusal()
+            refusal = error if is_unknown else self.refusal()
             for _, failed in effects:
                 failed(refusal)
             return

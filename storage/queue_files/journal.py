@@ -287,7 +287,7 @@ class Journal:
             self._abandon_segment()
             if self._untruncated is None:
                 raise
-            raise errors.OutcomeUnknownError(error.text) from error
+            raise errors.OutcomeUnknownError.of(error) from error
         self.flushes += 1
         self._size = end
 
