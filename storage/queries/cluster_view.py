@@ -15,6 +15,7 @@ import msgspec
 
 from ..cluster import parameters
 from ..cluster.configuration import Configuration
+from ..cluster.defaults import with_defaults
 from ..cluster.objects import Kind
 from ..natural_order import natural_key
 
@@ -45,7 +46,8 @@ class ClusterView:
         self.known = known
         self.measured: Mapping[str, Mapping[str, Any]] = {}
         """The live fields of the nodes that answered, by their UUIDs."""
-        self.cluster: Object = configuration.cluster
+        own = configuration.cluster
+        self.cluster: Object = with_defaults(own) if own else own
         self._document = configuration.document
         self._ordered: dict[str, list[Object]] = {}
         self._beginnings: dict[str, dict[str, list[Object]]] = {}
