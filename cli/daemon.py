@@ -33,6 +33,7 @@ from ..storage import (
     file_systems,
     lock_files,
     ownership,
+    paths,
     settings,
 )
 from ..storage.opcodes import catalogue
@@ -110,9 +111,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         announce.log = log
-        for warning in ownership.group_warnings(places):
-            log.warning("others may write into the data directory", problem=warning)
-            announce.warn(warning)
+        _warn(places, announce, log)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         rapi, luxi = _rapi_of(options), _luxi_of(options)
@@ -167,6 +166,17 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
             raise shutdown.error
 
 
+def _warn(places: Places, announce: Announcement, log: FilteringBoundLogger) -> None:
+    """Say what an operator should know of the directories."""
+    for warning in ownership.group_warnings(places):
+        log.warning("others may write into the data directory", problem=warning)
+        announce.warn(warning)
+    usual = paths.memory_run(places.data)
+    if usual is not None and usual != places.run:
+        taken, used = str(usual), str(places.run)
+        log.warning("the run directory's usual name is taken", path=taken, used=used)
+
+
 def _rapi_of(options: DaemonOptions) -> RapiOptions | None:
     if options.no_rapi:
         return None
@@ -219,7 +229,7 @@ def _remove_dead_lock_files(places: Places) -> None:
 
 
 def _tidy(places: Places) -> None:
-    """Remove the run directory, unless running jobs hold lock files in it."""
+    """Remove the run directory, unless jobs run: they look there for the next daemon."""
     lock_files.remove_spares(os.fspath(places.lock_files))
     with suppress(OSError):
         places.lock_files.rmdir()
@@ -228,6 +238,9 @@ def _tidy(places: Places) -> None:
             places.former_lock_files.rmdir()
         places.socket.unlink(missing_ok=True)
     shutil.rmtree(places.authority_socket.parent, ignore_errors=True)
+    if places.lock_files.exists():
+        # Its name would be free for everybody.
+        return
     # A process that warms up while its fork server ends may put files there once more.
     for _ in range(_TIDY_ATTEMPTS_MAX):
         shutil.rmtree(places.dry_runs, ignore_errors=True)

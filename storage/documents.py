@@ -408,16 +408,20 @@ def require_utf8(path: Path) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Create ``path`` for this user alone; `NotOwnerError` if it belongs to another user.
+    """Create ``path`` for this user alone; `NotOwnerError` if it is something else.
 
     For places where every user may create names, such as a shared memory file system.
     """
-    make_directory(path, 0o700)
+    if not os.path.lexists(path):
+        make_directory(path, 0o700)
     status = path.lstat()
-    if status.st_uid != os.geteuid() or not path.is_dir() or path.is_symlink():
-        owner = ownership.user(status.st_uid)
-        message = f"{path}: belongs to {owner}, or is not a directory; it must be this user's own"
-        raise errors.NotOwnerError(message)
+    if not stat.S_ISDIR(status.st_mode):
+        what = "link" if stat.S_ISLNK(status.st_mode) else "file"
+        text = f"{path}: is a {what} of {ownership.user(status.st_uid)}, and no directory"
+        raise errors.NotOwnerError(f"{text}; remove it")
+    if status.st_uid != os.geteuid():
+        text = f"{path}: belongs to {ownership.user(status.st_uid)}"
+        raise errors.NotOwnerError(f"{text}; it must be this user's own")
     if status.st_mode & 0o077:
         path.chmod(0o700)
 

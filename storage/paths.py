@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -189,14 +190,50 @@ def places(data: str | os.PathLike[str] | None = None) -> Places:
     """The paths for the data directory ``data`` (see `data_directory`).
 
     The run directory follows from the data directory alone: a daemon's successor and every client
-    find the same one, whatever their environment.
+    find the same one, whatever their environment. Every user may make names on the memory file
+    system: what is there, and not the owner's directory, leaves the run directory to the data
+    directory. One that lies there already stays in use, also when that name is free again.
     """
     # Not `Path.resolve`, which fails at a loop of links; opening the directory reports the loop.
     directory = Path(os.path.realpath(data_directory(data)))
-    memory = Path("/dev/shm")  # noqa: S108 - the memory file system itself; a private folder is made in it
-    if not (memory.is_dir() and os.access(memory, os.W_OK)):
-        return Places(directory, directory / "run")
-    return Places(directory, memory / f"ganger-{_digest(bytes(directory))}")
+    own, memory = directory / "run", memory_run(directory)
+    if memory is None:
+        return Places(directory, own)
+    owner = _owner(directory)
+    is_free = not os.path.lexists(memory)
+    if _is_directory_of(memory, owner) or (is_free and not _is_directory_of(own, owner)):
+        return Places(directory, memory)
+    return Places(directory, own)
+
+
+MEMORY = "/dev/shm"  # noqa: S108 - the memory file system itself; a private folder is made in it
+
+
+def memory_run(directory: Path) -> Path | None:
+    """Where the run directory lies unless somebody else took its name; None: in the data directory.
+
+    >>> memory_run(Path("/a")) != memory_run(Path("/b")) or not os.path.isdir(MEMORY)
+    True
+    """
+    if not (os.path.isdir(MEMORY) and os.access(MEMORY, os.W_OK)):
+        return None
+    return Path(f"{MEMORY}/ganger-{_digest(bytes(directory))}")
+
+
+def _owner(directory: Path) -> int:
+    """Whose daemon works in this directory, which he may be about to make."""
+    try:
+        return directory.stat().st_uid
+    except OSError:
+        return os.geteuid()
+
+
+def _is_directory_of(path: Path, owner: int) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == owner
 
 
 def _digest(data: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -259,8 +260,24 @@ def test_a_private_directory_is_closed_to_others(tmp_path: Path, mode: int) -> N
 def test_a_private_directory_must_not_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(errors.DataDirectoryError, match="or is not a directory"):
+    with pytest.raises(errors.DataDirectoryError, match=r"is a link of .*, and no directory"):
         documents.make_private_directory(tmp_path / "link")
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_file_in_place_of_a_private_directory_is_called_a_file(
+    tmp_path: Path,
+    is_own: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").touch()
+    if not is_own:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(errors.NotOwnerError) as caught:
+        documents.make_private_directory(tmp_path / "file")
+    assert re.fullmatch(
+        r"\S+/file: is a file of .+, and no directory; remove it", caught.value.text
+    )
 
 
 def test_a_private_directory_of_another_user_is_refused(

@@ -77,6 +77,71 @@ def test_without_a_memory_file_system_everything_lies_in_the_data_directory(
     assert paths.places(tmp_path) == paths.Places(tmp_path, tmp_path / "run")
 
 
+@pytest.fixture(name="memory")
+def a_memory_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    monkeypatch.setattr(paths, "MEMORY", str(folder))
+    (tmp_path / "data").mkdir()
+    return folder
+
+
+def take(name: Path, kind: str) -> None:
+    """Another user, or a mistake, has made this name."""
+    match kind:
+        case "file":
+            name.touch()
+        case "link":
+            name.symlink_to(name.parent)
+        case "dangling link":
+            name.symlink_to("nowhere")
+        case "directory of another user":
+            name.mkdir()
+            os.chown(name, 1, 1)
+
+
+KINDS = ["file", "link", "dangling link"]
+if os.geteuid() == 0:
+    KINDS.append("directory of another user")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_takes_the_name_of_the_run_directory_only_moves_it(
+    tmp_path: Path, memory: Path, kind: str
+) -> None:
+    data = tmp_path / "data"
+    usual = paths.places(data).run
+    assert usual.parent == memory
+    take(usual, kind)
+    assert paths.places(data).run == data / "run"
+    # While a daemon uses that one, the name becoming free misleads nobody.
+    (data / "run").mkdir()
+    usual.rmdir() if usual.is_dir() and not usual.is_symlink() else usual.unlink()
+    assert paths.places(data).run == data / "run"
+    (data / "run").rmdir()
+    assert paths.places(data).run == usual
+
+
+def test_a_run_directory_that_is_there_stays_in_use(tmp_path: Path, memory: Path) -> None:
+    data = tmp_path / "data"
+    usual = paths.places(data).run
+    usual.mkdir()
+    (data / "run").mkdir()
+    assert paths.places(data).run == usual
+    assert memory in usual.parents
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+def test_root_finds_the_run_directory_of_the_owner(tmp_path: Path, memory: Path) -> None:
+    data = tmp_path / "data"
+    usual = paths.places(data).run
+    os.chown(data, 1, 1)
+    usual.mkdir()
+    assert (memory / usual.name, paths.places(data).run) == (usual, data / "run")
+    os.chown(usual, 1, 1)
+    assert paths.places(data).run == usual
+
+
 def test_the_queue_lies_as_in_ganeti(tmp_path: Path) -> None:
     places = paths.Places(tmp_path, tmp_path / "run")
     assert places.queue == tmp_path / "queue"

@@ -1,0 +1,84 @@
+"""Somebody else has made the name of the run directory on the memory file system first."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.faults.harness import Daemon
+
+from ganger.storage import paths
+from ganger.storage.job_views import StatusChange
+
+
+@pytest.fixture(name="taken")
+def name_of_the_run_directory(tmp_path: Path) -> Path:
+    usual = paths.memory_run(tmp_path / "data")
+    if usual is None:
+        pytest.skip("this machine has no memory file system")
+    return usual
+
+
+def take(usual: Path, kind: str) -> None:
+    if kind == "file":
+        usual.write_text("mine")
+        return
+    usual.mkdir()
+    if os.geteuid() == 0:
+        os.chown(usual, 1, 1)
+    else:
+        pytest.skip("only root can act as other users")
+
+
+@pytest.mark.parametrize("kind", ["file", "directory of another user"])
+def test_the_daemon_starts_and_serves_from_its_data_directory(
+    tmp_path: Path, taken: Path, kind: str
+) -> None:
+    take(taken, kind)
+    try:
+        with Daemon(tmp_path) as daemon:
+            assert daemon.places.run == tmp_path / "data/run"
+            told = json.loads((tmp_path / "data/daemon.json").read_text())
+            assert str(daemon.places.socket) in json.dumps(told)
+            with daemon.client() as client:
+                job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+                [job] = client.wait(job_id)
+                assert str(job.status) == "success"
+            log = (tmp_path / "data/daemon.log").read_text()
+            assert "the run directory's usual name is taken" in log
+            assert str(taken) in log
+            # Nobody is misled by the name when it is free again.
+            shutil.rmtree(taken) if taken.is_dir() else taken.unlink()
+            assert daemon.run("status").stdout.startswith("Daemon:")
+            daemon.run("down")
+            assert not (tmp_path / "data/run").exists()
+            daemon.up()
+            assert taken.is_socket() or taken.is_dir()
+            daemon.run("down")
+    finally:
+        shutil.rmtree(taken) if taken.is_dir() else taken.unlink(missing_ok=True)
+
+
+def test_the_name_stays_taken_by_us_while_jobs_run_without_a_daemon(
+    tmp_path: Path, taken: Path
+) -> None:
+    """They look there for the next daemon."""
+    with Daemon(tmp_path) as daemon:
+        if daemon.places.run != taken:
+            pytest.skip("this machine has no memory file system")
+        with daemon.client() as client:
+            job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["sleep", "60"]})
+            for change in client.watch(job_id):
+                if isinstance(change, StatusChange) and str(change.status) == "running":
+                    break
+        daemon.run("down")
+        assert taken.is_dir()
+        daemon.up()
+        with daemon.client() as client:
+            assert client.cancel(job_id, kill=True).accepted
+            assert client.wait(job_id)[0].is_final
+        daemon.run("down")
+        assert not taken.exists()
