@@ -94,8 +94,15 @@ class Control:
             if isinstance(envelope.message, messages.ChangeJobPriority):
                 envelope.reply(messages.PriorityOutcome(accepted=False, text=text))
                 return
-            is_canceled = row is not None and row.status is JobStatus.CANCELED
-            outcome = messages.CancelOutcome(accepted=False, text=text, was_canceled=is_canceled)
+            if row is None or row.status is not JobStatus.CANCELED:
+                envelope.reply(messages.CancelOutcome(accepted=False, text=text))
+                return
+            # A client that has lost the answer tells its own cancelation from another by its age.
+            now = time.time()
+            ago = max(0.0, now - (row.ended or now))
+            outcome = messages.CancelOutcome(
+                accepted=False, text=text, was_canceled=True, seconds_ago=ago
+            )
             envelope.reply(outcome)
 
         self._ledger.after_commit(answer, envelope.refuse)

@@ -63,6 +63,7 @@ class InFlight:
     def call(self, message: Request[ReplyT], *, now: float, deadline: float) -> PendingCall[ReplyT]:
         """Begin a request; `BadRequestError` if it cannot be put into a frame."""
         call = PendingCall(self.next_number(), message, deadline)
+        call.began = now
         call.frame = resending.encode(message, call.number, deadline - now)
         self.begin(call, now)
         return call

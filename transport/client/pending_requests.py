@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -46,6 +47,7 @@ class PendingCall(PendingRequest, Generic[ReplyT]):
 
     def __init__(self, number: int, message: Request[ReplyT], deadline: float) -> None:
         super().__init__(number, deadline)
+        self.began = -math.inf
         self.message = message
         self.frame: bytes | None = None
         self.reply: ReplyT | None = None

@@ -47,11 +47,18 @@ def settled(message: Message, error: errors.GangerError) -> Message | None:
     return messages.Done()
 
 
-def canceled(message: Message, outcome: messages.CancelOutcome) -> messages.CancelOutcome:
-    """The outcome for the user, if an earlier sending of ``message`` may have canceled the job."""
-    if outcome.was_canceled and isinstance(message, messages.CancelJob):
-        return messages.CancelOutcome(accepted=True, text=f"Job {message.id} was canceled")
-    return outcome
+def canceled(
+    message: Message, outcome: messages.CancelOutcome, seconds: float
+) -> messages.CancelOutcome:
+    """The outcome for the user, if an earlier sending of ``message`` may have canceled the job.
+
+    ``seconds``: how long the request is under way. What was canceled before was canceled by others.
+    """
+    is_ours = outcome.was_canceled and outcome.seconds_ago <= seconds
+    if not (is_ours and isinstance(message, messages.CancelJob)):
+        return outcome
+    text = f"Job {message.id} was canceled"
+    return messages.CancelOutcome(accepted=True, text=text, has_ended=True)
 
 
 def encode(message: Message, number: int, seconds: float) -> bytes:

@@ -211,7 +211,7 @@ class Session:
                 self._in_flight.finish(call, error)
         elif isinstance(message, resending.reply_types(type(call.message))):
             if call.may_be_done and isinstance(message, messages.CancelOutcome):
-                message = resending.canceled(call.message, message)
+                message = resending.canceled(call.message, message, now - call.began)
             call.reply = message
             self._in_flight.finish(call)
         else:

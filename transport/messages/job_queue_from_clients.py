@@ -213,14 +213,15 @@ class StopWatch(Notice, frozen=True):
 class CancelOutcome(Reply, frozen=True):
     """Whether the job is or will be canceled, with Ganeti's text.
 
-    ``was_canceled``: not accepted, because the job was canceled before. ``has_ended``: accepted,
-    and the job has ended already; otherwise its process has been told.
+    ``was_canceled``: not accepted, because the job was canceled before: ``seconds_ago``.
+    ``has_ended``: accepted, and the job has ended already; otherwise its process has been told.
     """
 
     accepted: bool
     text: str
     was_canceled: bool = False
     has_ended: bool = False
+    seconds_ago: float = 0.0
 
 
 class CancelJob(Request[CancelOutcome], frozen=True):

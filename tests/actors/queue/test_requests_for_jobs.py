@@ -44,6 +44,15 @@ def test_a_repeated_cancellation_is_answered_as_done_before(queue: Queue) -> Non
     queue.actor.ask(messages.CancelJob(id=1))
     again = queue.actor.ask(messages.CancelJob(id=1)).answer_as(messages.CancelOutcome)
     assert (again.accepted, again.was_canceled) == (False, True)
+    assert again.seconds_ago < 5
+    queue.restart()
+    row = queue.actor.component.store.table.find(1)
+    assert row is not None
+    assert row.ended is not None
+    row.ended -= 100
+    again = queue.actor.ask(messages.CancelJob(id=1)).answer_as(messages.CancelOutcome)
+    assert again.was_canceled
+    assert 100 <= again.seconds_ago < 110
 
 
 def test_a_job_whose_cancellation_is_not_durable_is_not_called_gone(queue: Queue) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -416,7 +417,20 @@ def test_a_cancel_whose_answer_was_lost_is_accepted_when_the_job_is_canceled() -
     talk, call = calling(messages.CancelJob(id=7))
     talk.reconnect()
     talk.reply(CANCELED_BEFORE)
-    assert call.result() == messages.CancelOutcome(accepted=True, text="Job 7 was canceled")
+    assert call.result() == messages.CancelOutcome(
+        accepted=True, text="Job 7 was canceled", has_ended=True
+    )
+
+
+@pytest.mark.parametrize(("seconds_ago", "is_ours"), [(0.1, True), (3.0, True), (3.1, False)])
+def test_a_repeated_cancel_of_a_job_that_others_had_canceled_is_not_accepted(
+    seconds_ago: float, *, is_ours: bool
+) -> None:
+    talk, call = calling(messages.CancelJob(id=7))
+    talk.reconnect()
+    talk.now += 3.0
+    talk.reply(msgspec.structs.replace(CANCELED_BEFORE, seconds_ago=seconds_ago))
+    assert call.result().accepted == is_ours
 
 
 def test_a_cancel_that_came_too_late_is_not_accepted() -> None:
