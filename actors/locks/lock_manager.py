@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...storage.locks import Owner
+    from ...storage.prediction.lock_types import LockForecast
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
 
@@ -74,6 +75,7 @@ class LockManager(Component[messages.LockMessage]):
         self._is_reporting = True
         self._is_report_due = True
         self._unreported: dict[Owner, None] = {}
+        self._ended_lock_files: set[str] = set()
         self._end_dead_owners()
         self._sweep_later()
 
@@ -163,21 +165,26 @@ class LockManager(Component[messages.LockMessage]):
     def _report_owners(self) -> None:
         """Tell the scheduler what owners hold, if that has changed: it predicts by it."""
         if self._is_report_due:
-            owners = self._state.owners()
-        elif self._unreported:
-            owners = list(self._unreported)
+            held = [(owner, self._forecast(owner)) for owner in self._state.owners()]
+            held = [(owner, forecast) for owner, forecast in held if forecast != NO_LOCKS]
         else:
-            return
-        held = [
-            (owner, forecast)
-            for owner in owners
-            if (forecast := forecast_of_locks(self._state.list_locks(owner))) != NO_LOCKS
-            or not self._is_report_due
-        ]
-        changed = messages.OwnersChanged(owners=held, is_all=self._is_report_due)
-        self.runtime.tell(SCHEDULER, changed)
+            held = [
+                (owner, None if self._has_ended(owner) else self._forecast(owner))
+                for owner in self._unreported
+            ]
+        if held or self._is_report_due:
+            changed = messages.OwnersChanged(owners=held, is_all=self._is_report_due)
+            self.runtime.tell(SCHEDULER, changed)
         self._is_report_due = False
         self._unreported.clear()
+        self._ended_lock_files.clear()
+
+    def _forecast(self, owner: Owner) -> LockForecast | None:
+        return forecast_of_locks(self._state.list_locks(owner))
+
+    def _has_ended(self, owner: Owner) -> bool:
+        """Whether its process has ended in this turn."""
+        return owner.lock_file in self._ended_lock_files
 
     def close(self) -> None:
         """Close the journal."""
@@ -310,6 +317,7 @@ class LockManager(Component[messages.LockMessage]):
 
     def _end_owner(self, lock_file: str) -> None:
         self._owners.fence(lock_file, self.runtime.wall_clock())
+        self._ended_lock_files.add(lock_file)
         self._wake(self._state.release_lock_file(lock_file))
         for owner in [owner for owner in self._waiting if owner.lock_file == lock_file]:
             del self._waiting[owner]

@@ -3,6 +3,12 @@
 The lock manager reports what owners really hold. A job that has just started counts with its
 forecast until its real locks are known; from then on they alone count.
 
+Two components tell of the end of a job: the queue that its run slot is free, the lock manager that
+its locks are. Either may be first. A start that is decided in between would be given away while
+the job that waited for these locks seems to be blocked, or while the slot seems to be taken. So
+slot and locks of a job go together, with the slot: before, the job keeps what it held when it
+ended, and after it, a report of its locks is out of date.
+
 Indexes find the owners of a name by counting, so that a question costs what it asks, and a change
 costs what changed.
 """
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
 
 OwnerId = int | str
-"""The number of a job, or the name of another owner of locks."""
+"""The number of a job with a process, or the name of another owner of locks."""
 
 Conflict = tuple[int, str, bool]
 """The index of a level in `LEVELS`, a name, and whether it is wanted exclusively."""
@@ -106,10 +112,16 @@ def _parts(level: LevelForecast) -> list[LevelForecast]:
 
 
 class Holdings:
-    """What every owner of locks holds, or is about to take."""
+    """What every owner of locks holds, or is about to take. A job counts while it has a run slot.
 
-    def __init__(self) -> None:
+    ``running`` are the jobs with a run slot; `occupy` and `vacate` tell of each change of it.
+    """
+
+    def __init__(self, running: Container[int]) -> None:
+        self._running = running
         self._held: dict[OwnerId, LockForecast] = {}
+        # Jobs with a run slot that will get no other locks: these are freed with the slot.
+        self._ended: set[OwnerId] = set()
         self._expected: dict[OwnerId, LockForecast] = {}
         self._counted: dict[OwnerId, LockForecast] = {}
         # Jobs in run slots that have not got their locks. Of each level: by name, which of them
@@ -144,22 +156,31 @@ class Holdings:
             self._held[owner] = forecast
         # It has got its locks, and perhaps given them back already.
         self._expected.pop(owner, None)
+        self._ended.discard(owner)
         self._count(owner)
 
     def hold_all(self, held: Mapping[OwnerId, LockForecast]) -> None:
         """These owners really hold these locks, and no other owner holds any."""
-        for owner in [owner for owner in self._held if owner not in held]:
+        for owner in self._held.keys() - held.keys() - self._ended:
             self.hold(owner, NO_LOCKS)
         for owner, forecast in held.items():
             self.hold(owner, forecast)
 
-    def copy(self) -> Holdings:
-        """The same owners with the same locks, without watchers."""
-        other = Holdings()
-        for owner, forecast in self._held.items():
-            other.hold(owner, forecast)
-        for owner, forecast in self._expected.items():
-            other.expect(owner, forecast)
+    def end(self, owner: OwnerId) -> None:
+        """The owner has ended. A job with a run slot keeps its locks until the slot is free."""
+        if owner in self._counted and owner in self._running:
+            self._ended.add(owner)
+        else:
+            self.hold(owner, NO_LOCKS)
+
+    def copy(self, running: Container[int]) -> Holdings:
+        """The same owners with the same locks, without watchers, beside other run slots."""
+        other = Holdings(running)
+        other._expected = dict(self._expected)
+        other._ended = set(self._ended)
+        other._held = dict(self._held)
+        for owner in {**self._held, **self._expected}:
+            other._count(owner)
         return other
 
     def expect(self, owner: OwnerId, forecast: LockForecast) -> None:
@@ -168,20 +189,35 @@ class Holdings:
             self._expected[owner] = forecast
             self._count(owner)
 
-    def expect_none(self, owner: OwnerId) -> None:
-        """A job does not run any more; what it holds all the same, its real locks say."""
-        if self._expected.pop(owner, None) is not None:
-            self._count(owner)
+    def occupy(self, job_id: int) -> None:
+        """The job has a run slot: locks of which was heard before count from now on."""
+        if job_id in self._held or job_id in self._expected:
+            self._count(job_id)
 
-    def keep_expected(self, running: Container[int]) -> None:
-        """Of all jobs, only these still run."""
-        for owner in [owner for owner in self._expected if owner not in running]:
-            self.expect_none(owner)
+    def vacate(self, job_id: int) -> None:
+        """The job's run slot is free, and so are its locks."""
+        if job_id in self._counted:
+            self._held.pop(job_id, None)
+            self._expected.pop(job_id, None)
+            self._ended.discard(job_id)
+            self._count(job_id)
+
+    def vacate_others(self) -> None:
+        """The jobs with a run slot are others now; what was heard of others remains known."""
+        gone = [one for one in {**self._held, **self._expected} if one not in self._running]
+        for owner in gone:
+            self._expected.pop(owner, None)
+            if owner in self._ended:
+                self._ended.discard(owner)
+                self._held.pop(owner, None)
+            self._count(owner)
 
     def _count(self, owner: OwnerId) -> None:
         before, stood = self._counted.pop(owner, None), self._standing.pop(owner, None)
-        after = self._held.get(owner) or self._expected.get(owner)
-        stands = None if owner in self._held else after
+        after = stands = None
+        if isinstance(owner, str) or owner in self._running:
+            after = self._held.get(owner) or self._expected.get(owner)
+            stands = None if owner in self._held else after
         if after is not None:
             self._counted[owner] = after
         if stands is not None:

@@ -114,7 +114,7 @@ class Prediction:
         self.policy = policy
         self.runs = 0
         self._running = running
-        self.taken = Holdings()
+        self.taken = Holdings(running)
         self.arrivals = Arrivals(policy.tick_seconds, policy.seconds_until_weightless)
         self.generation = 0
         """Grows whenever weights may have changed."""
@@ -138,7 +138,7 @@ class Prediction:
 
     def copy_from(self, other: Prediction) -> None:
         """Start with the owners and the times that another one knows."""
-        self.taken = other.taken.copy()
+        self.taken = other.taken.copy(self._running)
         self.arrivals = other.arrivals.copy()
 
     def needs(self, forecast: LockForecast | None) -> LockForecast | None:

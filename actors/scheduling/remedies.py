@@ -76,7 +76,8 @@ class Contention(msgspec.Struct, frozen=True):
     """A pending job, all of at least its priority, itself among them, and the prize.
 
     ``rivals``: by priority. ``running``: the jobs that hold a run slot, each with the names of its
-    buckets. ``owners``: the owners of locks, those of jobs that have just started among them.
+    buckets; ``priorities``: those of these jobs, where they may differ from 0. ``owners``: the
+    owners of locks, those of jobs that have just started among them.
     ``weight_left``: the part of its weight that its age has left a job; a lower id has no more.
     """
 
@@ -86,6 +87,7 @@ class Contention(msgspec.Struct, frozen=True):
     slots: int
     weight_left: Callable[[int], float]
     owners: dict[OwnerId, LockForecast] = {}
+    priorities: dict[int, int] = {}
     policy: Policy = Policy()
 
     @property
@@ -167,6 +169,8 @@ def _blocking(contention: Contention) -> Iterable[OwnerId]:
     own, owners = contention.own, contention.owners.items()
     if not contention.policy.holds_back or own.needs_first is None or own.is_aged:
         return ()
+    if _Urgency(contention, frozenset()).is_outranked_by(own.priority):
+        return ()
     needs = own.needs_first
     return (owner for owner, held in owners if is_certain_to_block(needs, held))
 
@@ -187,17 +191,36 @@ def _starts(contention: Contention, change: Change) -> bool:
             continue
         first = one.first_of(job_id)
         is_aged = first is None or one.is_aged(job_id)
-        if not _has_places(one.buckets, taken) or locks.hold_back(first, is_aged=is_aged):
+        if not _has_places(one.buckets, taken) or locks.hold_back(
+            first, one.priority, is_aged=is_aged
+        ):
             # No place or lock becomes free in a pass, and the others of its part are younger.
             passed.add(one)
             continue
         taken.update(name for name, _ in one.buckets)
         free -= 1
         if first is not None:
-            locks.take(first)
+            locks.take(first, one.priority)
     own = contention.own
-    is_last_held_back = locks.hold_back(own.needs_first, is_aged=own.is_aged)
+    is_last_held_back = locks.hold_back(own.needs_first, own.priority, is_aged=own.is_aged)
     return free > 0 and _has_places(own.buckets, taken) and not is_last_held_back
+
+
+class _Urgency:
+    """The priority of the least urgent job with a run slot and locks, but those of ``gone``."""
+
+    def __init__(self, contention: Contention, gone: frozenset[OwnerId]) -> None:
+        owners = contention.owners.keys() - gone
+        running = contention.running.keys() & owners
+        self._least = max((contention.priorities.get(one, 0) for one in running), default=None)
+
+    def is_outranked_by(self, priority: int) -> bool:
+        """Whether locks hold no job of this priority back (`Prediction.outranks_an_owner`)."""
+        return self._least is not None and self._least > priority
+
+    def add(self, priority: int) -> None:
+        """A job of this priority has a run slot and locks, too."""
+        self._least = priority if self._least is None else max(self._least, priority)
 
 
 class _Locks:
@@ -209,12 +232,15 @@ class _Locks:
     def __init__(self, contention: Contention, change: Change) -> None:
         self._held = set(_held(contention, change))
         self._holds_back = contention.policy.holds_back
+        self._urgency = _Urgency(contention, change.ended | change.released)
         self._must_wait: dict[LockForecast, bool] = {}
         self.barred = {part: IdSet() for parts in contention.rivals for part in parts}
 
-    def hold_back(self, first: LockForecast | None, *, is_aged: bool) -> bool:
-        """Whether a job that begins with these locks gets no run slot."""
+    def hold_back(self, first: LockForecast | None, priority: int, *, is_aged: bool) -> bool:
+        """Whether a job of this priority that begins with these locks gets no run slot."""
         if first is None or is_aged or not self._holds_back:
+            return False
+        if self._urgency.is_outranked_by(priority):
             return False
         must_wait = self._must_wait.get(first)
         if must_wait is None:
@@ -222,8 +248,10 @@ class _Locks:
             self._must_wait[first] = must_wait
         return must_wait
 
-    def take(self, first: LockForecast) -> None:
-        """A job starts, and takes these locks."""
+    def take(self, first: LockForecast, priority: int) -> None:
+        """A job of this priority starts, and takes these locks."""
+        if first != NO_LOCKS:
+            self._urgency.add(priority)
         if first in self._held:
             return
         self._held.add(first)
@@ -232,6 +260,8 @@ class _Locks:
             return
         taken = [(level, frozenset(names), alone) for level, names, alone in named(first)]
         for part, barred in self.barred.items():
+            if self._urgency.is_outranked_by(part.priority):
+                continue
             for wanting in part.beginning_with(taken):
                 aged = wanting.count_while(part.is_aged)
                 barred.update(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors, settings
+from ...storage import errors, lock_files, settings
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER, SCHEDULER
@@ -203,24 +203,31 @@ class Scheduler(Component[messages.SchedulerMessage]):
         """Note the locks of owners; those with the same name or job count as one."""
         if message.is_all:
             self._locks = {}
-        changed = {owner.identifier for owner, _ in message.owners}
+        # Of each, whether all of its owners have ended.
+        changed: dict[OwnerId, bool] = {}
         for owner, forecast in message.owners:
-            owners = self._locks.setdefault(owner.identifier, {})
-            if forecast == NO_LOCKS:
+            name = _name_of(owner)
+            owners = self._locks.setdefault(name, {})
+            changed[name] = forecast is None
+            if forecast is None or forecast == NO_LOCKS:
                 owners.pop(owner, None)
             else:
                 owners[owner] = forecast
         known = {}
-        for identifier in changed:
-            found = self._locks[identifier]
-            known[identifier] = merged(found.values()) if found else NO_LOCKS
-            if not found:
-                del self._locks[identifier]
+        for name, have_ended in changed.items():
+            if found := self._locks[name]:
+                known[name] = merged(found.values())
+                continue
+            del self._locks[name]
+            if have_ended:
+                self._schedule.owner_ended(name)
+            else:
+                known[name] = NO_LOCKS
         if message.is_all:
             self._schedule.all_locks(known)
         else:
-            for identifier, forecast in known.items():
-                self._schedule.locks_changed(identifier, forecast)
+            for name, forecast in known.items():
+                self._schedule.locks_changed(name, forecast)
 
     def _is_answered(self, envelope: Envelope, asked: _Question) -> bool:
         """Answer a question, unless too little is known yet: after a restart, or a new rule."""
@@ -327,3 +334,11 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 forecast = self._resolving.note(job.id, job.question)
                 if forecast is not None:
                     self._schedule.forecast_changed(job.id, *forecast)
+
+
+def _name_of(owner: Owner) -> OwnerId:
+    """The job whose process this owner is, or a name; another program may use any number."""
+    if isinstance(owner.identifier, str):
+        return owner.identifier
+    is_job = lock_files.identity_of(owner.lock_file) is not None
+    return owner.identifier if is_job else f"{owner.identifier} (pid {owner.pid})"

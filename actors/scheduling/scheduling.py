@@ -16,7 +16,8 @@ A job whose dependencies can no longer be satisfied, or that a rule rejects, is 
 job queue ends it without a process.
 
 A job that starts counts with its forecast as the owner of locks, until the lock manager reports
-what it really holds (`locks_changed`).
+what it really holds (`locks_changed`). When it ends, its run slot and its locks become free in one
+(`holding`): no start is decided between the two.
 """
 
 from __future__ import annotations
@@ -143,8 +144,7 @@ class Schedule:
             self._prediction.arrivals.restart(came)
         for verdict in running:
             self._occupy(verdict.job.id, Running.under(verdict))
-        # A running job is in the middle of something: only its real locks tell of it.
-        self._prediction.taken.keep_expected(self._running)
+        self._prediction.taken.vacate_others()
         # The news that one of them has ended may have come before this, on a shorter way.
         self._unknown.update(self._running)
         for verdict in verdicts:
@@ -166,6 +166,10 @@ class Schedule:
     def locks_changed(self, owner: OwnerId, forecast: LockForecast) -> None:
         """The owner really holds these locks, and no others."""
         self._prediction.taken.hold(owner, forecast)
+
+    def owner_ended(self, owner: OwnerId) -> None:
+        """The owner holds no locks any more. Those of a job become free with its run slot."""
+        self._prediction.taken.end(owner)
 
     def all_locks(self, held: Mapping[OwnerId, LockForecast]) -> None:
         """These owners really hold these locks, and no other owner holds any."""
@@ -285,7 +289,7 @@ class Schedule:
                 self._forget_dependant(dependency, job_id)
 
     def finish(self, job_id: int, status: JobStatus) -> None:
-        """The job is final: free its slot, and look at its dependants."""
+        """The job is final: free its slot and its locks, and look at its dependants."""
         self.learn(job_id, status)
 
     def learn(self, job_id: int, status: JobStatus | None) -> None:
@@ -504,15 +508,15 @@ class Schedule:
     def _occupy(self, job_id: int, held: Running) -> None:
         self._running[job_id] = held
         self._prediction.runs += 1
+        self._prediction.taken.occupy(job_id)
         self._order.occupy(held.buckets)
 
     def vacate(self, job_id: int) -> None:
-        """Free the job's run slot, if it holds one."""
+        """Free the job's run slot, if it holds one, and with it the job's locks."""
         if job_id in self._running:
             self._order.vacate(self._running.pop(job_id).buckets)
             self._prediction.runs += 1
-            if self._prediction.taken:
-                self._prediction.taken.expect_none(job_id)
+            self._prediction.taken.vacate(job_id)
 
     # ------------------------------------------------------------ dependencies
 

@@ -13,7 +13,6 @@ import msgspec
 
 from ...storage import settings
 from ...storage.jobs import JobStatus
-from ...storage.prediction.lock_types import NO_LOCKS
 from ...transport import remedy_words
 from ...transport.messages import Simulated, WaitingJob
 from ..runtime.slices import done
@@ -45,17 +44,16 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
     for job_id, priority in simulation.priorities.items():
         other.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
-        _end(other, job_id, status)
+        other.finish(job_id, status)
     running = [verdict for verdict in asked.running if verdict.job.id not in simulation.ended]
     rejected = [one for one in running if one.action == "REJECT" and one.job.is_unbegun]
     paused = [one for one in running if one.action == "PAUSE"]
     for verdict in rejected:
-        _end(other, verdict.job.id, JobStatus.CANCELED)
+        other.finish(verdict.job.id, JobStatus.CANCELED)
     for verdict in paused:
         # A job whose opcode runs keeps its run slot until the opcode ends.
         if verdict.job.is_idle:
             other.vacate(verdict.job.id)
-            other.locks_changed(verdict.job.id, NO_LOCKS)
     start: list[int] = []
     ended = [(one.job.id, _rejected_by(one.rule)) for one in rejected]
     while True:
@@ -105,12 +103,6 @@ def _waiting(schedule: Schedule) -> list[WaitingJob]:
 
 def _rejected_by(rule: str | None) -> str:
     return f"rejected by filter rule {rule}"
-
-
-def _end(schedule: Schedule, job_id: int, status: JobStatus) -> None:
-    """The job ends, and its process gives its locks back."""
-    schedule.locks_changed(job_id, NO_LOCKS)
-    schedule.finish(job_id, status)
 
 
 def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:

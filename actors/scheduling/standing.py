@@ -201,6 +201,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
                 running: tuple(name for name, _ in held.buckets)
                 for running, held in self.running.items()
             },
+            priorities={job_id: held.priority for job_id, held in self.running.items()},
             slots=self.slots,
             owners={owner: forecast for owner, forecast, _ in self.prediction.taken.owners()},
             policy=self.prediction.policy,

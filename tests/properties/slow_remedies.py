@@ -53,7 +53,8 @@ class Contention(msgspec.Struct, frozen=True):
     """A pending job, all others of at least its priority by priority and id, and the prize.
 
     ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
-    owners of locks, those of jobs that have just started among them.
+    owners of locks, those of jobs that have just started among them. ``priorities``: of the jobs
+    that hold a run slot.
     """
 
     own: Candidate
@@ -61,6 +62,7 @@ class Contention(msgspec.Struct, frozen=True):
     running: dict[int, tuple[str, ...]]
     slots: int
     owners: dict[OwnerId, LockForecast] = {}
+    priorities: dict[int, int] = {}
     policy: Policy = Policy()
 
     @property
@@ -125,7 +127,15 @@ def _blocking(contention: Contention) -> Iterable[OwnerId]:
     if not contention.policy.holds_back or own.needs_first is None or own.is_aged:
         return ()
     needs = own.needs_first
+    if any(priority > own.priority for priority in _of_owners(contention, frozenset())):
+        return ()
     return (owner for owner, held in owners if is_certain_to_block(needs, held))
+
+
+def _of_owners(contention: Contention, gone: frozenset[OwnerId]) -> list[int]:
+    """The priorities of the jobs in run slots that have locks."""
+    owners = contention.owners.keys() - gone
+    return [priority for job, priority in contention.priorities.items() if job in owners]
 
 
 def _starts(contention: Contention, change: Change) -> bool:
@@ -135,6 +145,7 @@ def _starts(contention: Contention, change: Change) -> bool:
     free = change.slots - len(running)
     held = set(_held(contention, change))
     holds_back = contention.policy.holds_back
+    urgencies = _of_owners(contention, change.ended | change.released)
 
     @functools.cache
     def must_wait(needs: LockForecast) -> bool:
@@ -142,6 +153,8 @@ def _starts(contention: Contention, change: Change) -> bool:
 
     def is_held_back(one: Candidate) -> bool:
         needs = one.needs_first
+        if any(priority > one.priority for priority in urgencies):
+            return False
         return holds_back and needs is not None and not one.is_aged and must_wait(needs)
 
     for one in () if change.is_first else _rivals(contention, change):
@@ -150,6 +163,8 @@ def _starts(contention: Contention, change: Change) -> bool:
         if _has_places(one.buckets, taken) and not is_held_back(one):
             taken.update(name for name, _ in one.buckets)
             free -= 1
+            if one.needs_first not in {None, NO_LOCKS}:
+                urgencies.append(one.priority)
             if one.needs_first is not None and one.needs_first not in held:
                 held.add(one.needs_first)
                 must_wait.cache_clear()

@@ -69,6 +69,7 @@ def contention(schedule: Schedule, job_id: int, then: JobVerdict | None) -> Cont
         own = msgspec.structs.replace(own, buckets=buckets_of(then))
     others = sorted(schedule._pending.values(), key=lambda other: (other.priority, other.id))
     return Contention(
+        priorities={one: held.priority for one, held in schedule._running.items()},
         own=own,
         others=[
             _candidate(schedule, other)

@@ -194,14 +194,30 @@ class ScheduleAgainstFormulas(RuleBasedStateMachine):
             self.schedule.add(JobVerdict(job=told, chain=CHAIN), self.now)
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), gives_back=st.booleans())
-    def finish(self, data: st.DataObject, gives_back: bool) -> None:  # noqa: FBT001 - drawn
+    @rule(data=st.data(), is_told_first=st.booleans())
+    def finish(self, data: st.DataObject, is_told_first: bool) -> None:  # noqa: FBT001 - drawn
+        """Slot and locks become free in one; the lock manager tells of it before or after."""
         job_id = data.draw(st.sampled_from(sorted(self.running)))
+        if is_told_first:
+            self.schedule.owner_ended(job_id)
+            # Nothing is free yet.
+            self.both_start_the_same_jobs()
         del self.running[job_id]
         self.expected.pop(job_id, None)
+        self.held.pop(job_id, None)
         self.schedule.finish(job_id, JobStatus.SUCCESS)
-        if gives_back:
-            self.report(job_id, NO_LOCKS)
+
+    @precondition(lambda self: self.last_id)
+    @rule(data=st.data(), locks=st.none() | lock_forecasts())
+    def report_late(self, data: st.DataObject, locks: LockForecast | None) -> None:
+        """The lock manager tells of a job that has ended."""
+        job_id = data.draw(st.integers(1, self.last_id))
+        if job_id in self.running or job_id in self.pending:
+            return
+        if locks is None:
+            self.schedule.owner_ended(job_id)
+        else:
+            self.schedule.locks_changed(job_id, locks)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), locks=lock_forecasts(), is_as_forecast=st.booleans())

@@ -12,7 +12,7 @@ from tests.properties.test_predictive_model import lock_forecasts, policies, sub
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
-from ganger.storage.prediction.lock_types import NO_LOCKS, LockForecast
+from ganger.storage.prediction.lock_types import LockForecast
 from ganger.transport.messages import JobVerdict, PendingJob, RunSimulation, Simulate
 
 CHAIN, OTHER_CHAIN = 7, 8
@@ -97,7 +97,6 @@ def test_what_is_simulated_is_what_then_starts(
     for job_id, priority in simulation.priorities.items():
         schedule.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
-        schedule.locks_changed(job_id, NO_LOCKS)
         schedule.finish(job_id, status)
     decided = schedule.decide(now)
     assert outcome.start == decided.start

@@ -34,8 +34,8 @@ def delay() -> dict[str, Any]:
 class Gate:
     """A named pipe at which jobs wait."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "gate"
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self.path = folder / name
         os.mkfifo(self.path)
         # Both ends are held, so that opening it never waits, and no reader meets its end.
         self._descriptor = os.open(self.path, os.O_RDWR)

@@ -15,6 +15,7 @@ from ganger.actors.scheduling.depending import dependency_outcome
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import LockLevel, LockMode, Owner, decode_locks, encode_locks
+from ganger.storage.prediction.lock_types import NO_LOCKS, LockForecast, exclusive, forecast_of
 from ganger.storage.rules import ActionName, FilterRule, JobFacts, parse_rule
 from ganger.transport.messages import JobVerdict
 
@@ -136,6 +137,16 @@ class Scheduling(Player):
         self.schedule.finish(command.id, JobStatus(command.words[1]))
         return ""
 
+    def holds(self, command: Command) -> str:
+        """The lock manager tells what a job holds now, on the level of nodes."""
+        self.schedule.locks_changed(command.id, on_nodes(command.words[1:]))
+        return ""
+
+    def gone(self, command: Command) -> str:
+        """The lock manager tells that the process of a job has ended, and lost its locks."""
+        self.schedule.owner_ended(command.id)
+        return ""
+
     def status(self, command: Command) -> str:
         """The job queue answers a question."""
         word = command.words[1]
@@ -219,7 +230,13 @@ def parse(line: str) -> list[JobVerdict]:
     return verdicts(Command(name, ids, pairs, []))
 
 
+def on_nodes(names: Iterable[str]) -> LockForecast:
+    found = tuple(filter(None, names))
+    return forecast_of(node=exclusive(found)) if found else NO_LOCKS
+
+
 def verdicts(command: Command) -> list[JobVerdict]:
+    nodes = on_nodes(command.get("nodes").split(","))
     depends = [after(value) for key, value in command.pairs if key == "after"]
     buckets = [value.split(":") for key, value in command.pairs if key == "bucket"]
     limit = command.number("limit") or None
@@ -234,6 +251,7 @@ def verdicts(command: Command) -> list[JobVerdict]:
             limit=limit,
             limits=tuple((name, int(size)) for name, size in buckets),
             chain=command.number("chain", CHAIN),
+            forecast=nodes,
         )
         for job_id in command.ids
     ]

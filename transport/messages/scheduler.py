@@ -57,10 +57,10 @@ class PolicyChanged(Notice, frozen=True):
 class OwnersChanged(Notice, frozen=True):
     """From the lock manager: the locks that these owners hold now; `NO_LOCKS`: none.
 
-    ``is_all``: no other owner holds any.
+    None: the owner has ended, and has lost its locks. ``is_all``: no other owner holds any.
     """
 
-    owners: list[tuple[Owner, LockForecast]]
+    owners: list[tuple[Owner, LockForecast | None]]
     is_all: bool = False
 
 

@@ -19,7 +19,7 @@ from ganger.transport import messages
 A = forecast_of(node=exclusive(["a"]))
 
 
-def reported(locks: Locks) -> list[list[tuple[Owner, LockForecast]]]:
+def reported(locks: Locks) -> list[list[tuple[Owner, LockForecast | None]]]:
     """What was reported since the last time, by message."""
     found = locks.stage.take(messages.OwnersChanged, to="scheduler")
     assert not any(one.is_all for one in found)
@@ -65,12 +65,27 @@ def test_an_owner_that_only_waits_is_not_mentioned(locks: Locks) -> None:
     assert reported(locks) == []
 
 
-def test_the_end_of_an_owner_is_told(locks: Locks) -> None:
+def test_the_end_of_an_owner_is_told_once_and_apart_from_what_owners_give_back(
+    locks: Locks,
+) -> None:
+    one, two = locks.holder_and_other()
+    locks.take(two, (NODE_B, "exclusive"))
+    reported(locks)
+    locks.kill(one)
+    ended = messages.OwnerEnded(lock_file=one.lock_file)
+    locks.actor.turn(ended, messages.ReleaseLocks(owner=two))
+    assert reported(locks) == [[(one, None), (two, NO_LOCKS)]]
+    locks.actor.turn(ended)
+    assert reported(locks) == []
+
+
+def test_an_owner_that_gives_back_and_ends_in_one_turn_has_ended(locks: Locks) -> None:
     one, _ = locks.holder_and_other()
     reported(locks)
     locks.kill(one)
-    locks.actor.turn(messages.OwnerEnded(lock_file=one.lock_file))
-    assert reported(locks) == [[(one, NO_LOCKS)]]
+    ended = messages.OwnerEnded(lock_file=one.lock_file)
+    locks.actor.turn(messages.ReleaseLocks(owner=one), ended)
+    assert reported(locks) == [[(one, None)]]
 
 
 def test_jobs_without_locks_and_the_configuration_lock_cost_no_message(locks: Locks) -> None:

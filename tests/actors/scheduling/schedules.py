@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ganger.actors.scheduling.scheduling import Schedule
+from ganger.storage.prediction.lock_types import LockForecast
 from ganger.transport.messages import JobVerdict, PendingJob
 
 CHAIN = 7
@@ -18,10 +19,11 @@ def verdict(
     limit: int | None = None,
     limits: tuple[tuple[str, int], ...] = (),
     chain: int = CHAIN,
+    forecast: LockForecast | None = None,
 ) -> JobVerdict:
     """A pending job; each dependency as an id and its statuses, separated by commas."""
     parsed = tuple((target, tuple(filter(None, text.split(",")))) for target, text in depends)
-    job = PendingJob(id=job_id, priority=priority, depends=parsed, limits=limits)
+    job = PendingJob(id=job_id, priority=priority, depends=parsed, limits=limits, forecast=forecast)
     return JobVerdict(job=job, action=action, rule=rule, limit=limit, chain=chain)
 
 

@@ -363,7 +363,8 @@ def test_a_question_over_which_the_scheduler_fails_is_not_repeated(stage: Stage)
 
 HOT = forecast_of(node=exclusive(["a"]))
 HOLDS_BACK = messages.PolicyChanged(policy=Policy(holds_back=True))
-OWNER, SECOND = (Owner(5, f"job_5_{n}", n) for n in (1, 2))
+OWNER, SECOND = (Owner("somebody", f"lock_file_{n}", n) for n in (1, 2))
+PROCESS = Owner(5, "job_000005_1_77.88.earlier", 77)
 
 
 def predicted(job_id: int, **fields: Any) -> JobVerdict:
@@ -378,18 +379,18 @@ def test_a_new_scheduler_asks_for_the_locks_that_are_held(stage: Stage) -> None:
 
 def test_real_locks_hold_a_job_back_until_they_are_given_back(stage: Stage) -> None:
     scheduler = start(stage)
-    scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(OWNER, HOT)], is_all=True))
-    scheduler.ask(JobsJudged(jobs=[predicted(1)], is_all=True, report=1))
+    scheduler.notify(HOLDS_BACK, messages.OwnersChanged(owners=[(PROCESS, HOT)], is_all=True))
+    scheduler.ask(JobsJudged(jobs=[predicted(1)], running=[verdict(5)], is_all=True, report=1))
     assert stage.take(JobsChosen) == []
     asker = scheduler.ask(messages.ExplainPending(id=1))
     held = position(asker).held_back
     assert held == [messages.HoldingBack(lock="node/a", mode="exclusive", jobs=[5])]
     assert position(asker).remedy.locks == [5]
-    scheduler.notify(messages.OwnersChanged(owners=[(OWNER, NO_LOCKS)]))
+    scheduler.notify(messages.OwnersChanged(owners=[(PROCESS, NO_LOCKS)]))
     assert newly_chosen(stage, scheduler) == [1]
 
 
-def test_two_owners_of_one_job_count_until_both_have_given_back(stage: Stage) -> None:
+def test_two_owners_of_one_name_count_until_both_have_given_back(stage: Stage) -> None:
     scheduler = start(stage)
     scheduler.notify(HOLDS_BACK, JobsJudged(jobs=[], is_all=True, report=1))
     scheduler.ask(messages.OwnersChanged(owners=[(OWNER, HOT), (SECOND, HOT)]))
