@@ -13,6 +13,7 @@ from uvicorn.server import ServerState
 
 from ..storage import rapi_settings
 from ..storage.version import version
+from . import uvicorn_hooks
 from .guards import Counts, Gate, GuardedProtocol, Limits
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Server:
         limits: Limits,
         context: Callable[[], ssl.SSLContext | None],
     ) -> None:
+        uvicorn_hooks.require()
         self._config = uvicorn.Config(
             app,
             http=GuardedProtocol,
