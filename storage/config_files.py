@@ -6,24 +6,26 @@ whole configuration is written again, and the journal begins a new segment. A re
 number of the configuration that it makes, so a reader leaves out the records that are in
 ``config.data`` already.
 
-Every reader sees both together. Holds no decisions.
+The whole is written twice: ``config.data.copy`` has the same content. Older segments of the journal
+are deleted when both are flushed, so if ``config.data`` cannot be read, its copy and the journal
+together still hold every change.
+
+Every reader sees all of it together. Holds no decisions.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from . import documents, errors, settings
+from . import documents, errors, segments, settings
+from .checked_records import RecordFormat
+from .cluster import shapes
 from .queue_files import journal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERSION = 3_000_000
 """Ganeti's configuration version: major * 1,000,000 + minor * 10,000."""
@@ -70,43 +72,85 @@ class _Entered(msgspec.Struct, frozen=True):
 
 _decode_entered = msgspec.json.Decoder(_Entered).decode
 
-_CHANGE = re.compile(rb"[\x96-\x98]\xa6config")
-"""Starts of changes; those of earlier versions have no answer, or no request."""
+_Record = journal.SegmentBegun | ConfigChanged
 
-_decode = msgspec.msgpack.Decoder(journal.SegmentBegun | ConfigChanged).decode
+RECORDS: RecordFormat[_Record] = RecordFormat(_Record, "journal", journal.FORMAT_VERSION)
+"""The records of the journal; changes of earlier versions have no answer, or no request."""
+
+
+class Stored(NamedTuple):
+    """What the files hold: a whole configuration (None: there is none), and newer changes."""
+
+    whole: dict[str, Any] | None
+    changes: list[ConfigChanged]
+    damaged: list[Path]
+    """Segments of the journal with records that are left out, because one before is damaged."""
+
+    problem: str
+    """What is wrong with ``config.data``, if the whole is from its copy."""
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """The configuration; None if there is none.
+    """The configuration; None if there is none. Raises as `read_stored`."""
+    return brought_up(read_stored(path))
 
-    `DataDirectoryError` if it is malformed, or changes are lost: ``config.data`` is missing or
-    older than the journal, or the journal is damaged before its end.
+
+def brought_up(found: Stored) -> dict[str, Any] | None:
+    """The whole configuration with the newer changes, which are made in it; None if none."""
+    if found.whole is not None:
+        for change in found.changes:
+            apply(found.whole, change)
+    return found.whole
+
+
+def read_stored(path: Path) -> Stored:
+    """What ``config.data`` (or its copy, if it cannot be read) and the journal hold.
+
+    `DataDirectoryError` or `StorageError` if neither can be read, or the changes in the journal are
+    not those of this configuration: it is missing, or an older one was put in its place.
     """
-    found, changes = read_both(path)
-    if found is not None:
-        for change in changes:
-            apply(found, change)
-    return found
-
-
-def read_both(path: Path) -> tuple[dict[str, Any] | None, list[ConfigChanged]]:
-    """As `read`: ``config.data``, and the changes that are newer."""
-    found = read_written(path)
+    found, problem = _read_whole(path)
     while True:
         try:
-            return found, list(changes_since(path, _serial_or_none(found)))
+            changes, damaged = changes_since(path, _serial_or_none(found))
         except errors.DataDirectoryError:
             # Perhaps the daemon has written the whole meanwhile, and deleted the old segments.
-            again = read_written(path)
+            again, problem = _read_whole(path)
             if _serial_or_none(again) == _serial_or_none(found):
                 raise
             found = again
+        else:
+            return Stored(found, changes, damaged, problem)
+
+
+def _read_whole(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """The configuration without newer changes, and why it is not that of ``config.data``."""
+    try:
+        found = read_written(path)
+    except errors.OperatorError as error:
+        copy = _read_copy(path)
+        if copy is None:
+            raise
+        return copy, error.text
+    if found is None and (copy := _read_copy(path)) is not None:
+        return copy, f"{path}: there is none"
+    return found, ""
+
+
+def _read_copy(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_written(copy_path(path))
+    except errors.OperatorError:
+        return None
 
 
 def read_written(path: Path) -> dict[str, Any] | None:
-    """As `read`, without the changes in the journal."""
+    """What this file alone holds; None if there is none, an error if it cannot be served."""
     data = documents.read(path)
-    return None if data is None else decoded(data, path)
+    found = None if data is None else decoded(data, path)
+    if found is not None and (problem := shapes.unservable(found)) is not None:
+        raise errors.DataDirectoryError(f"{path}: {problem}")
+    return found
 
 
 def decoded(data: bytes, path: Path) -> dict[str, Any]:
@@ -120,29 +164,54 @@ def decoded(data: bytes, path: Path) -> dict[str, Any]:
     return found
 
 
-def changes_since(path: Path, serial: int | None) -> Iterator[ConfigChanged]:
+def changes_since(path: Path, serial: int | None) -> tuple[list[ConfigChanged], list[Path]]:
     """The changes in the journal beside ``path`` that are newer than this serial number.
 
-    `DataDirectoryError` if one is missing between them; with None, as there is no ``config.data``,
-    if there is any.
+    And the segments with records that do not count: those behind a damaged one (`checked_records`).
+    `DataDirectoryError` if a change is missing between them though none is damaged; with None, as
+    there is no ``config.data``, if there is any.
     """
     directory = journal_directory(path)
-    for segment in journal.segments(directory):
-        for change in _records(segment):
+    changes: list[ConfigChanged] = []
+    damaged: list[Path] = []
+    is_torn = False
+    for segment in segments.paths(directory):
+        data = documents.read(segment) or b""
+        for record, _ in RECORDS.records_in(data, segment):
+            if not isinstance(record, ConfigChanged):
+                continue
             if serial is None:
-                raise errors.DataDirectoryError(
-                    f"{path}: there is none, but {directory.name} has changes of it; put a copy "
-                    f"of the file back, or move {directory.name} away to begin anew"
-                )
-            if change.serial > serial + 1:
-                raise errors.DataDirectoryError(
-                    f"{path}: with the journal it ends at serial number {serial}, but "
-                    f"{directory.name} goes on with {change.serial}; put a newer copy of the file "
-                    f"back, or move {directory.name} away to lose its changes"
-                )
-            if change.serial > serial:
-                serial = change.serial
-                yield change
+                raise errors.DataDirectoryError(_without_whole(path, directory))
+            if record.serial > serial + 1:
+                if not is_torn:
+                    raise errors.DataDirectoryError(_older(path, serial, record.serial))
+                # It is based on one that is damaged, in a segment before.
+                damaged.append(segment)
+                break
+            if record.serial > serial:
+                serial = record.serial
+                changes.append(record)
+        tail = RECORDS.tail(data, segment)
+        is_torn |= tail is not None
+        if tail is not None and tail.has_records and segment not in damaged:
+            damaged.append(segment)
+    return changes, damaged
+
+
+def _without_whole(path: Path, directory: Path) -> str:
+    found = f"{path}: there is none, but {directory.name} has changes of it"
+    return f"{found}; put a copy of the file back"
+
+
+def _older(path: Path, serial: int, found: int) -> str:
+    copy = _read_copy(path)
+    is_newer = copy is not None and serial_of(copy) >= found - 1
+    known = f", such as {copy_path(path).name}" if is_newer else ""
+    return (
+        f"{path}: with the journal it ends at serial number {serial}, but "
+        f"{journal_directory(path).name} goes on with {found}; put a newer copy of the file "
+        f"back{known}"
+    )
 
 
 def last_entered(history: Path) -> int | None:
@@ -174,8 +243,10 @@ def apply(document: dict[str, Any], change: ConfigChanged) -> None:
 
 
 def write(path: Path, configuration: dict[str, Any]) -> None:
-    """Replace ``config.data``, durably. Newer changes in the journal stay."""
-    documents.replace(path, encoded(configuration), flush=True)
+    """Replace ``config.data`` and its copy, durably. Newer changes in the journal stay."""
+    data = encoded(configuration)
+    for one in (path, copy_path(path)):
+        documents.replace(one, data, flush=True)
 
 
 def encoded(configuration: dict[str, Any]) -> bytearray:
@@ -204,6 +275,11 @@ def _add_pairs(data: bytearray, pairs: dict[str, Any], *, is_first: bool) -> Non
     _encoder.encode_into(pairs, data, start)
     if not is_first:
         data[start : start + 1] = b","
+
+
+def copy_path(path: Path) -> Path:
+    """The copy of ``path``."""
+    return path.with_name(f"{path.name}.copy")
 
 
 def journal_directory(path: Path) -> Path:
@@ -246,18 +322,3 @@ def _check(found: object, path: Path) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         message = f"{path}: cluster.max_running_jobs: expected a positive integer, got {limit!r}"
         raise errors.DataDirectoryError(message)
-
-
-def _records(path: Path) -> Iterator[ConfigChanged]:
-    """The changes in one segment, up to a torn end, which was never acknowledged."""
-    data, end = documents.read(path) or b"", 0
-    for record, after in journal.records_in(data, path, _decode):
-        end = after
-        if isinstance(record, ConfigChanged):
-            yield record
-    left = journal.tail_behind(data, end, _CHANGE)
-    if left is not None and left.has_records:
-        raise errors.DataDirectoryError(
-            f"{path}: damaged at byte {end}, with whole changes behind it; put back a copy of "
-            "the file, or move it away to lose its changes"
-        )

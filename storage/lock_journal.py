@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from . import documents, errors, settings
-from .checked_records import HEAD, packed, payload_at
+from .checked_records import RecordFormat
 from .locks import (
     LockMode,
     LocksFile,
@@ -38,7 +38,7 @@ from .locks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from .paths import Places
 
@@ -49,6 +49,8 @@ Fenced = dict[Owner, float]
 """The owners that lost their locks for good, and when: seconds since the epoch."""
 
 FORMAT_VERSION = 1
+
+_JOURNAL = "locks.journal"
 
 
 class LocksWritten(msgspec.Struct, frozen=True, tag="written", array_like=True):
@@ -71,8 +73,10 @@ class TurnStored(msgspec.Struct, frozen=True, tag="turn", array_like=True):
     fenced: list[Owner] = []
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(LocksWritten | TurnStored).decode
+RECORDS: RecordFormat[LocksWritten | TurnStored] = RecordFormat(
+    LocksWritten | TurnStored, "lock", FORMAT_VERSION, errors.StorageError
+)
+"""The records of the journal. What is no such record counts as damage, as in ``locks.data``."""
 
 
 class StoredLocks(msgspec.Struct):
@@ -96,12 +100,9 @@ def read_files(places: Places) -> tuple[bytes | None, bytes | None]:
 def decode(data: bytes | None, journal: bytes | None) -> StoredLocks:
     """The state in these contents; `StorageError` if ``locks.data`` or a record is malformed."""
     stored = StoredLocks(LocksFile() if data is None else decode_locks(data))
-    records = _records(journal or b"")
+    records = (record for record, _ in RECORDS.records_in(journal or b"", _JOURNAL))
     first = next(records, None)
     if isinstance(first, LocksWritten) and first.checksum == _checksum(data):
-        if first.version > FORMAT_VERSION:
-            text = f"locks.journal: format {first.version}, supported is {FORMAT_VERSION}"
-            raise errors.DataDirectoryError(text)
         stored.since = {owner: dict(since) for owner, since in first.since}
         stored.fenced = dict(first.fenced)
         replay(stored, (one for one in records if isinstance(one, TurnStored)))
@@ -185,8 +186,8 @@ class LockJournal:
         data = encode_locks(file)
         documents.replace(self._locks, data, flush=False, mode=documents.SECRET_MODE)
         known = [(owner, times) for owner, times in since.items()]
-        first = packed(
-            _encode(LocksWritten(FORMAT_VERSION, _checksum(data), known, [*fenced.items()]))
+        first = RECORDS.packed(
+            LocksWritten(FORMAT_VERSION, _checksum(data), known, [*fenced.items()])
         )
         documents.replace(self._path, first, flush=False, mode=documents.SECRET_MODE)
         with documents.storage_errors(self._path):
@@ -200,7 +201,7 @@ class LockJournal:
     def append(self, turn: TurnStored) -> None:
         """Add one turn. `StorageError`: the turn is not stored, and the next write is a `begin`."""
         assert self._descriptor is not None
-        record = packed(_encode(turn))
+        record = RECORDS.packed(turn)
         try:
             with documents.storage_errors(self._path):
                 documents.write_all_at(self._descriptor, record, self._size)
@@ -221,14 +222,3 @@ class LockJournal:
 
 def _checksum(data: bytes | None) -> int:
     return zlib.crc32(data or b"")
-
-
-def _records(data: bytes) -> Iterator[LocksWritten | TurnStored]:
-    """Each record, up to the first that is torn or malformed."""
-    offset = 0
-    while payload := payload_at(data, offset):
-        offset += HEAD.size + len(payload)
-        try:
-            yield _decode(payload)
-        except msgspec.DecodeError as error:
-            raise errors.StorageError(f"locks.journal is not readable: {error}") from error

@@ -137,19 +137,20 @@ def _entries(places: Places) -> Iterator[tuple[str, os.stat_result]]:
     """Each existing file that decides what the daemon runs; for a link, its target too."""
     yield from _directories(places)
     of_rapi = (places.rapi_users, places.rapi_certificate)
-    for path in (places.config, places.locks, places.lock_journal, *of_rapi):
+    of_config = (places.config, places.config_copy)
+    for path in (*of_config, places.locks, places.lock_journal, *of_rapi):
         yield from _statuses(os.fspath(path))
-    keys = places.keys
-    folders = (places.queue, places.journal, places.spool, places.ssconf, keys, keys / "clients")
-    for directory in folders:
+    of_keys = (places.keys, places.keys / "clients")
+    journals = (places.journal, places.config_journal)
+    for directory in (places.queue, *journals, places.spool, places.ssconf, *of_keys):
         yield from _files(os.fspath(directory))
 
 
 def _directories(places: Places) -> Iterator[tuple[str, os.stat_result]]:
-    keys = places.keys
     of_queue = (places.queue, places.journal, places.spool)
-    of_rapi = places.rapi_users.parent
-    for path in (places.data, *of_queue, places.ssconf, keys, keys / "clients", of_rapi):
+    of_config = (places.config_journal, places.ssconf)
+    of_keys = (places.keys, places.keys / "clients")
+    for path in (places.data, *of_queue, *of_config, *of_keys, places.rapi_users.parent):
         yield from _statuses(os.fspath(path))
 
 

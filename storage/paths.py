@@ -109,6 +109,16 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "config.data"
 
     @property
+    def config_copy(self) -> Path:
+        """A copy of it, for the case that it cannot be read."""
+        return self.data / "config.data.copy"
+
+    @property
+    def config_journal(self) -> Path:
+        """The changes of the configuration since it was written."""
+        return self.data / "config.journal"
+
+    @property
     def config_history(self) -> Path:
         """Who changed what of the configuration, when and why: one JSON object a line."""
         return self.data / "config.history"

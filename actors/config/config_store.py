@@ -88,6 +88,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._unflushed: list[tuple[Envelope, messages.Reply]] = []
         self._flushing: list[tuple[Envelope, messages.Reply]] = []
         self._stored = StoredConfiguration(self.places, _first, self.runtime.wall_clock())
+        self.put_aside = tuple(self._stored.put_aside)
+        for text in self.put_aside:
+            self.log.error("file of the configuration is quarantined", file=text)
         if self._stored.lost:
             self.log.warning(
                 "config.data lacks changes of its history: it is an older copy",

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...storage import config_files, documents, errors
-from ...storage.cluster import shapes
+from ...storage import config_files, documents, errors, quarantine, segments
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
@@ -82,15 +82,17 @@ class StoredConfiguration:
     ) -> None:
         """Read the configuration, or store the ``first`` one. Raises `DataDirectoryError`."""
         self._places = places
-        found, newer = config_files.read_both(places.config)
+        stored = config_files.read_stored(places.config)
         entered = config_files.last_entered(places.config_history) or 0
+        self.put_aside = _put_aside(places, stored)
+        """Of each file that cannot be read, or not to its end, a sentence."""
+
+        found = stored.whole
         if found is None:
             if entered:
                 raise errors.DataDirectoryError(_gone(places))
             found = first()
             config_files.write(places.config, found)
-        elif (problem := shapes.unservable(found)) is not None:
-            raise errors.DataDirectoryError(f"{places.config}: {problem}")
         self.snapshot = Configuration.load(found)
         self._fence = threading.Lock()
         self._is_closed = False
@@ -98,8 +100,8 @@ class StoredConfiguration:
         self._unwritten: list[bytes] = []
         self._drafts: list[_Draft] = []
         self._listeners: list[Listener] = []
-        if newer:
-            self._make(newer)
+        if stored.changes or self.put_aside:
+            self._make(stored.changes)
             config_files.write(places.config, self.snapshot.to_document())
             self._journal.begin(self.snapshot.serial_no)
             self._journal.cut()
@@ -289,11 +291,22 @@ class StoredConfiguration:
         self.write_history()
 
 
+def _put_aside(places: Places, stored: config_files.Stored) -> list[str]:
+    """Keep what the first write of the whole would delete; a sentence about each file."""
+    found = segments.keep_copies(stored.damaged, places.quarantine)
+    if stored.problem:
+        where = f"its copy {config_files.copy_path(places.config).name} is used"
+        if os.path.lexists(places.config):
+            where += f"; the file is now {quarantine.move(places.quarantine, places.config)}"
+        found.append(f"{stored.problem}; {where}")
+    return found
+
+
 def _gone(places: Places) -> str:
     history = places.config_history.name
     return (
         f"{places.config}: there is none, but {history} has changes of it; put a copy of the file "
-        f"back, or move {history} away to begin anew"
+        "back"
     )
 
 

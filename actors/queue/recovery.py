@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage import documents, errors, jobs, lock_files, settings
+from ...storage import errors, jobs, lock_files, settings
 from ...storage.queue_files import job_files, replay, spool
 from . import recalling, reconciling
 from .job_rows import Phase
@@ -21,7 +21,6 @@ from .unread_rows import QuickRows, UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.journal import Journal
@@ -57,7 +56,7 @@ def load(
     names = directory.names()
     strange = directory.strange_names(names)
     loaded.quarantined += [f"{name}: no job has that number" for name in strange]
-    loaded.quarantined += [_kept_aside(directory, path) for path in queue_journal.damaged()]
+    loaded.quarantined += directory.keep_damaged(queue_journal.segments())
     in_files = set(directory.live_ids(names)).difference(said.archived)
     ids = in_files | _only_in_journal(directory, said, in_files)
     # If so, a flush of files by our predecessor failed, or did not come to its end.
@@ -186,13 +185,6 @@ def _add_undecoded(
         loaded.unwritten[row.id] = row.serial, body
     if row.serial > journaled[0]:
         loaded.ahead[row.id] = row.serial, body
-
-
-def _kept_aside(directory: QueueDirectory, segment: Path) -> str:
-    """Keep a copy of a segment whose rear part cannot be replayed; the text that names it."""
-    target = directory.free_quarantine(segment.name)
-    documents.replace(target, documents.read(segment) or b"", flush=True)
-    return f"{segment.name}: there are records behind a damaged one; a copy is in {target}"
 
 
 def _is_archived(directory: QueueDirectory, job_id: int) -> bool:

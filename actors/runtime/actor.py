@@ -253,7 +253,11 @@ class ComponentActor(pykka.Actor):
             case Boot():
                 self.component.boot()
                 self._is_booted = True
-                ready = ComponentReady(component=self.name, incarnation=self.incarnation)
+                ready = ComponentReady(
+                    component=self.name,
+                    incarnation=self.incarnation,
+                    put_aside=self.component.put_aside,
+                )
                 self.component.runtime.tell(SUPERVISOR, ready)
                 while self._early:
                     self.handle(self._early.pop(0))

@@ -31,6 +31,8 @@ class Component(Generic[MessageT]):
     """One actor of the daemon, known by its name, that accepts the messages ``MessageT``."""
 
     name: ClassVar[str]
+    put_aside: tuple[str, ...] = ()
+    """A sentence about each file that its start could not read, and has put aside."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import settings, wording
+from ..checked_records import Tail
 from ..jobs import JobStatus
 from ..queue_files import job_files, replay
-from ..queue_files.journal import Tail
 from .findings import Finding, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _JOB_LOCK = re.compile(r"job_0*([0-9]+)_[0-9-]+")
 
@@ -76,6 +76,7 @@ class Facts(msgspec.Struct, kw_only=True):
     journaled_id: int = 0
     quarantined_id: int = 0
     segments: list[JournalSegment] = []
+    config_segments: list[JournalSegment] = []
     duplicates: dict[int, bool] = {}
     """For each job with a file in the queue and in the archive, whether both are the same."""
     locks: dict[str, int | None] = {}
@@ -92,6 +93,7 @@ class Facts(msgspec.Struct, kw_only=True):
     """Paths into which every user may write."""
     locks_problem: tuple[str, str] | None = None
     config_problem: tuple[str, str] | None = None
+    config_torn: tuple[str, str] | None = None
     rule_problems: list[tuple[str, str]] = []
     config_behind: tuple[str, str] | None = None
     config_damage: tuple[str, str] | None = None
@@ -126,7 +128,7 @@ def check(facts: Facts) -> list[Finding]:
     found = [*_version(facts), *_modes(facts), *_owners(facts), *_unreadable_segments(facts)]
     if not any(finding.kind is Kind.JOURNAL_UNREADABLE for finding in found):
         found += _serial(facts)
-        found += _tails(facts)
+        found += _tails(facts.segments)
         found += _misplaced(facts)
         found += _queue(facts)
         found += _archive(facts)
@@ -194,8 +196,8 @@ def _unreadable_segments(facts: Facts) -> Iterator[Finding]:
             yield Finding(Kind.JOURNAL_UNREADABLE, segment.path, segment.problem)
 
 
-def _tails(facts: Facts) -> Iterator[Finding]:
-    for segment in facts.segments:
+def _tails(segments: Iterable[JournalSegment]) -> Iterator[Finding]:
+    for segment in segments:
         if segment.tail is None:
             continue
         where = f"not whole from byte {segment.tail.offset} on"
@@ -395,6 +397,9 @@ def _other_files(facts: Facts) -> Iterator[Finding]:
         is_held = any(job_of_lock(path) is not None for path in facts.alive)
         kind = Kind.LOCKS_UNREADABLE_ALIVE if is_held else Kind.LOCKS_UNREADABLE
         yield Finding(kind, *facts.locks_problem)
+    yield from _tails(facts.config_segments)
+    if facts.config_torn is not None:
+        yield Finding(Kind.CONFIG_TORN, *facts.config_torn)
     if facts.config_problem is not None:
         yield Finding(Kind.CONFIG_UNREADABLE, *facts.config_problem)
     if facts.config_behind is not None:

@@ -56,6 +56,7 @@ class Kind(enum.StrEnum):
     LOCK_UNKNOWN = "lock-unknown"
     LOCKS_UNREADABLE = "locks-unreadable"
     LOCKS_UNREADABLE_ALIVE = "locks-unreadable-alive"
+    CONFIG_TORN = "config-torn"
     CONFIG_UNREADABLE = "config-unreadable"
     CONFIG_BEHIND = "config-behind"
     CONFIG_DAMAGED = "config-damaged"
@@ -213,8 +214,16 @@ KINDS: dict[Kind, KindInfo] = {
         _O,
         "let the jobs end, or end them; then repair",
     ),
+    Kind.CONFIG_TORN: KindInfo(
+        "the configuration is unreadable or missing, and its copy is whole",
+        _R,
+        "writes it from the copy, as a daemon's start does; an unreadable file goes into "
+        "quarantine",
+    ),
     Kind.CONFIG_UNREADABLE: KindInfo(
-        "the configuration is unreadable, so that no daemon starts", _O, "repair it by hand"
+        "the configuration and its copy are unreadable, so that no daemon starts",
+        _O,
+        "repair one of them by hand",
     ),
     Kind.CONFIG_BEHIND: KindInfo(
         "the configuration lacks changes that its history has: it is an older copy",

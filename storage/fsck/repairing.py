@@ -10,11 +10,12 @@ import contextlib
 import functools
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import documents, errors, lock_files
+from .. import config_files, documents, errors, lock_files, quarantine, segments
 from ..queue_files import job_files, journal, replay, spool
 from .checking import check, highest_id, serial
 from .findings import Finding, FindingRemedy, Kind
@@ -157,9 +158,18 @@ class _Repairer:
         return f"; the old one is {self.directory.quarantine(finding.path)}"
 
     def copy_segment(self, finding: Finding) -> str:
-        target = self.directory.free_quarantine(os.path.basename(finding.path))
-        documents.replace(target, documents.read(finding.path) or b"", flush=True)
-        return f"copied to {target}"
+        segment = Path(finding.path)
+        name = segments.kept_name(segment)
+        return f"copied to {quarantine.keep_copy(self.places.quarantine, segment, name=name)}"
+
+    def renew_configuration(self, finding: Finding) -> str:
+        copy = documents.read(config_files.copy_path(self.places.config))
+        assert copy is not None, "the copy is whole"
+        old = ""
+        if os.path.lexists(finding.path):
+            old = f"; the old one is {self.directory.quarantine(finding.path)}"
+        documents.replace(finding.path, copy, flush=True)
+        return f"written from its copy{old}"
 
     def move_to_place(self, finding: Finding) -> str:
         folder = os.path.dirname(finding.path)
@@ -214,6 +224,7 @@ ACTIONS: dict[Kind, Callable[[_Repairer, Finding], str]] = {
     Kind.SPOOL_ORPHAN: _Repairer.put_aside,
     Kind.LOCK_DEAD: _Repairer.remove_lock_file,
     Kind.LOCKS_UNREADABLE: _Repairer.put_aside,
+    Kind.CONFIG_TORN: _Repairer.renew_configuration,
     Kind.TEMPORARY: _Repairer.remove,
 }
 """The repair of each kind that can be repaired; a test compares it with `findings.KINDS`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +22,9 @@ from .. import (
     lock_files,
     lock_journal,
     ownership,
+    quarantine,
     rules,
+    segments,
     settings,
     ssconf_files,
 )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ..checked_records import RecordFormat
     from ..paths import Places
 
     Progress = Callable[[int, int], None]
@@ -180,7 +183,7 @@ class _Survey:
             return
         kept = journal.Journal(self._places.journal)
         paths = kept.segments()
-        self.facts.segments = [self._segment(path) for path in paths]
+        self.facts.segments = [self._segment(path, journal.RECORDS) for path in paths]
         known = {path.name for path in paths}
         self.facts.foreign += [
             f"{self._places.journal}/{name}"
@@ -199,20 +202,17 @@ class _Survey:
             is_archived = replay.is_whole(self._read_archived(job_id), job_id)
             self.facts.archivals[job_id] = Archival(state is not None, is_archived)
 
-    def _segment(self, path: Path) -> JournalSegment:
+    def _segment(self, path: Path, records: RecordFormat[Any]) -> JournalSegment:
         try:
             data = _read_plain(os.fspath(path))
         except errors.StorageError as error:
             return JournalSegment(path=os.fspath(path), problem=_without_path(error, path))
-        tail = journal.tail(data, path)
-        is_kept = tail is not None and tail.has_records and self._is_kept(path.name, data)
-        return JournalSegment(path=os.fspath(path), tail=tail, is_kept=is_kept)
-
-    def _is_kept(self, name: str, data: bytes) -> bool:
-        copies = (
-            path for path in self.facts.quarantined if os.path.basename(path).startswith(name)
-        )
-        return any(documents.read(path) == data for path in copies)
+        tail = records.tail(data, path)
+        copy = None
+        if tail is not None and tail.has_records:
+            name = segments.kept_name(path)
+            copy = quarantine.copy_of(self._places.quarantine, name, data)
+        return JournalSegment(path=os.fspath(path), tail=tail, is_kept=copy is not None)
 
     def _read_archived(self, job_id: int) -> bytes | None:
         try:
@@ -296,16 +296,17 @@ class _Survey:
     def _read_configuration(self) -> None:
         places = self._places
         try:
-            configuration = config_files.read(places.config)
+            stored = config_files.read_stored(places.config)
+            self._read_config_journal()
+            configuration = config_files.brought_up(stored)
             entered = config_files.last_entered(places.config_history) or 0
-            unservable = shapes.unservable(configuration or {})
         except (errors.OperatorError, errors.StorageError) as error:
             path = os.fspath(places.config)
             self.facts.config_problem = (path, _without_path(error, path))
             return
-        if unservable is not None:
-            self.facts.config_problem = (os.fspath(places.config), unservable)
-            return
+        if stored.problem:
+            path = os.fspath(places.config)
+            self.facts.config_torn = (path, stored.problem.removeprefix(f"{path}: "))
         configuration = configuration or {}
         serial = config_files.serial_of(configuration)
         if entered > serial:
@@ -318,6 +319,10 @@ class _Survey:
             self.facts.rule_problems.append((os.fspath(places.config), problem.text))
         if stale := ", ".join(ssconf_files.stale(places.ssconf, configuration)):
             self.facts.ssconf_problem = (os.fspath(places.ssconf), stale)
+
+    def _read_config_journal(self) -> None:
+        found = segments.paths(config_files.journal_directory(self._places.config))
+        self.facts.config_segments = [self._segment(path, config_files.RECORDS) for path in found]
 
     def _read_keys(self) -> None:
         server = self._places.keys / "server.key"
@@ -335,7 +340,9 @@ class _Survey:
         found += [segment.path for segment in self.facts.segments]
         found += [f"{self._queue}/version", f"{self._queue}/serial"]
         places = self._places
-        found += map(os.fspath, (places.config, places.locks, places.lock_journal))
+        found += map(
+            os.fspath, (places.config, places.config_copy, places.locks, places.lock_journal)
+        )
         self.facts.closed = [path for path in found if _is_closed(path)]
 
     def _find_owners(self) -> None:

@@ -7,17 +7,17 @@ silently, and never overwritten.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 import stat
 from typing import TYPE_CHECKING
 
-from .. import documents, errors, jobs, judged_inputs, settings
-from . import inodes, remembered, spool
+from .. import documents, errors, jobs, judged_inputs, quarantine, segments, settings
+from . import inodes, journal, remembered, spool
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
     from typing import Any
 
     from ..paths import Places
@@ -286,21 +286,12 @@ class QueueDirectory:
 
     def quarantine(self, file: str, *, name: str = "") -> str:
         """Move a file durably into quarantine; returns its new path."""
-        target = self.free_quarantine(name or os.path.basename(file))
-        with documents.storage_errors(file):
-            os.rename(file, target)
-            # Flush the new name first: a power loss may leave two names, but never none.
-            documents.flush_directory(self._quarantine)
-            documents.flush_directory(os.path.dirname(file))
-        return target
+        return quarantine.move(self._quarantine, file, name=name)
 
-    def free_quarantine(self, name: str) -> str:
-        """A free path in quarantine for a file of this name."""
-        with documents.storage_errors(self._quarantine):
-            documents.make_directory(self._quarantine)
-            documents.flush_directory(self._queue)
-        paths = (f"{self._quarantine}/{name}{suffix}" for suffix in _suffixes())
-        return next(path for path in paths if not os.path.lexists(path))
+    def keep_damaged(self, found: Iterable[Path]) -> list[str]:
+        """As `segments.keep_copies`, of those of these segments that are damaged."""
+        damaged = [path for path in found if segments.is_damaged(path, journal.RECORDS)]
+        return segments.keep_copies(damaged, self._quarantine)
 
     def read_input(self, job_id: int, name: object) -> bytes | None:
         """The input file ``name`` of this job, live or archived; None if it has none."""
@@ -407,11 +398,6 @@ def _inputs(
     if data is None:
         raise errors.StorageError(f"job {job_id} has no file")
     return judged_inputs.read(data, job_id, fields)
-
-
-def _suffixes() -> Iterator[str]:
-    yield ""
-    yield from (f".{number}" for number in itertools.count(2))
 
 
 def _ids_in(folder: str) -> Iterator[int]:

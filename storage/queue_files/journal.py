@@ -23,23 +23,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import documents, errors, settings
-from ..checked_records import HEAD, checksum, packed, payload_at
+from .. import documents, errors, segments, settings
+from ..checked_records import HEAD, RecordFormat, checksum, packed
 from .segment_ahead import SegmentAhead, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-_SUFFIX = ".journal"
-_NAME = re.compile(r"([0-9]{8}|[1-9][0-9]{8,17})\.journal")
-"""The names that `_path` makes. A file of any other name is not ours."""
 
 
 class SegmentBegun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
@@ -73,9 +68,10 @@ Record = SegmentBegun | JobsStored | StateStored | JobArchived
 
 FORMAT_VERSION = 1
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Record).decode
+RECORDS: RecordFormat[Record] = RecordFormat(Record, "journal", FORMAT_VERSION)
+"""The records of the queue's journal."""
 
+_encode = msgspec.msgpack.Encoder().encode
 
 _STORED_START = b"\x92\xa6stored"
 _MANY = 0xDC
@@ -130,25 +126,12 @@ class Journal:
         documents.make_directory(directory)
 
     def replay(self) -> Iterator[Record]:
-        """Every whole record on disk, oldest first, up to the torn tail of each segment."""
-        for number in self._segments():
-            path = self._path(number)
-            for record, _ in records_in(documents.read(path) or b"", path, _decode):
-                yield record
+        """Every record of the queue's journal that counts, oldest first."""
+        return segments.replay(self._directory, RECORDS)
 
     def segments(self) -> list[Path]:
         """The files of the journal, oldest first."""
-        return [self._path(number) for number in self._segments()]
-
-    def damaged(self) -> list[Path]:
-        """The segments with whole records behind damaged bytes: a replay leaves these out."""
-        found = []
-        for path in self.segments():
-            data = documents.read(path)
-            left = None if data is None else tail(data, path)
-            if left is not None and left.has_records:
-                found.append(path)
-        return found
+        return segments.paths(self._directory)
 
     @property
     def has_older(self) -> bool:
@@ -173,7 +156,7 @@ class Journal:
             self._open(ahead.number, descriptor, ahead.size)
         else:
             self._make_segment(0 if ahead is None else ahead.number)
-        first = _packed(SegmentBegun(FORMAT_VERSION, last_id))
+        first = RECORDS.packed(SegmentBegun(FORMAT_VERSION, last_id))
         self._buffer.insert(0, first)
 
     def leave_doubt(self) -> None:
@@ -244,7 +227,7 @@ class Journal:
 
     def append(self, record: msgspec.Struct) -> None:
         """Add ``record`` to the next commit."""
-        self._buffer.append(_packed(record))
+        self._buffer.append(packed(_encode(record)))
 
     def append_stored(self, record: StoredRecord) -> None:
         """Add the record of a submission to the next commit."""
@@ -380,24 +363,10 @@ class Journal:
             self._close_segment()
 
     def _segments(self) -> list[int]:
-        return _numbers(self._directory)
+        return segments.numbers(self._directory)
 
     def _path(self, number: int) -> Path:
-        return _path(self._directory, number)
-
-
-def segments(directory: Path) -> list[Path]:
-    """The files of the journal in ``directory``, oldest first; none if there is no directory."""
-    return [_path(directory, number) for number in _numbers(directory)]
-
-
-def _numbers(directory: Path) -> list[int]:
-    names = documents.names_in(directory)
-    return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
-
-
-def _path(directory: Path, number: int) -> Path:
-    return directory / f"{number:08d}{_SUFFIX}"
+        return segments.path_of(self._directory, number)
 
 
 class Cut:
@@ -460,60 +429,3 @@ def _start_writing(descriptor: int, offset: int, size: int) -> None:
     It makes nothing durable, and its errors are those of the flush.
     """
     _sync_file_range(descriptor, offset, size, _SYNC_FILE_RANGE_WRITE)
-
-
-def _packed(record: msgspec.Struct) -> bytes:
-    return packed(_encode(record))
-
-
-class Tail(msgspec.Struct, frozen=True):
-    """The bytes, other than zeros, behind the last valid record of a segment."""
-
-    offset: int
-    has_records: bool
-    """Whether they contain whole records, behind damaged bytes."""
-
-
-def tail(data: bytes, path: Path) -> Tail | None:
-    """The part of a segment that a replay leaves out; None if it reads the whole segment."""
-    end = max((after for _, after in records_in(data, path, _decode)), default=0)
-    return tail_behind(data, end, _PAYLOAD)
-
-
-def tail_behind(data: bytes, end: int, starts: re.Pattern[bytes]) -> Tail | None:
-    """The bytes behind ``end``, where the last valid record ends; None if there are only zeros.
-
-    ``starts`` matches the first bytes of the payloads that count as records.
-    """
-    if not data[end:].strip(b"\0"):
-        return None
-    heads = (match.start() - HEAD.size for match in starts.finditer(data, end))
-    return Tail(end, any(head >= end and payload_at(data, head) is not None for head in heads))
-
-
-_PAYLOAD = re.compile(rb"\x93\xa5begun|\x92\xa6stored|\x94\xa5state|\x92\xa8archived")
-"""Starts of this format's records."""
-
-_AnyRecord = TypeVar("_AnyRecord", bound=msgspec.Struct)
-
-
-def records_in(
-    data: bytes, path: Path, decode: Callable[[bytes], _AnyRecord]
-) -> Iterator[tuple[_AnyRecord, int]]:
-    """Each record with the offset of its end, up to the first that is not whole.
-
-    `DataDirectoryError` for a whole record of a later version.
-    """
-    offset = 0
-    while payload := payload_at(data, offset):
-        offset += HEAD.size + len(payload)
-        try:
-            record = decode(payload)
-        except msgspec.DecodeError as error:
-            # The checksum is right, so the record is not torn: another version wrote it.
-            message = f"{path}: a record of an unknown kind; supported is format {FORMAT_VERSION}"
-            raise errors.DataDirectoryError(message) from error
-        if isinstance(record, SegmentBegun) and record.version > FORMAT_VERSION:
-            message = f"{path}: journal format {record.version}, supported is {FORMAT_VERSION}"
-            raise errors.DataDirectoryError(message)
-        yield record, offset

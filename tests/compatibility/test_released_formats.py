@@ -173,7 +173,7 @@ def test_records_and_jobs_are_written_as_they_were(folder: Path) -> None:
         pytest.skip("an earlier format, which is no longer written")
     for path in (folder / "queue/journal").iterdir():
         records = journal.Journal(path.parent).replay()
-        written = b"".join(map(journal._packed, records))
+        written = b"".join(map(journal.RECORDS.packed, records))
         assert path.read_bytes().rstrip(b"\0") == written.rstrip(b"\0")
     for path in (folder / "queue").rglob("job-*"):
         assert jobs.encode_job(jobs.decode_job(path.read_bytes())) == path.read_bytes()
@@ -235,7 +235,7 @@ def later_queue(queue: Path) -> str:
 def later_journal(queue: Path) -> str:
     path = queue / "journal/00000009.journal"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(journal._packed(journal.SegmentBegun(journal.FORMAT_VERSION + 1, 900)))
+    path.write_bytes(journal.RECORDS.packed(journal.SegmentBegun(journal.FORMAT_VERSION + 1, 900)))
     return f"{path}: journal format 2, supported is 1"
 
 

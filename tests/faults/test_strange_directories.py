@@ -296,6 +296,29 @@ def test_a_daemon_names_the_file_that_keeps_it_from_starting(
         daemon.__exit__()
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("placement", ["together", "apart"])
+def test_a_daemon_starts_from_the_copy_of_a_torn_configuration(
+    tmp_path: Path, placement: str
+) -> None:
+    with Daemon(tmp_path, placement=placement) as daemon:
+        with daemon.client() as client:
+            rule = client.add_filter(action="PAUSE", reason="kept")
+        daemon.run("down")
+        path = daemon.data / "config.data"
+        torn = path.read_bytes()[:100]
+        path.write_bytes(torn)
+        daemon.up()
+        with daemon.client() as client:
+            assert [row.uuid for row in client.filters()] == [rule]
+            [said] = client.info().quarantined
+        assert said.startswith(f"{path}: not a configuration: ")
+        assert f"the file is now {daemon.data}/queue/quarantine/config.data" in said
+        assert (daemon.data / "queue/quarantine/config.data").read_bytes() == torn
+        assert f"Quarantined: {said}" in daemon.run("status").stdout.splitlines()
+        json.loads(path.read_bytes())
+
+
 def test_a_daemon_that_clients_could_not_find_does_not_start(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path)
     try:

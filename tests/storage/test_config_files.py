@@ -119,34 +119,81 @@ def test_a_file_older_than_the_journal_is_no_base_for_its_changes(
 ) -> None:
     path = tmp_path / "config.data"
     _stored(path, 6, *changes)
-    with pytest.raises(errors.DataDirectoryError, match=f"goes on with {missed};"):
+    newer = config_files.first_configuration("uuid", 5.0) | {"serial_no": missed - 1}
+    copy = config_files.copy_path(path)
+    copy.write_bytes(msgspec.json.encode(newer))
+    with pytest.raises(errors.DataDirectoryError, match=f"goes on with {missed}; .* such as") as it:
         config_files.read(path)
+    assert "away" not in it.value.text
+    # What it advises works.
+    copy.replace(path)
+    assert config_files.read(path) is not None
 
 
 def test_changes_of_a_file_that_is_gone_are_not_made_in_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "config.data"
     segment = _stored(path, 6, 7)
     path.unlink()
-    with pytest.raises(errors.DataDirectoryError, match="there is none, but "):
+    config_files.copy_path(path).unlink()
+    with pytest.raises(errors.DataDirectoryError, match=r"there is none, but .* put a copy"):
         config_files.read(path)
     segment.write_bytes(b"")
     assert config_files.read(path) is None
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_changes_behind_damaged_bytes_are_not_left_out(tmp_path: Path, missing: int) -> None:
+def test_changes_behind_a_torn_one_are_left_out_and_named(tmp_path: Path, missing: int) -> None:
     path = tmp_path / "config.data"
     segment = _stored(path, 6, 7, 8, 9, missing=missing)
     whole = segment.read_bytes()
     length = len(whole) // 3
     segment.write_bytes(whole[: length + 20] + b"\xff" + whole[length + 21 :])
-    with pytest.raises(errors.DataDirectoryError, match=f"damaged at byte {length}, with whole"):
-        config_files.read(path)
-    # A torn end was never acknowledged.
+    found = config_files.read_stored(path)
+    assert [change.serial for change in found.changes] == [7]
+    assert found.damaged == [segment]
+    # A torn end has nothing behind it that could be of use.
     segment.write_bytes(whole[:-1])
-    found = config_files.read(path)
-    assert found is not None
-    assert found["serial_no"] == 8
+    found = config_files.read_stored(path)
+    assert [change.serial for change in found.changes] == [7, 8]
+    assert found.damaged == []
+
+
+def test_changes_based_on_a_damaged_one_are_left_out_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    segment = _stored(path, 6, 7, 8, 9)
+    whole = segment.read_bytes()
+    length = len(whole) // 3
+    later = segment.with_name("00000002.journal")
+    later.write_bytes(whole[length * 2 :])
+    segment.write_bytes(whole[:length] + b"\xff" * 20 + whole[length + 20 : length * 2])
+    found = config_files.read_stored(path)
+    assert [change.serial for change in found.changes] == [7]
+    assert found.damaged == [later]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 900, b'{"cluster": {', b'{"nodes": {"u": 5}}', None])
+def test_the_copy_of_a_damaged_file_and_the_journal_hold_everything(
+    tmp_path: Path, data: bytes | None
+) -> None:
+    path = tmp_path / "config.data"
+    _stored(path, 6, 6, 7, 8)
+    whole = config_files.read(path)
+    if data is None:
+        path.unlink()
+    else:
+        path.write_bytes(data)
+    assert config_files.read(path) == whole
+    problem = config_files.read_stored(path).problem
+    assert problem.startswith(f"{path}: ")
+
+
+def test_a_damaged_file_without_a_whole_copy_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    _stored(path, 6)
+    path.write_bytes(b"{")
+    config_files.copy_path(path).write_bytes(b"")
+    with pytest.raises(errors.DataDirectoryError, match=r"config\.data: not a configuration"):
+        config_files.read(path)
 
 
 def test_a_file_that_the_daemon_writes_meanwhile_is_read_again(

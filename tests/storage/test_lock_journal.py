@@ -129,7 +129,7 @@ def test_a_record_of_an_unknown_kind_is_an_error(
     journal.close()
     with places.lock_journal.open("ab") as file:
         file.write(checked_records.packed(b"\x91\xa3odd"))
-    with pytest.raises(errors.StorageError, match=r"locks\.journal is not readable"):
+    with pytest.raises(errors.StorageError, match=r"locks\.journal: a record of an unknown kind"):
         lock_journal.read(places)
 
 

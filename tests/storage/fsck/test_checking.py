@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from ganger.storage.checked_records import Tail
 from ganger.storage.fsck import checking
 from ganger.storage.fsck.checking import Archival, Facts, FoundJob, JournalSegment, SpoolFile
 from ganger.storage.fsck.findings import KINDS, Finding, FindingRemedy, Kind
 from ganger.storage.jobs import JobStatus
-from ganger.storage.queue_files.journal import Tail
 
 QUEUE = "/q"
 LOCK = "/run/job_000003_1"
@@ -361,6 +361,14 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
             "alive": {LOCK},
         },
         [("locks-unreadable-alive", "/d/locks.data")],
+    ),
+    "damage to the journal of the configuration": (
+        {"config_segments": [segment(tail=Tail(7, has_records=True))]},
+        [("journal-damaged", f"{QUEUE}/journal/00000001.journal")],
+    ),
+    "a torn configuration with a whole copy": (
+        {"config_torn": ("/d/config.data", "x")},
+        [("config-torn", "/d/config.data")],
     ),
     "an unreadable configuration": (
         {"config_problem": ("/d/config.data", "x")},

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing_flushes
 
-from ganger.storage import errors, jobs, lock_files, ownership, paths
+from ganger.storage import config_files, errors, jobs, lock_files, ownership, paths
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, FindingRemedy, Kind
 from ganger.storage.jobs import JobStatus
@@ -23,7 +23,6 @@ from ganger.storage.queue_files.journal import (
     Record,
     SegmentBegun,
     StateStored,
-    _packed,
 )
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -69,6 +68,22 @@ class Damaged:
         for record in records:
             kept.append(record)
         kept.commit(4)
+        kept.close()
+        return kept.segments()[-1]
+
+    def configure(self) -> None:
+        """A first configuration."""
+        first = config_files.first_configuration("uuid", 5.0)
+        config_files.write(self.places.config, first)
+
+    def change_configuration(self, *serials: int) -> Path:
+        """A new segment of its journal with these changes; its path."""
+        kept = Journal(self.places.config_journal)
+        for serial in serials:
+            cluster = {"uuid": "uuid", "cluster_name": f"number {serial}"}
+            objects = [("cluster", "uuid", cluster)]
+            kept.append(config_files.ConfigChanged(serial, 6.0, "", "", objects))
+        kept.commit(0)
         kept.close()
         return kept.segments()[-1]
 
@@ -162,6 +177,25 @@ def damage_the_journal(disk: Damaged) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(b"OP_TEST_DELAY")] ^= 1
     path.write_bytes(data)
+
+
+def damage_the_journal_of_the_configuration(disk: Damaged) -> None:
+    disk.configure()
+    path = disk.change_configuration(2, 3, 4)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"number 3")] ^= 1
+    path.write_bytes(data)
+
+
+def tear_the_configuration(disk: Damaged) -> None:
+    disk.configure()
+    disk.places.config.write_bytes(disk.places.config.read_bytes()[:40])
+
+
+def lose_the_configuration(disk: Damaged) -> None:
+    disk.configure()
+    disk.change_configuration(2)
+    disk.places.config.unlink()
 
 
 def rename_a_job(disk: Damaged) -> None:
@@ -259,6 +293,9 @@ DAMAGES: dict[Callable[[Damaged], None], set[Kind]] = {
     tear_what_was_moved_back: {Kind.NOT_ARCHIVED},
     lose_from_the_archive: {Kind.NOT_ARCHIVED},
     damage_the_journal: {Kind.JOURNAL_DAMAGED},
+    damage_the_journal_of_the_configuration: {Kind.JOURNAL_DAMAGED},
+    tear_the_configuration: {Kind.CONFIG_TORN},
+    lose_the_configuration: {Kind.CONFIG_TORN},
     rename_a_job: {Kind.MISPLACED},
     copy_under_another_name: {Kind.MISPLACED},
     archive_elsewhere: {Kind.MISPLACED},
@@ -398,8 +435,35 @@ def test_a_damaged_segment_is_copied_once_and_left_in_place(disk: Damaged) -> No
     [outcome], left = disk.repair()
     assert outcome.finding.path == str(segment)
     assert segment.read_bytes() == before
-    assert (disk.places.quarantine / segment.name).read_bytes() == before
+    assert (disk.places.quarantine / f"journal-{segment.name}").read_bytes() == before
     assert left == [Kind.JOURNAL_TORN, Kind.QUARANTINED]
+
+
+def test_what_counts_of_a_damaged_journal_of_the_configuration_is_kept(disk: Damaged) -> None:
+    damage_the_journal_of_the_configuration(disk)
+    [segment] = disk.places.config_journal.iterdir()
+    before = segment.read_bytes()
+    _, left = disk.repair()
+    assert left == [Kind.JOURNAL_TORN, Kind.QUARANTINED]
+    assert (disk.places.quarantine / f"config.journal-{segment.name}").read_bytes() == before
+    found = config_files.read(disk.places.config)
+    assert found is not None
+    assert found["cluster"]["cluster_name"] == "number 2"
+
+
+@pytest.mark.parametrize("damage", [tear_the_configuration, lose_the_configuration])
+def test_a_repaired_configuration_has_every_change(
+    disk: Damaged, damage: Callable[[Damaged], None]
+) -> None:
+    damage(disk)
+    disk.change_configuration(2, 3)
+    before = config_files.read(disk.places.config)
+    _, left = disk.repair()
+    assert not {Kind.CONFIG_TORN, Kind.CONFIG_UNREADABLE} & set(left)
+    disk.places.config_copy.unlink()
+    assert config_files.read(disk.places.config) == before
+    assert before is not None
+    assert before["cluster"]["cluster_name"] == "number 3"
 
 
 def test_the_file_of_a_living_process_is_not_touched(disk: Damaged) -> None:
@@ -534,7 +598,7 @@ def test_a_queue_of_another_version_is_refused(disk: Damaged) -> None:
 def test_a_journal_of_another_version_is_refused_before_anything_changes(
     disk: Damaged,
 ) -> None:
-    later = _packed(SegmentBegun(journal.FORMAT_VERSION + 1, 4))
+    later = journal.RECORDS.packed(SegmentBegun(journal.FORMAT_VERSION + 1, 4))
     path = disk.places.journal / "00000009.journal"
     path.write_bytes(later)
     add_torn_job(disk)

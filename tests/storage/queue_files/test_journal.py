@@ -125,7 +125,7 @@ def test_work_beside_a_commit_is_done_between_the_write_and_the_flush(
 def test_a_record_that_fits_into_the_reserve_does_not_extend_the_file(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reserve = len(journal._packed(SECOND))
+    reserve = len(journal.RECORDS.packed(SECOND))
     monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", reserve)
     kept = Journal(directory)
     found = []
@@ -263,7 +263,7 @@ def test_a_segment_reports_that_it_is_full(
 def test_a_journal_of_a_later_format_is_refused(directory: Path) -> None:
     directory.mkdir()
     path = directory / "00000001.journal"
-    path.write_bytes(journal._packed(SegmentBegun(journal.FORMAT_VERSION + 1, 5)))
+    path.write_bytes(journal.RECORDS.packed(SegmentBegun(journal.FORMAT_VERSION + 1, 5)))
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
     assert caught.value.text == f"{path}: journal format 2, supported is 1"
@@ -279,7 +279,7 @@ def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
     path = directory / "00000001.journal"
     unknown = msgspec.msgpack.encode(payload)
     head = checked_records.HEAD.pack(len(unknown), zlib.crc32(unknown))
-    path.write_bytes(journal._packed(FIRST) + head + unknown)
+    path.write_bytes(journal.RECORDS.packed(FIRST) + head + unknown)
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
     assert caught.value.text == f"{path}: a record of an unknown kind; supported is format 1"
@@ -288,8 +288,8 @@ def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
 # What a replay leaves out.
 
 
-def tail(directory: Path, data: bytes) -> journal.Tail | None:
-    return journal.tail(data, directory / "00000001.journal")
+def tail(directory: Path, data: bytes) -> checked_records.Tail | None:
+    return journal.RECORDS.tail(data, directory / "00000001.journal")
 
 
 def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None:
@@ -305,13 +305,13 @@ def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None
 
 
 def test_a_torn_record_is_a_tail(directory: Path) -> None:
-    whole, torn = journal._packed(FIRST), journal._packed(SECOND)
+    whole, torn = journal.RECORDS.packed(FIRST), journal.RECORDS.packed(SECOND)
     for length in range(1, len(torn)):
-        assert tail(directory, whole + torn[:length] + b"\0" * 64) == journal.Tail(
+        assert tail(directory, whole + torn[:length] + b"\0" * 64) == checked_records.Tail(
             len(whole), has_records=False
         ), length
     # A page of zeros over its head makes it no empty record.
-    assert tail(directory, whole + b"\0" * 8 + torn[8:]) == journal.Tail(
+    assert tail(directory, whole + b"\0" * 8 + torn[8:]) == checked_records.Tail(
         len(whole), has_records=False
     )
 
@@ -320,10 +320,10 @@ def test_a_torn_record_is_a_tail(directory: Path) -> None:
 def test_whole_records_behind_a_damaged_one_are_seen(
     directory: Path, behind: journal.Record
 ) -> None:
-    first, damaged = journal._packed(FIRST), bytearray(journal._packed(SECOND))
+    first, damaged = journal.RECORDS.packed(FIRST), bytearray(journal.RECORDS.packed(SECOND))
     damaged[-1] ^= 1
-    data = first + damaged + journal._packed(behind) + b"\0" * 64
-    assert tail(directory, data) == journal.Tail(len(first), has_records=True)
+    data = first + damaged + journal.RECORDS.packed(behind) + b"\0" * 64
+    assert tail(directory, data) == checked_records.Tail(len(first), has_records=True)
 
 
 # A disk that refuses.
@@ -364,7 +364,7 @@ def test_a_record_written_in_part_does_not_come_back(directory: Path) -> None:
     kept = Journal(directory)
     store(kept, FIRST)
     # The first of the two records fits on the disk, the second does not.
-    room = len(journal._packed(SECOND)) + 3
+    room = len(journal.RECORDS.packed(SECOND)) + 3
     kept.append(SECOND)
     kept.append(THIRD)
     with filling(room), pytest.raises(errors.StorageError):
@@ -501,10 +501,10 @@ def test_the_bytes_of_a_record_do_not_change() -> None:
         JobArchived(7): "0b000000aeb378a092a8617263686976656407",
     }
     for record, golden in packed.items():
-        assert journal._packed(record).hex() == golden
+        assert journal.RECORDS.packed(record).hex() == golden
     stored = JobsStored([(7, 1, b"{}")])
     golden = "1000000095e1481692a673746f72656491930701c4027b7d"
-    assert journal._packed(stored).hex() == golden
+    assert journal.RECORDS.packed(stored).hex() == golden
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 300, 65_535])
@@ -513,4 +513,4 @@ def test_a_record_made_of_parts_has_the_same_bytes(count: int) -> None:
     record = journal.StoredRecord(count)
     record.add(new[:7])
     record.add(new[7:])
-    assert b"".join(record.packed()) == journal._packed(journal.JobsStored(new))
+    assert b"".join(record.packed()) == journal.RECORDS.packed(journal.JobsStored(new))

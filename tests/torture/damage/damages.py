@@ -254,7 +254,7 @@ def _on_segment(how: str, change: Callable[[bytes, list[int], Random], bytes]) -
         return Damage(
             description=f"{path.name} {how}",
             is_of_journal=left < len(ends),
-            named=f"{path.name}: there are records behind" if behind else "",
+            named=f"journal/{path.name}: there are records behind" if behind else "",
         )
 
     return mutation
@@ -323,8 +323,13 @@ def _stray_lock_file(places: Places, chance: Random) -> Damage | None:
     return Damage(description="garbage among the lock files")
 
 
-def _beside_data(component: str, how: str, change: Callable[[bytes], bytes | None]) -> Mutation:
-    """Damage to ``config.data``, which is refused, or to ``locks.data``, which is made anew."""
+def _beside_data(
+    component: str, how: str, change: Callable[[bytes], bytes | None], *, with_copy: bool = False
+) -> Mutation:
+    """Damage to ``config.data`` or ``locks.data``, which is made anew.
+
+    ``with_copy``: to ``config.data`` and its copy, which is refused.
+    """
 
     def mutation(places: Places, _: Random) -> Damage | None:
         path = places.config if component == "config_store" else places.locks
@@ -332,11 +337,14 @@ def _beside_data(component: str, how: str, change: Callable[[bytes], bytes | Non
             return None
         healthy = path.read_bytes()
         data = change(healthy)
+        for one in [path, places.config_copy] if with_copy else [path]:
+            if data is None:
+                one.unlink(missing_ok=True)
+            else:
+                one.write_bytes(data)
         if data is None:
-            path.unlink()
             return Damage(description=f"{path.name} {how}", component=component)
-        path.write_bytes(data)
-        refuses = os.fspath(path) if component == "config_store" else ""
+        refuses = os.fspath(path) if with_copy else ""
         mend = _writer(path, healthy)
         return Damage(
             description=f"{path.name} {how}", component=component, refuses=refuses, mend=mend
@@ -353,7 +361,8 @@ def _closed(component: str, find: Callable[[Places], Path]) -> Mutation:
         if not _is_open(path) or (component != "job_queue" and not _is_sound(path)):
             return None
         path.chmod(0)
-        refuses = os.fspath(path) if is_closed(path) else ""
+        # There is a copy of the configuration.
+        refuses = os.fspath(path) if is_closed(path) and component != _CONFIG else ""
         mend = lambda: path.chmod(0o640)  # noqa: E731 - nothing but the undoing
         description = f"{path.name} of mode 0"
         return Damage(description=description, component=component, refuses=refuses, mend=mend)
@@ -470,6 +479,11 @@ OTHER_MUTATIONS: list[Mutation] = [
     _beside_data(_CONFIG, "is not UTF-8", lambda _: b'{"cluster": "\xff"}'),
     _beside_data(_CONFIG, "nests deeply", lambda _: _NEST),
     _beside_data(_CONFIG, "has an absurd limit", _absurd_limit),
+    _beside_data(_CONFIG, "is gone with its copy", lambda _: None, with_copy=True),
+    _beside_data(_CONFIG, "is empty with its copy", lambda _: b"", with_copy=True),
+    _beside_data(
+        _CONFIG, "is torn with its copy", lambda data: data[: len(data) // 2], with_copy=True
+    ),
     _closed(_CONFIG, lambda places: places.config),
     _beside_data(_LOCKS, "is gone", lambda _: None),
     _beside_data(_LOCKS, "is empty", lambda _: b""),

@@ -239,7 +239,7 @@ def _look_at_refusal(place: Path, component: type[Any], damages: list[Damage]) -
 
 
 def _look_at_other(place: Path, name: str, damages: list[Damage]) -> str:
-    """The configuration store refuses what it cannot read; the lock manager starts afresh."""
+    """The configuration store takes the copy of its file; the lock manager starts afresh."""
     component = _OTHERS[name]
     if any(damage.refuses for damage in damages if damage.component == name):
         return _look_at_refusal(place, component, damages)

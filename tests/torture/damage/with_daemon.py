@@ -70,6 +70,8 @@ def _refused(daemon: Daemon, damages: list[Damage]) -> str:
         return ""
     after = contents.read(daemon.places.queue)
     made = {"version", "journal", "archive", "lock", "spool"} - before.keys()
+    # The configuration store may have put its own file aside before.
+    made |= {"quarantine", *(path for path in after if path.startswith("quarantine/config."))}
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
     changed -= made
     return f"the daemon was refused, but has changed {sorted(changed)}" if changed else ""

@@ -20,11 +20,14 @@ from tests.torture.power.job_threads import JobThread, KilledError, MachineClock
 from tests.torture.power.promises import Event, Found
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.config.stored_configuration import Edit
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_rows import Phase
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
+from ganger.storage.cluster.configuration import Change
+from ganger.storage.cluster.objects import Kind
 from ganger.storage.locks import Owner
 from ganger.storage.paths import Places
 from ganger.storage.process_identity import ProcessIdentity
@@ -38,6 +41,14 @@ _REFUSED = os.strerror(errno.EIO)
 
 LOCKS = ("a", "b", "c")
 """The nodes that jobs lock."""
+
+SERIAL_MARK = "serial_of_the_change"
+"""The field of the cluster in which each change leaves the serial number that it makes."""
+
+CHANGES_AT_ONCE = 4
+WHOLE_CHANCE = 0.3
+_FILLING = "x" * 1_500
+"""With it, changes that share a flush lie in several sectors."""
 
 
 def opcode(text: str, *, words: int = 0, node: str | None = None) -> dict[str, Any]:
@@ -99,6 +110,7 @@ class Machine:
         self._stage: _Notified
         self.queue: Staged[JobQueue]
         self.locks: Staged[LockManager]
+        self.config: Staged[ConfigStore]
         self._wishes = 0
         self._marks = 0
         self.interruption = 0.0
@@ -120,7 +132,10 @@ class Machine:
     def boot(self) -> None:
         """Start a daemon, as `ganger daemon` does."""
         self._stage = _Notified(self._root, self)
-        self._stage.start(ConfigStore)
+        self.config = self._stage.make(ConfigStore, incarnation=1)
+        self.config.notify(messages.Boot())
+        for failed in self._stage.take(messages.ComponentFailed):
+            raise AssertionError(failed.text)
         self.locks = self._stage.start(LockManager)
         self.queue = self._stage.start(JobQueue)
         self.is_up = True
@@ -149,6 +164,7 @@ class Machine:
         ledger._journal.close()
         ledger.directory.close()
         self.locks.component.close()
+        self.config.component._stored.close()
 
     def boot_in_vain(self) -> None:
         """As `boot`; if the disk refuses what a start needs, there is no daemon afterwards."""
@@ -359,17 +375,22 @@ class Machine:
         if isinstance(answer, messages.ArchiveOutcome) and answer.archived:
             self.note(promises.Archived(tuple(answer.archived)))
 
-    def configure(self) -> None:
-        """Write a rule into the configuration."""
-        found = config_files.read(self.places.config)
-        assert found is not None
-        serial = found["serial_no"] + 1
-        found["serial_no"] = serial
-        found["filters"][f"rule-{serial}"] = {"priority": serial, "action": "ACCEPT"}
+    def configure(self, count: int = 0) -> None:
+        """Store changes of the configuration with one flush; sometimes, then write the whole."""
+        stored = self.config.component._stored
+        for _ in range(count or self.dice.randint(1, CHANGES_AT_ONCE)):
+            drafted = stored.drafted
+            marked = {**drafted.cluster, SERIAL_MARK: drafted.serial_no + 1, "filling": _FILLING}
+            change = Change(Kind.CLUSTER, drafted.cluster_uuid, marked)
+            stored.draft(Edit([change], "a user", "a change"), self.clock.now)
+        serial = stored.drafted.serial_no
         self.note(promises.Configured(serial, is_sure=False))
+        is_whole_due = self.dice.random() < WHOLE_CHANCE
         with contextlib.suppress(errors.StorageError):
-            config_files.write(self.places.config, found)
+            stored.commit()
             self.note(promises.Configured(serial, is_sure=True))
+            if is_whole_due:
+                stored.prepare_whole()()
 
     def authorise(self) -> None:
         """Make the key of a client known."""
@@ -411,6 +432,7 @@ class Machine:
             ],
             files=set(component.store.ledger.directory.live_ids()),
             configuration=configuration["serial_no"],
+            marked=configuration["cluster"].get(SERIAL_MARK, 1),
             clients=set(keys.known_keys(self.places.keys)),
         )
 

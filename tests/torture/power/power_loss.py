@@ -38,6 +38,8 @@ from tests.torture.power.script import Script
 from tests.torture.tally import Tally
 
 from ganger.storage import settings
+from ganger.storage.fsck import repairing
+from ganger.storage.fsck.findings import FindingRemedy
 
 CASES_PER_SCRIPT = 120
 """Crash states made from one script, spread over its record."""
@@ -49,6 +51,8 @@ LATE_FILES_CHANCE = 0.5
 FILES_ASIDE_CHANCE = 0.5
 """How likely it is that another thread creates the files of new jobs."""
 SECOND_LOSS_CHANCE = 0.12
+REPAIR_CHANCE = 0.2
+"""How likely it is that `ganger fsck --repair` comes before the start."""
 MEMORY = Path("/dev/shm")
 
 Play = Callable[[Machine], None]
@@ -245,6 +249,8 @@ class _Run:
             recorder.before_change = machine.interrupt
             recorder.is_flush_refused = machine.refuses_flush
             try:
+                if not is_recorded and random.Random(f"repair {where}").random() < REPAIR_CHANCE:
+                    _repair(machine)
                 self._tell(where, _judge(machine, past))
                 if is_recorded:
                     Script(machine).play(dice.choice(self._actions_after))
@@ -284,6 +290,15 @@ def _bring_up(disk: Disk, events: list[Event], entries: Sequence[Entry]) -> None
             events.append(entry.event)
         else:
             disk.take(entry)
+
+
+def _repair(machine: Machine) -> None:
+    """Repair the directory: nothing may be left to an operator. Fails otherwise."""
+    if not machine.places.queue.is_dir():
+        return
+    left = repairing.repair(machine.places, lambda _: None, lambda _done, _total: None).findings
+    hard = [one for one in left if one.remedy is not FindingRemedy.NONE]
+    assert not hard, "; ".join(f"{one.kind} {one.path}: {one.what}" for one in hard)
 
 
 def _judge(machine: Machine, past: Sequence[Event]) -> BrokenPromises:

@@ -176,6 +176,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     files: set[int]
     """Ids of the files that lie in the queue directory."""
     configuration: int
+    marked: int
+    """Which change the newest one in the configuration says it is."""
     clients: set[str]
 
 
@@ -250,6 +252,8 @@ class Promises:
         broken.lost += [f"{name} has lost (part of) it" for name in found.lost_inputs]
         if not self._configuration <= found.configuration <= self._configuration_max:
             broken.other.append(f"configuration {found.configuration} of {self._configuration}")
+        if found.marked != found.configuration:
+            broken.other.append(f"configuration {found.configuration} has change {found.marked}")
         if not self._clients <= found.clients:
             broken.other.append("the key of a client is gone")
         return broken

@@ -66,6 +66,7 @@ class Recorder:
         self._sizes = {inode: len(data) for inode, data in self.start.contents.items()}
         self._last_inode = max([*self._names, *self._sizes])
         self._descriptors: dict[int, list[int]] = {}
+        self._appending: set[int] = set()
         self._dirty: set[int] = set()
         # Each open descriptor reports once the data that another flush could not write.
         self._to_be_told: set[int] = set()
@@ -148,13 +149,16 @@ class Recorder:
                 self._sizes[inode] = 0
                 self._name((*place, inode))
             self._descriptors[descriptor] = [inode, 0]
-            assert not flags & (os.O_TRUNC | os.O_APPEND)
+            assert not flags & os.O_TRUNC
+            if flags & os.O_APPEND:
+                self._appending.add(descriptor)
         elif os.path.abspath(path) == self._root:
             self._descriptors[descriptor] = [ROOT, 0]
         return descriptor
 
     def _close(self, descriptor: int) -> None:
         self._descriptors.pop(descriptor, None)
+        self._appending.discard(descriptor)
         self._to_be_told.discard(descriptor)
         self._real.close(descriptor)
 
@@ -231,6 +235,8 @@ class Recorder:
             return result
         self.before_change()
         count: int = self._real.write(descriptor, data)
+        if descriptor in self._appending:
+            known[1] = self._sizes[known[0]]
         self._note_write(known[0], known[1], data[:count])
         known[1] += count
         return count

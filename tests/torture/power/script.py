@@ -131,7 +131,7 @@ _ACTIONS = {
     "_reprioritise": 3,
     "_archive": 3,
     "_autoarchive": 1,
-    "_configure": 1,
+    "_configure": 2,
     "_authorise": 1,
     "_kill_process": 1,
     "_crash_daemon": 2,

@@ -122,6 +122,21 @@ def a_key_and_a_rule(machine: Machine) -> None:
     machine.configure()
 
 
+def changes_of_the_configuration_that_share_a_flush(machine: Machine) -> None:
+    machine.configure(1)
+    machine.configure(6)
+    restart(machine)
+    machine.configure(6)
+
+
+def a_change_of_the_configuration_that_the_disk_refused(machine: Machine) -> None:
+    machine.configure(1)
+    machine.next_flushes_fail = [True]
+    machine.configure(3)
+    assert not machine.next_flushes_fail
+    machine.configure(2)
+
+
 def a_job_that_waited_over_a_restart(machine: Machine) -> None:
     submit(machine, job(opcode("a"), opcode("b")), job(opcode("c")))
     restart(machine)
@@ -318,6 +333,8 @@ def test_what_was_refused_does_not_come_back_with_the_power(
     [
         the_first_job,
         a_key_and_a_rule,
+        changes_of_the_configuration_that_share_a_flush,
+        a_change_of_the_configuration_that_the_disk_refused,
         a_job_that_waited_over_a_restart,
         a_job_reprioritised_while_a_process_was_made,
         words_of_a_large_job,
