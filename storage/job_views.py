@@ -181,8 +181,8 @@ def _source_and_text(entry: object) -> tuple[str, str]:
 def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
     """The ad-hoc rate limits of a job: ``rate-limit:N:TEXT`` in any reason of any opcode.
 
-    Each is a bucket, named by all that follows ``rate-limit:``, in which N jobs may run
-    (scheduler facts, section 5).
+    Each is a bucket, named by all that follows ``rate-limit:``, in which N jobs may run. The text
+    may be empty; without the second colon it is no limit (design document of job filters).
     """
     found: dict[str, int] = {}
     for opcode in inputs:
@@ -192,8 +192,8 @@ def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], .
             text = entry[1] if is_entry else None
             if isinstance(text, str) and text.startswith(RATE_LIMIT_PREFIX):
                 bucket = text.removeprefix(RATE_LIMIT_PREFIX)
-                number = bucket.partition(":")[0]
-                if _is_count(number) and int(number) > 0:
+                number, colon, _ = bucket.partition(":")
+                if colon and _is_count(number) and int(number) > 0:
                     found[bucket] = int(number)
     return tuple(found.items())
 

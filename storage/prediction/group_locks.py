@@ -84,13 +84,14 @@ def _with_instances(asked: Asked, groups: Names, instances: Names) -> tuple[Name
 
 
 def verify_group_disks(asked: Asked) -> LockForecast:
-    """The group's instances with their groups and nodes, shared.
+    """The group's nodes, its instances with their groups and nodes, shared.
 
     A check that is not strict takes only what is free of the instances and nodes.
     """
     group = _group(asked)
     instances = asked.instances_of(group)
-    groups, nodes = _with_instances(asked, group, instances)
+    groups, _ = _with_instances(asked, group, instances)
+    nodes = _members_and_nodes(asked, group, instances)
     if not asked.flag("is_strict", default=True):
         instances = nodes = None
     return forecast_of(
@@ -106,13 +107,28 @@ def verify_disks(asked: Asked) -> LockForecast:
 
 
 def verify_group(asked: Asked) -> LockForecast:
-    """The group, its instances and its nodes with the second nodes of these; all are shared."""
+    """The group, its nodes, the instances that run on them, and their second nodes, shared."""
     group = _group(asked)
-    instances = asked.instances_of(group)
-    _, nodes = _with_instances(asked, group, instances)
+    instances = _primaries(asked, group)
+    nodes = _members_and_nodes(asked, group, instances)
     return forecast_of(
         instance=together(instances), nodegroup=together(group), node=together(nodes)
     )
+
+
+def _primaries(asked: Asked, group: Names) -> Names:
+    """The instances whose primary node is in the group."""
+    instances, members = asked.instances_of(group), asked.members_of(group)
+    if asked.names is None or instances is None or members is None:
+        return None
+    return frozenset(name for name in instances if asked.names.primary_node(name) in members)
+
+
+def _members_and_nodes(asked: Asked, group: Names, instances: Names) -> Names:
+    """The nodes of the group and of these instances."""
+    if instances is None:
+        return None
+    return union([asked.members_of(group), *map(asked.nodes_of, instances)])
 
 
 def add_network(asked: Asked) -> LockForecast:

@@ -94,12 +94,11 @@ def reasons(*texts: object) -> dict[str, Any]:
     ("text", "bucket", "number"),
     [
         ("rate-limit:3:moves", "3:moves", 3),
-        ("rate-limit:3", "3", 3),
         ("rate-limit:3:", "3:", 3),
         ("rate-limit:03:moves", "03:moves", 3),
         ("rate-limit:3:a:b", "3:a:b", 3),
         ("rate-limit:10:x y", "10:x y", 10),
-        (f"rate-limit:{'9' * 18}", "9" * 18, 10**18 - 1),
+        (f"rate-limit:{'9' * 18}:", "9" * 18 + ":", 10**18 - 1),
     ],
 )
 def test_a_reason_may_name_a_bucket_and_how_many_jobs_it_takes(
@@ -111,7 +110,7 @@ def test_a_reason_may_name_a_bucket_and_how_many_jobs_it_takes(
 @pytest.mark.parametrize(
     "text",
     [
-        "", "rate-limit:", "rate-limit:0:x", "rate-limit:00:x", "rate-limit:-1:x",
+        "", "rate-limit:", "rate-limit:3", "rate-limit:0:x", "rate-limit:00:x", "rate-limit:-1:x",
         "rate-limit:x:3", "rate-limit:1.5:x", "rate-limit: 3:x", "rate-limit:3 :x",
         "rate-limit:+3:x", "rate-limit:1_0:x", "rate-limit:\u0663:x", "rate-limit:\u00b2:x",
         "Rate-limit:3:x", " rate-limit:3:x", f"rate-limit:{'9' * 19}:x", 5, None,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.clusters import uuid_of
+from tests.clusters import made_configuration, uuid_of
 from tests.storage.prediction.shown import NAMES, shown
 
+from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.opcodes import catalogue
 from ganger.storage.prediction.declared import DECLARED, forecast
 from ganger.storage.prediction.lock_types import LEVELS, LevelForecast
+from ganger.storage.queries.configured_names import ConfiguredNames
 
 DRBD, PLAIN = "instance0", "instance1"
 
@@ -448,6 +450,24 @@ TABLE = [
     declares("TEST_DELAY", *["node X a b master"] * 2, duration=1, on_nodes=["b", "a"]),
     declares("TEST_DELAY", "", "", duration=1, on_master=False),
 ]
+
+
+@pytest.mark.parametrize(
+    ("op_id", "group", "resolved"),
+    [
+        ("GROUP_VERIFY_DISKS", 0, "nodegroup s g0 g1, instance s i0, node s n0 n1 n2 n4"),
+        ("GROUP_VERIFY_DISKS", 1, "nodegroup s g0 g1, instance s i0, node s n0 n1 n3 n5"),
+        ("CLUSTER_VERIFY_GROUP", 0, "nodegroup s g0, instance s i0, node s n0 n1 n2 n4"),
+        ("CLUSTER_VERIFY_GROUP", 1, "nodegroup s g1, node s n1 n3 n5"),
+    ],
+)
+def test_a_verification_takes_the_nodes_of_one_group_and_of_its_instances(
+    op_id: str, group: int, resolved: str
+) -> None:
+    # One instance, on node 0 of the first group with its second node in the other.
+    names = ConfiguredNames(Configuration.load(made_configuration(nodes=6, instances=1)))
+    opcode = {"OP_ID": f"OP_{op_id}", "group_name": f"group{group}"}
+    assert shown(forecast(opcode, names)) == resolved
 
 
 @pytest.mark.parametrize(("op_id", "parameters", "unresolved", "resolved"), TABLE)
