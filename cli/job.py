@@ -8,7 +8,18 @@ import click
 import msgspec
 
 from ..storage import errors, job_views, jobs, wording
-from . import choices, etas, following, logs, output, reading, retrying, submitting, whys
+from . import (
+    choices,
+    etas,
+    following,
+    logs,
+    output,
+    progress,
+    reading,
+    retrying,
+    submitting,
+    whys,
+)
 from .call import known
 from .output import Column
 
@@ -99,16 +110,18 @@ def submit(
         # Probably an unset variable of a script: without a key a repetition is a second job.
         raise errors.UsageError("--key: is empty")
     planned = _planned(file, ops)
+    verb = "checking" if dry_run else "submitting"
     with call.client() as client:
-        entries = submitting.send(
-            client,
-            planned,
-            reason=reason,
-            priority=priority,
-            depends=depends or None,
-            key=key,
-            dry_run=dry_run,
-        )
+        with progress.during(f"{verb} {wording.counted(len(planned), 'job')}"):
+            entries = submitting.send(
+                client,
+                planned,
+                reason=reason,
+                priority=priority,
+                depends=depends or None,
+                key=key,
+                dry_run=dry_run,
+            )
         code = submitting.tell(entries, planned, output_kind, dry_run=dry_run)
         ids = [one.id for one in entries if one.id is not None]
         if not (wait and ids):
@@ -125,7 +138,10 @@ def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
     if ops:
         return [plans.PlannedJob(ops=[_opcode(text) for text in ops])]
     assert file is not None
-    return plans.read(reading.read_submission(file), "standard input" if file == "-" else file)
+    source = "standard input" if file == "-" else file
+    text = reading.read_submission(file)
+    with progress.during(f"reading {source}"):
+        return plans.read(text, source)
 
 
 def _opcode(text: str) -> dict[str, Any]:

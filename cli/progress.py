@@ -1,12 +1,47 @@
-"""A progress bar on a terminal, for work that takes long."""
+"""Progress on a terminal, for work that takes long: a bar, or what is being done since when."""
 
 from __future__ import annotations
 
 import sys
+import threading
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
+from . import output
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.progress import Progress
+
+_SHOWN_AFTER_SECONDS = 1.0
+
+
+@contextmanager
+def during(what: str) -> Iterator[None]:
+    """Meanwhile show ``what`` and the time it takes, on a terminal, if that is over a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with ExitStack() as stack:
+        timer = threading.Timer(_SHOWN_AFTER_SECONDS, _show, (what, stack))
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+
+def _show(what: str, stack: ExitStack) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    progress = stack.enter_context(Progress(*columns, console=console, transient=True))
+    stack.enter_context(output.above(console))
+    progress.add_task(output.harmless(what), total=None)
 
 
 class Bar:

@@ -153,12 +153,24 @@ _SECONDS = re.compile(r"\d+(?:\.\d+)?")
 def read_file(name: str, option: str) -> str:
     """The text of a file that an option names; `UsageError` if there is none."""
     try:
-        with open(name, encoding="utf-8") as stream:  # noqa: PTH123
-            return stream.read()
+        with open(name, "rb") as stream:  # noqa: PTH123
+            return _text(stream, f"{option}: {name!r}")
     except OSError as error:
         raise errors.UsageError(f"{option}: {name!r}: {error.strerror}") from error
-    except ValueError as error:
-        raise errors.UsageError(f"{option}: {name!r}: not UTF-8 text") from error
+    except errors.PlanError as error:
+        raise errors.UsageError(error.text) from error
+
+
+def _text(stream: BinaryIO, source: str) -> str:
+    """The text of a document, or `PlanError`. No more is read than can be one: it may not end."""
+    data = stream.read(settings.DOCUMENT_BYTES_MAX + 1)
+    if len(data) > settings.DOCUMENT_BYTES_MAX:
+        most = f"{settings.DOCUMENT_BYTES_MAX // 1_048_576} MiB"
+        raise errors.PlanError(f"{source}: longer than the {most} that are read")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise errors.PlanError(f"{source}: not UTF-8 text: {error.reason}") from error
 
 
 def standard_output() -> BinaryIO:
@@ -180,13 +192,11 @@ def read_submission(name: str) -> str:
     source = "standard input" if name == "-" else name
     try:
         if name == "-":
-            return standard_input().read().decode()
-        with open(name, encoding="utf-8") as stream:  # noqa: PTH123
-            return stream.read()
+            return _text(standard_input(), source)
+        with open(name, "rb") as stream:  # noqa: PTH123
+            return _text(stream, source)
     except OSError as error:
         raise errors.UsageError(f"{source}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise errors.PlanError(f"{source}: not UTF-8 text: {error.reason}") from error
 
 
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

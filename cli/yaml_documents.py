@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from typing import Any
 
 import yaml
@@ -12,8 +13,11 @@ from ..storage import errors
 
 def parse_yaml(text: str, source: str) -> object:
     """``text`` as YAML; `PlanError` names ``source``, line and column."""
+    is_collecting = gc.isenabled()
+    # Only what is kept is made here: each collection would walk through all of it in vain.
+    gc.disable()
     try:
-        return yaml.load(text, _loader())  # noqa: S506 - one that makes plain data alone
+        return yaml.load(text, _loader(is_fast=len(text) > _PRECISE_CHARACTERS_MAX))  # noqa: S506 - one that makes plain data alone
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -22,29 +26,66 @@ def parse_yaml(text: str, source: str) -> object:
         raise errors.PlanError(f"{source}: nested deeper than can be read") from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise errors.PlanError(f"{source}: neither JSON nor YAML: {error}") from error
+    finally:
+        if is_collecting:
+            gc.enable()
+
+
+_DEPTH_MAX = 300
+"""Deepest nesting of nodes: a lower one is refused where documents are checked."""
+
+
+_PRECISE_CHARACTERS_MAX = 64 * 1024
+"""What is longer was written by a program, and is read by libyaml if that is there.
+
+It is several times as fast, but says less precisely where a mistake is.
+"""
 
 
 @functools.cache
-def _loader() -> type[yaml.SafeLoader]:
+def _loader(*, is_fast: bool) -> type[yaml.SafeLoader]:
     """The safe loader, but 2026-11-21 without quotes is text, not a date."""
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if is_fast else yaml.SafeLoader
 
-    class Loader(yaml.SafeLoader):
+    class Loader(base):  # type: ignore[misc]  # chosen when this runs
         yaml_implicit_resolvers = {  # noqa: RUF012 - as the library has it
             sign: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
             for sign, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-        def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the library's
+        def __init__(self, stream: str) -> None:
+            super().__init__(stream)
+            self._depth = 0
+            self._flattened: set[int] = set()
+
+        def descend_resolver(self, *place: Any) -> None:  # noqa: ANN401 - the library's
+            """Count the levels, for libyaml, which would go on until the stack is used up."""
+            self._depth += 1
+            if self._depth > _DEPTH_MAX:
+                raise RecursionError
+            super().descend_resolver(*place)
+
+        def ascend_resolver(self) -> None:
+            self._depth -= 1
+            super().ascend_resolver()
+
+        def flatten_mapping(self, node: Any) -> None:  # noqa: ANN401 - the library's
             """Refuse a key that stands twice; the library would silently take its last value."""
-            node = super().compose_mapping_node(anchor)
-            seen = set()
-            for key, _ in node.value:
-                if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
-                    continue
-                if (key.tag, key.value) in seen:
-                    problem = f"the key {key.value!r} stands in a mapping twice"
-                    raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
-                seen.add((key.tag, key.value))
-            return node
+            if id(node) not in self._flattened:
+                # Afterwards it may have a key of its own and the same one of a merged mapping.
+                self._flattened.add(id(node))
+                _refuse_double_keys(node)
+            super().flatten_mapping(node)
 
     return Loader
+
+
+def _refuse_double_keys(node: yaml.MappingNode) -> None:
+    seen = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+            continue
+        if (key.tag, key.value) in seen:
+            problem = f"the key {key.value!r} stands in a mapping twice"
+            raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+        seen.add((key.tag, key.value))

@@ -48,7 +48,8 @@ ganger: /home/me/try/queue: another daemon uses this queue directory
 
 ## What `job submit` reads
 
-JSON or YAML, in one of these forms. One job, by its opcodes:
+JSON or YAML, up to 16 MiB (JSON is read several times as fast), in one of these forms. One job,
+by its opcodes:
 
 ```yaml
 - {OP_ID: OP_EXEC, argv: [make, backup]}

@@ -153,6 +153,9 @@ DOCUMENT_CONNECTIONS_MAX = 256
 LUXI_CONNECTIONS_MAX = 8_192
 """Most connections of LUXI's socket at a time: each client that waits for a job has one."""
 
+DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
+"""Longest text of a plan, a rule or opcodes that a command reads: as a frame it is shorter."""
+
 LUXI_DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """Largest request at LUXI's socket: as many jobs as one submission may have fit in."""
 

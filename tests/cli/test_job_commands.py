@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.cli import stand_in
 
-from ganger.cli import following
+from ganger.cli import following, progress
 from ganger.cli.job import job as job_group
 from ganger.cli.main import ganger
 from ganger.storage import errors
@@ -113,6 +115,50 @@ def daemon_behind_the_commands(monkeypatch: pytest.MonkeyPatch) -> JobDaemon:
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(ganger, ["job", *words], standalone_mode=False)
+
+
+class SlowDaemon(JobDaemon):
+    """Answers a submission when the terminal has shown something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = threading.Event()
+
+    def submit_many(self, jobs: list[Any], **asked: Any) -> list[int]:
+        assert self.shown.wait(30)
+        return super().submit_many(jobs, **asked)
+
+
+class SeenTerminal(stand_in.Terminal):
+    """Standard error that says when something was written to it."""
+
+    def __init__(self, shown: threading.Event) -> None:
+        super().__init__()
+        self._shown = shown
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if "submitting 2 jobs" in self.getvalue():
+            self._shown.set()
+        return written
+
+
+def test_a_submission_that_takes_long_says_so_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps([[TRUE], [TRUE]]))
+    daemon = SlowDaemon()
+    daemon.ids = [1, 2]
+    stand_in.use(monkeypatch, daemon)
+    terminal = SeenTerminal(daemon.shown)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "_SHOWN_AFTER_SECONDS", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    assert ganger.main(["job", "submit", str(plan)], standalone_mode=False) == 0
+    assert capsys.readouterr().out == "1\n2\n"
+    # It is gone when the work is done.
+    assert terminal.getvalue().endswith("\x1b[2K")
 
 
 def test_jobs_that_exist_are_shown_beside_ids_that_no_job_has(

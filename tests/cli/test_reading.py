@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
-from ganger.cli import plans, reading
+from ganger.cli import plans, reading, yaml_documents
 from ganger.cli.main import ganger
 from ganger.storage import errors, settings
 
@@ -58,6 +59,9 @@ def test_nesting_is_bounded_in_every_reader() -> None:
     assert refused("[" * (limit + 1) + "]" * (limit + 1)) == expected
     assert refused("&a [*a]") == expected
     assert refused(DEEP) == "plan: nested deeper than can be read"
+    # YAML alone; a parser without a limit would use up the stack.
+    for one in ("[x, ", "{a: ", "- ", "? "):
+        assert refused(one * 200_000) == "plan: nested deeper than can be read"
 
 
 def test_aliases_do_not_make_a_small_text_a_huge_document() -> None:
@@ -301,3 +305,57 @@ def test_standard_input_that_is_closed_is_named(
     with pytest.raises(errors.UsageError) as caught:
         ganger.main(["--data", str(tmp_path), *words], standalone_mode=False)
     assert caught.value.text == "standard input: it is closed"
+
+
+@pytest.mark.parametrize("words", [("job", "submit"), ("filter", "add", "--predicates")])
+def test_a_file_that_is_too_long_or_without_end_is_refused_before_it_is_read(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "log"
+    with file.open("wb") as stream:
+        stream.truncate(settings.DOCUMENT_BYTES_MAX + 1)
+    mark = "@" if "filter" in words else ""
+    for path in (file, Path("/dev/zero")):
+        done = CliRunner().invoke(ganger, [*words, f"{mark}{path}"], standalone_mode=False)
+        assert isinstance(done.exception, errors.PlanError | errors.UsageError)
+        assert done.exception.text.endswith(": longer than the 16 MiB that are read")
+        assert str(path) in done.exception.text
+
+
+def by_a_program(jobs: int, extra: str = "") -> str:
+    """A plan that is long enough to be read by libyaml."""
+    one = '  - name: j{}\n    ops: [{{OP_ID: OP_EXEC, argv: [echo, 2026-11-21, 1e3, "x"]}}]\n'
+    return f"jobs:\n{''.join(map(one.format, range(jobs)))}{extra}"
+
+
+def test_a_long_plan_is_read_as_a_short_one_and_by_another_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = by_a_program(2_000)
+    fast = reading.parse(text, "plan")
+    assert isinstance(yaml_documents._loader(is_fast=True)(""), yaml.CSafeLoader)
+    monkeypatch.setattr(yaml_documents, "_PRECISE_CHARACTERS_MAX", len(text))
+    assert reading.parse(text, "plan") == fast
+    assert fast["jobs"][7]["ops"][0]["argv"] == ["echo", "2026-11-21", "1e3", "x"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [
+        ("  - {a: 1, b: 2, a: 3}\n", "line 4002, column 18: the key 'a' stands in a mapping twice"),
+        ("  - {a: !!python/name:os.x 1}\n", "line 4002, column 9: could not determine"),
+        ("  - [\n", "line 4003, column 1: "),
+    ],
+)
+def test_a_mistake_in_a_long_plan_is_refused_with_its_place(extra: str, problem: str) -> None:
+    assert refused(by_a_program(2_000, extra)).startswith(f"plan, {problem}")
+
+
+def test_what_is_merged_into_a_mapping_of_a_long_plan_may_be_overridden() -> None:
+    more = "  - &one {ops: [1], name: a}\n  - &two {<<: *one, name: b}\n  - {<<: *two, ops: [2]}\n"
+    found = reading.parse(by_a_program(2_000, more), "plan")["jobs"]
+    assert found[2000:] == [
+        {"ops": [1], "name": "a"},
+        {"ops": [1], "name": "b"},
+        {"ops": [2], "name": "b"},
+    ]
