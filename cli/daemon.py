@@ -40,7 +40,7 @@ from ..storage.opcodes import catalogue
 from ..transport.envelopes import Envelope
 from ..transport.messages import StopRequested
 from . import first_rapi, output
-from .daemon_options import DaemonOptions, daemon_options
+from .daemon_options import DaemonOptions, daemon_options, recorded
 from .start_report import Announcement
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         rapi, luxi = _rapi_of(options), _luxi_of(options)
-        credentials = None if rapi is None else _first_user(places, rapi, log)
+        credentials = None if rapi is None else _first_user(places, rapi, announce)
         stack.callback(first_rapi.forget, places, credentials)
         _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
@@ -150,6 +150,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
             if credentials is not None:
                 state = host.rapi_states[0]
                 credentials.url, credentials.problem = state.url, state.problem
+            _record(options, places, announce, log)
             announce.ready(credentials)
 
         _supervise(host, shutdown, ready, Watchdog(host, shutdown, keeper, options.hung_after))
@@ -177,6 +178,19 @@ def _warn(places: Places, announce: Announcement, log: FilteringBoundLogger) -> 
         log.warning("the run directory's usual name is taken", path=taken, used=used)
 
 
+def _record(
+    options: DaemonOptions, places: Places, announce: Announcement, log: FilteringBoundLogger
+) -> None:
+    """Say which options of the last daemon this one has not, and write down its own."""
+    if text := options.dropped(recorded(places)):
+        log.warning("options were left out", problem=text)
+        announce.warn(text)
+    try:
+        options.record(places)
+    except errors.StorageError as error:
+        log.warning("the options are not written down", error=error.text)
+
+
 def _rapi_of(options: DaemonOptions) -> RapiOptions | None:
     if options.no_rapi:
         return None
@@ -200,13 +214,22 @@ def _luxi_of(options: DaemonOptions) -> LuxiOptions | None:
 
 
 def _first_user(
-    places: Places, rapi: RapiOptions, log: FilteringBoundLogger
+    places: Places, rapi: RapiOptions, announce: Announcement
 ) -> FirstCredentials | None:
-    """The first user of the remote API, if this is the first start. Jobs do without."""
+    """The first user of the remote API, if this is the first start. Jobs do without.
+
+    None is made if the password would not be seen: a file or a journal would keep it.
+    """
+    is_seen = announce.is_seen
+    if not is_seen and not first_rapi.has_users(places):
+        announce.warn(first_rapi.NO_USER)
     try:
-        return first_rapi.prepare_apart(places, rapi.address, has_tls=rapi.has_tls)
+        return first_rapi.prepare_apart(
+            places, rapi.address, has_tls=rapi.has_tls, has_user=is_seen
+        )
     except errors.StorageError as error:
-        log.error("the remote API cannot be set up", error=error.text)
+        assert announce.log is not None
+        announce.log.error("the remote API cannot be set up", error=error.text)
         return None
 
 

@@ -1,51 +1,91 @@
-"""The options of the daemon: `ganger daemon` takes them, and `ganger up` passes them on to it."""
+"""The options of the daemon: `ganger daemon` takes them, and `ganger up` passes them on to it.
+
+A daemon that is ready records its own. So `ganger up` can say which options a daemon that runs
+already does not follow, and a new daemon which ones of the last it was started without.
+"""
 
 from __future__ import annotations
 
 import functools
+import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from ..storage import rapi_settings, settings
+from ..storage import documents, errors, rapi_settings, settings
 from . import choices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..storage.paths import Places
+
 
 class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What stood on the command line; None: the option was not given."""
+    """What stood on the command line, else the defaults."""
 
-    remote: str | None
-    placement: str
-    hung_after: float
-    fresh_processes: bool
-    no_rapi: bool
-    rapi_address: str
-    rapi_port: int | None
-    rapi_no_tls: bool
-    rapi_anonymous_reads: bool
-    rapi_host: tuple[str, ...]
-    no_luxi: bool
-    luxi_socket: str | None
-    luxi_group: int | None
-    luxi_anonymous_reads: bool
-    test_hooks: bool
+    remote: str | None = None
+    placement: str = settings.PLACEMENTS[0]
+    hung_after: float = settings.HUNG_SECONDS
+    fresh_processes: bool = False
+    no_rapi: bool = False
+    rapi_address: str = rapi_settings.ADDRESS
+    rapi_port: int | None = None
+    rapi_no_tls: bool = False
+    rapi_anonymous_reads: bool = False
+    rapi_host: tuple[str, ...] = ()
+    no_luxi: bool = False
+    luxi_socket: str | None = None
+    luxi_group: int | None = None
+    luxi_anonymous_reads: bool = False
+    test_hooks: bool = False
+
+    def given(self) -> dict[str, Any]:
+        """The options that do not have their default, by name."""
+        return _unlike(self, DaemonOptions())
 
     def words(self) -> list[str]:
-        """The options as they stand on a command line."""
+        """These as they stand on a command line."""
         found: list[str] = []
-        for name in self.__struct_fields__:
-            value, option = getattr(self, name), f"--{name.replace('_', '-')}"
+        for name, value in self.given().items():
+            option = f"--{name.replace('_', '-')}"
             if value is True:
                 found.append(option)
-            elif isinstance(value, tuple):
-                found += [word for one in value for word in (option, one)]
-            elif value is not None and value is not False:
-                found += [option, str(value)]
+            else:
+                several = value if isinstance(value, tuple) else (value,)
+                found += [word for one in several for word in (option, str(one))]
         return found
+
+    def beyond(self, other: DaemonOptions) -> DaemonOptions:
+        """The options of this one that the other has not, or has with another value."""
+        return DaemonOptions(**_unlike(self, other))
+
+    def dropped(self, last: DaemonOptions) -> str:
+        """A sentence about the options of ``last`` that this one leaves out; or nothing."""
+        own = self.given()
+        left = {name: value for name, value in last.given().items() if name not in own}
+        text = shlex.join(DaemonOptions(**left).words())
+        return text and f"the last daemon was started with `{text}`, and this one without"
+
+    def record(self, places: Places) -> None:
+        """Write them down for the next daemon, if they are not those of the last."""
+        own = msgspec.structs.replace(self, test_hooks=False)
+        if recorded(places) != own:
+            documents.replace(places.options_file, msgspec.json.encode(own.given()), flush=False)
+
+
+def _unlike(one: DaemonOptions, other: DaemonOptions) -> dict[str, Any]:
+    own, theirs = msgspec.structs.asdict(one), msgspec.structs.asdict(other)
+    return {name: value for name, value in own.items() if value != theirs[name]}
+
+
+def recorded(places: Places) -> DaemonOptions:
+    """The options of the daemon that runs, else of the last one, as far as they are known."""
+    with suppress(errors.StorageError, msgspec.MsgspecError):
+        return msgspec.json.decode(documents.read(places.options_file) or b"", type=DaemonOptions)
+    return DaemonOptions()
 
 
 def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:

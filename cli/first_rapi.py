@@ -58,13 +58,26 @@ def read(line: str) -> FirstCredentials | None:
     return msgspec.json.decode(line, type=FirstCredentials) if line else None
 
 
-def is_missing(places: Places, *, has_tls: bool) -> bool:
+NO_USER = (
+    "the remote API has no user, because nobody would see the password here; make one: "
+    "ganger rapi user add NAME --role admin"
+)
+
+
+def has_users(places: Places) -> bool:
+    """Whether there is a users file."""
+    return os.path.lexists(places.rapi_users)
+
+
+def is_missing(places: Places, *, has_tls: bool, has_user: bool = True) -> bool:
     """Whether there is something to make."""
     has_certificate = not has_tls or os.path.lexists(places.rapi_certificate)
-    return not (has_certificate and os.path.lexists(places.rapi_users))
+    return not (has_certificate and (has_users(places) or not has_user))
 
 
-def prepare(places: Places, address: str, *, has_tls: bool) -> FirstCredentials | None:
+def prepare(
+    places: Places, address: str, *, has_tls: bool, has_user: bool = True
+) -> FirstCredentials | None:
     """Make what is missing; the first user if there was no users file. `StorageError`."""
     import secrets  # noqa: PLC0415 - only the first start needs these
 
@@ -74,7 +87,7 @@ def prepare(places: Places, address: str, *, has_tls: bool) -> FirstCredentials 
         names = rapi_certificates.own_names(address)
         days = rapi_settings.CERTIFICATE_DAYS
         rapi_certificates.create(places.rapi_certificate, names, days=days)
-    if os.path.lexists(places.rapi_users):
+    if has_users(places) or not has_user:
         return None
     password = secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
     secret = rapi_passwords.hashed(password)
@@ -82,11 +95,14 @@ def prepare(places: Places, address: str, *, has_tls: bool) -> FirstCredentials 
     return FirstCredentials(FIRST_USER, password)
 
 
-def prepare_apart(places: Places, address: str, *, has_tls: bool) -> FirstCredentials | None:
+def prepare_apart(
+    places: Places, address: str, *, has_tls: bool, has_user: bool = True
+) -> FirstCredentials | None:
     """As `prepare`, in a process of its own. `StorageError` says why it could not."""
-    if not is_missing(places, has_tls=has_tls):
+    if not is_missing(places, has_tls=has_tls, has_user=has_user):
         return None
-    words = [str(places.data), str(places.run), address, "tls" if has_tls else "plain"]
+    words = [str(places.data), str(places.run), address]
+    words += ["tls" if has_tls else "plain", "user" if has_user else "none"]
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "ganger.cli.first_rapi", *words],
@@ -113,10 +129,11 @@ def forget(places: Places, credentials: FirstCredentials | None) -> None:
                 places.rapi_users.unlink()
 
 
-def _main(data: str, run: str, address: str, kind: str) -> None:
+def _main(*words: str) -> None:
+    data, run, address, kind, user = words
     places = paths.Places(Path(data), Path(run))
     try:
-        made = prepare(places, address, has_tls=kind == "tls")
+        made = prepare(places, address, has_tls=kind == "tls", has_user=user == "user")
     except errors.GangerError as error:
         sys.exit(error.text)
     output.echo(text(made))

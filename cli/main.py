@@ -61,8 +61,10 @@ Exit codes:
        not succeed; the reason is on standard error
   2    the command line is wrong
   3    `status`: no daemon runs
-  70   the operator must act
-  74   the disk refuses, or the output cannot be written
+  70   the operator must act (`up`, `status`: the daemon does not listen where
+       it should)
+  74   the disk refuses (`status`: the queue is read-only), or the output
+       cannot be written
   75   try again later
   124  a deadline has passed
   130  interrupted; jobs go on

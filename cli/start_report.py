@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from ..storage import settings
 from . import first_rapi, output
@@ -31,6 +31,9 @@ READY_VARIABLE = "GANGER_READY_FD"
 """Names the descriptor of the pipe; behind it `WITH_PROGRESS` if progress is wanted as well."""
 
 WITH_PROGRESS = " progress"
+
+WITHOUT_SECRETS = " unseen"
+"""Stands behind all else if nobody sees what the command prints."""
 
 PROGRESS_MARK = "starting "
 """Each line of progress begins with it."""
@@ -72,8 +75,12 @@ class Announcement:
         self._data = places.data
         self._is_for_people = READY_VARIABLE not in os.environ
         text = os.environ.pop(READY_VARIABLE, "")
-        number = text.removesuffix(WITH_PROGRESS)
-        self._is_progress_wanted = number != text
+        number, *marks = text.split(" ")
+        self._is_progress_wanted = WITH_PROGRESS.strip() in marks
+        self.is_seen = (
+            sys.stdout.isatty() if self._is_for_people else WITHOUT_SECRETS.strip() not in marks
+        )
+        """Whether a person sees what is printed, and no file or journal keeps it."""
         self._descriptor = int(number) if number.isdecimal() else None
         if self._descriptor is not None:
             os.set_inheritable(self._descriptor, False)  # noqa: FBT003
@@ -138,6 +145,15 @@ class Announcement:
             with suppress(BrokenPipeError):
                 os.write(descriptor, text.encode())
             os.close(descriptor)
+
+
+def goes_to_journal(stream: TextIO) -> bool:
+    """Whether the system keeps what is printed there, as that of a service."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 def _print(text: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,8 +19,7 @@ import msgspec
 from ..storage import documents, errors, ownership, process_identity, settings, wording
 from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
-from .daemon_options import DaemonOptions, daemon_options
-from .luxi_wishes import LuxiWishes, without_effect
+from .daemon_options import DaemonOptions, daemon_options, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,11 +45,12 @@ _LOOK_SECONDS = 0.1
     "tells how far it is.",
 )
 @click.pass_obj
-def up(call: Call, options: DaemonOptions, timeout: float | None) -> None:
+def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
     """Start the daemon in the background; return when it is ready.
 
     Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
-    takes long, because many jobs are pending, shows on standard error how far it is.
+    takes long, because many jobs are pending, shows on standard error how far it is. Exit code 70:
+    the daemon runs, but does not listen where it was told to.
     """
     places = call.places
     ownership.require_own(places, "up")
@@ -59,45 +60,41 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> None:
         if running is not None:
             info = _require_answer(call, running)
             output.echo(f"The daemon already runs (pid {running}) in {places.data}")
-            for option in _without_effect(info, options):
-                _warn_of(option)
-            return
+            vain = msgspec.structs.replace(options.beyond(recorded(places)), test_hooks=False)
+            if vain.words():
+                text = f"{shlex.join(vain.words())} has no effect on it; stop it first: ganger down"
+                output.echo(f"ganger: {text}", err=True)
+            return _tell_closed(info, options)
+        dropped = options.dropped(recorded(places))
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
+        is_journal = start_report.goes_to_journal(sys.stdout)
+        if is_journal and not options.no_rapi and not first_rapi.has_users(places):
+            output.echo(f"ganger: {first_rapi.NO_USER}", err=True)
         pid, credentials = _start(places, options.words(), timeout)
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
         if credentials is not None:
             for line in credentials.lines():
                 output.echo(line)
-        if options.luxi_socket:
-            _warn_of_closed(_require_answer(call, pid).luxi)
+        if dropped:
+            output.echo(f"ganger: {dropped}", err=True)
+        if options.luxi_socket or not options.no_rapi:
+            return _tell_closed(_require_answer(call, pid), options)
+        return 0
 
 
-def _without_effect(info: DaemonInfo, asked: DaemonOptions) -> Iterator[str]:
-    """The options that a daemon which runs already does not follow."""
-    if asked.remote:
-        yield f"--remote {asked.remote}"
-    is_together = not any(component.process for component in info.components)
-    if is_together and asked.placement != settings.PLACEMENTS[0]:
-        yield f"--placement {asked.placement}"
-    if asked.fresh_processes and info.reuses_processes:
-        yield "--fresh-processes"
-    wishes = LuxiWishes(
-        asked.luxi_socket, asked.luxi_group, asked.luxi_anonymous_reads, asked.no_luxi
-    )
-    yield from without_effect(info.luxi, wishes)
-
-
-def _warn_of_closed(luxi: LuxiState | None) -> None:
-    """The operator has named a socket at which the daemon does not listen."""
-    if luxi is not None and luxi.problem:
-        output.echo(f"ganger: LUXI is not served: {luxi.problem}", err=True)
-
-
-def _warn_of(option: str) -> None:
-    """The option of a daemon that runs already."""
-    text = f"ganger: {option} has no effect on it; stop it first: ganger down"
-    output.echo(text, err=True)
+def _tell_closed(info: DaemonInfo, options: DaemonOptions) -> int:
+    """Say where the daemon does not listen although it should; the exit code for that."""
+    problems = []
+    if info.rapi is not None and info.rapi.problem and not options.no_rapi:
+        url = info.rapi.url
+        problem = f"{info.rapi.problem}; the daemon goes on trying"
+        problems.append(f"the remote API is not served at {url}: {problem}")
+    if info.luxi is not None and info.luxi.problem and options.luxi_socket:
+        problems.append(f"LUXI is not served: {info.luxi.problem}")
+    for problem in problems:
+        output.echo(f"ganger: {problem}", err=True)
+    return errors.OperatorError.exit_code if problems else 0
 
 
 def _require_answer(call: Call, pid: int) -> DaemonInfo:
@@ -140,6 +137,7 @@ def _start(
     """
     reader, writer = os.pipe()
     command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
+    unseen = start_report.WITHOUT_SECRETS if start_report.goes_to_journal(sys.stdout) else ""
     with os.fdopen(documents.open_to_append(places.data / "daemon.out"), "ab") as out:
         process = subprocess.Popen(
             [*command, "daemon", *options],
@@ -150,7 +148,7 @@ def _start(
             pass_fds=[writer],
             env={
                 **os.environ,
-                start_report.READY_VARIABLE: f"{writer}{start_report.WITH_PROGRESS}",
+                start_report.READY_VARIABLE: f"{writer}{start_report.WITH_PROGRESS}{unseen}",
             },
             cwd="/",
         )
@@ -265,8 +263,12 @@ def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
 @click.command()
 @output.output_option
 @click.pass_obj
-def status(call: Call, *, output_kind: str) -> None:
-    """Show the daemon's pid, version, endpoints, jobs and components. Exit code 3: none runs."""
+def status(call: Call, *, output_kind: str) -> int:
+    """Show the daemon's pid, version, endpoints, jobs and components.
+
+    Exit code 3: none runs; 74: the queue is read-only, because the disk refuses writes; 70: the
+    daemon does not listen where it should.
+    """
     places = call.places
     pid = _running_pid(places)
     if pid is None:
@@ -277,7 +279,7 @@ def status(call: Call, *, output_kind: str) -> None:
             info = client.info()
             _show(info, output_kind)
             if output_kind == "json":
-                return
+                return _health(info)
             limits = _limits(client, places)
     except errors.DaemonUnreachableError as error:
         text = (
@@ -291,6 +293,16 @@ def status(call: Call, *, output_kind: str) -> None:
         )
     for problem in limits.not_in_force:
         output.echo(f"NOT IN FORCE: {problem}; its default holds")
+    return _health(info)
+
+
+def _health(info: DaemonInfo) -> int:
+    """The exit code of `status` for a daemon that answers."""
+    if info.is_read_only:
+        return errors.StorageError.exit_code
+    doors = (info.rapi, info.luxi)
+    is_closed = any(door is not None and door.problem for door in doors)
+    return errors.OperatorError.exit_code if is_closed else 0
 
 
 def _limits(client: Client, places: Places) -> LimitsRead:

@@ -171,6 +171,11 @@ class Places(msgspec.Struct, frozen=True):
         """The endpoint file of a ready daemon: its pid, version and endpoints, as JSON."""
         return self.data / "daemon.json"
 
+    @property
+    def options_file(self) -> Path:
+        """The options with which the last daemon was started, but for defaults, as JSON."""
+        return self.data / "daemon.options"
+
 
 def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
     """The data directory: ``given``, else ``GANGER_DATA``, else the default one.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ganger.cli.daemon_options import DaemonOptions, daemon_options
+from ganger.cli.daemon_options import DaemonOptions, daemon_options, recorded
+from ganger.storage.paths import Places
 
 ALL = [
     *("--remote", "tcp://127.0.0.1:7610", "--placement", "apart", "--hung-after", "7.5"),
@@ -40,13 +44,13 @@ def run(words: list[str]) -> tuple[Result, list[DaemonOptions]]:
 def test_options_that_are_passed_on_are_the_same(words: list[str]) -> None:
     options = options_of(words)
     assert options_of(options.words()) == options
-    assert set(words) <= {*options.words(), "7.5"}
+    # These two are the defaults.
+    assert set(words) <= {*options.words(), "--rapi-address", "127.0.0.1"}
 
 
 def test_an_option_that_was_not_given_is_not_passed_on() -> None:
-    assert options_of([]).words() == [
-        *("--placement", "together", "--hung-after", "60.0", "--rapi-address", "127.0.0.1")
-    ]
+    assert options_of([]).words() == []
+    assert options_of(["--placement", "together", "--hung-after", "60"]).words() == []
 
 
 @pytest.mark.parametrize("words", [["--luxi-anonymous-reads"], ["--luxi-group", "0"]])
@@ -59,3 +63,32 @@ def test_nobody_else_reaches_the_run_directory_so_rights_there_are_refused(
     assert text in done.output.replace("\n", " ")
     for more in (["--luxi-socket", "/run/luxi"], ["--no-luxi"]):
         assert run([*words, *more])[0].exit_code == 0
+
+
+def test_a_daemon_is_told_which_options_of_the_last_one_it_leaves_out(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path)
+    assert recorded(places) == DaemonOptions()
+    last = options_of(["--remote", "tcp://*:1", "--rapi-port", "80", "--no-luxi", "--test-hooks"])
+    last.record(places)
+    assert recorded(places) == msgspec.structs.replace(last, test_hooks=False)
+    for words, left in (
+        (["--rapi-port", "81"], "--remote 'tcp://*:1' --no-luxi"),
+        (["--no-luxi", "--rapi-port", "80"], "--remote 'tcp://*:1'"),
+    ):
+        text = f"the last daemon was started with `{left}`, and this one without"
+        assert options_of(words).dropped(recorded(places)) == text
+    assert last.dropped(recorded(places)) == ""
+    # A file that no daemon has written counts as none.
+    for content in ("[]", '{"hung_after": "x"}', ""):
+        places.options_file.write_text(content)
+        assert recorded(places) == DaemonOptions()
+
+
+def test_options_that_are_recorded_already_are_not_written_again(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path)
+    DaemonOptions().record(places)
+    assert not places.options_file.exists()
+    DaemonOptions(no_rapi=True).record(places)
+    written = places.options_file.stat()
+    DaemonOptions(no_rapi=True, test_hooks=True).record(places)
+    assert places.options_file.stat() == written

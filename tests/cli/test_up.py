@@ -21,7 +21,7 @@ from tests.refusals import GONE, refuse
 
 from ganger.cli import daemon, main, start_report, up
 from ganger.storage import descriptors, errors, paths, settings
-from ganger.transport.messages import DaemonInfo, LimitsRead
+from ganger.transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
 
 INFO = DaemonInfo(
     pid=1,
@@ -332,6 +332,33 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
     assert up.queue_state(info) == expected
     up._show(info, "table")
     assert f"Queue:      {expected}\n" in capsys.readouterr().out
+
+
+RAPI = RapiState(address="::", port=1, url="https://[::]:1/", is_ready=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"is_drained": True}, 0),
+        ({"is_read_only": True}, 74),
+        ({"rapi": RAPI}, 0),
+        ({"rapi": msgspec.structs.replace(RAPI, problem="cannot start")}, 70),
+        ({"luxi": LuxiState(path="/luxi", problem="this file is no socket")}, 70),
+        ({"luxi": LuxiState(path="/luxi", problem="x"), "is_read_only": True}, 74),
+    ],
+)
+def test_the_exit_code_of_status_says_whether_the_daemon_serves(
+    changes: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = msgspec.structs.replace(INFO, **changes)
+    limits = LimitsRead(running_jobs_max=20, tracked_jobs_max=0)
+    daemon = mock.Mock(is_away=False, info=lambda: info, limits=lambda: limits)
+    monkeypatch.setattr(up, "_running_pid", lambda _: 1)
+    stand_in.use(monkeypatch, daemon)
+    for words in ([], ["-o", "json"]):
+        assert called("status", *words) == code
 
 
 def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:

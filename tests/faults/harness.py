@@ -63,6 +63,8 @@ class Daemon:
         self.holds_back = holds_back
         self.data = folder / "data"
         self.places = paths.places(self.data)
+        self.up_code = 0
+        """The exit code that a start is to have: 70 if it cannot listen where it should."""
         _made.append(self)
 
     def __enter__(self) -> Self:
@@ -114,7 +116,12 @@ class Daemon:
         """Start the daemon (again)."""
         if not self.holds_back and not self.data.exists():
             self._hold_nothing_back()
-        self.run("up", "--test-hooks", "--no-rapi", "--placement", self.placement, *self.options)
+        options = ("--no-rapi", "--placement", self.placement, *self.options)
+        self.begun(self.run("up", "--test-hooks", *options, check=False))
+
+    def begun(self, done: subprocess.CompletedProcess[str]) -> None:
+        """Check the exit code of a start."""
+        assert done.returncode == self.up_code, done
 
     def _hold_nothing_back(self) -> None:
         """Write the first configuration, as the daemon would, without hold-back."""

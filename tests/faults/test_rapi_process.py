@@ -65,11 +65,18 @@ def started_on_an_occupied_port(
         folder = tmp_path_factory.mktemp("rapi")
         daemon = Served(folder, "--rapi-port", str(port), "--hung-after", "2", has_tls=True)
         daemon._limited = ["sh", "-c", f'ulimit -n {settings.DESCRIPTORS_MIN}; exec "$@"', "sh"]
+        daemon.up_code = 70
         with daemon:
-            daemon._limited = []
+            daemon.up_code, daemon._limited = 0, []
             found = until(daemon, lambda now: now.restarts > 0)
             assert runs_a_job(daemon)
+            assert daemon.run("status", check=False).returncode == 70
+            again = daemon.run("up", "--rapi-port", str(port), "--rapi-no-tls", check=False)
             other.close()
+            text = f"ganger: the remote API is not served at {found.url}: {found.problem}; "
+            assert text in again.stderr
+            assert "ganger: --rapi-no-tls has no effect on it; stop it first" in again.stderr
+            assert again.returncode == 70
             yield daemon, found
 
 
@@ -154,7 +161,8 @@ def test_a_broken_certificate_changes_nothing_until_the_next_start_and_is_then_n
     found = until(daemon, lambda now: "no usable key and certificate" in now.problem)
     assert found.problem.startswith(f"{path}: ")
     assert not found.is_ready
-    assert "NOT READY" in daemon.run("status").stdout
+    status = daemon.run("status", check=False)
+    assert (status.returncode, "NOT READY" in status.stdout) == (70, True)
     assert runs_a_job(daemon)
     path.write_bytes(good)
     until(daemon, lambda now: now.is_ready)

@@ -56,7 +56,7 @@ class Served(Daemon):
             users.write_text("".join(lines))
             users.chmod(0o600)
         tls = () if self.has_tls else ("--rapi-no-tls",)
-        self.run("up", "--test-hooks", *tls, *self.options)
+        self.begun(self.run("up", "--test-hooks", *tls, *self.options, check=False))
 
     @property
     def port(self) -> int:

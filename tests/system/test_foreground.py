@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -23,6 +24,37 @@ def test_it_prints_that_it_is_ready_and_that_it_has_stopped(tmp_path: Path) -> N
         assert process.stdout.read() == "The daemon has stopped; jobs that run go on\n"
         assert not (data / "daemon.json").exists()
     assert process.returncode == 0
+
+
+def test_no_password_is_made_where_a_file_or_the_journal_would_keep_it(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path)
+    kept = tmp_path / "kept"
+    foreground = [*GANGER, "--data", str(daemon.data), "daemon"]
+    with subprocess.Popen(foreground, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline(), process.stdout.readline()]
+        process.send_signal(signal.SIGINT)
+        kept.write_text("".join([*shown, process.stdout.read()]))
+    assert "The daemon is ready" in shown[1]
+    no_user = "the remote API has no user, because nobody would see the password here"
+    assert no_user in kept.read_text()
+    assert "Password" not in kept.read_text()
+    assert not daemon.places.rapi_users.exists()
+    with kept.open("wb") as out:
+        status = kept.stat()
+        environment = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        background = [*GANGER, "--data", str(daemon.data), "up"]
+        done = subprocess.run(
+            background, stdout=out, stderr=subprocess.PIPE, text=True, check=True, env=environment
+        )
+    assert no_user in done.stderr
+    assert "Password" not in kept.read_text()
+    daemon.run("down")
+    # Where somebody may read it, the password is shown, once.
+    assert "Password:   " in daemon.run("up").stdout
+    daemon.run("down")
+    assert "Password" not in daemon.run("up").stdout
+    daemon.__exit__()
 
 
 @pytest.mark.parametrize("command", ["daemon", "up"])

@@ -193,22 +193,29 @@ def test_without_a_group_nobody_else_gets_in(tmp_path: Path) -> None:
 def test_a_file_in_the_way_stays_and_the_daemon_says_so(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("a letter")
-    with Daemon(tmp_path / "it", "--luxi-socket", str(precious)) as daemon:
+    daemon = Daemon(tmp_path / "it", "--luxi-socket", str(precious))
+    daemon.up_code = 70
+    with daemon:
         daemon.run("down")
         text = (
             f"ganger: LUXI is not served: {precious}: this file is no socket, and is left as it is"
         )
-        assert daemon.run("up", "--no-rapi", *daemon.options).stderr == f"{text}\n"
-        again = daemon.run("up", "--luxi-socket", "/elsewhere").stderr
+        done = daemon.run("up", "--no-rapi", *daemon.options, check=False)
+        assert (done.returncode, done.stderr) == (70, f"{text}\n")
+        again = daemon.run("up", "--luxi-socket", "/elsewhere", check=False).stderr
         assert again.startswith("ganger: --luxi-socket /elsewhere has no effect on it; ")
         assert "this file is no socket" in state(daemon).problem
-        assert f"LUXI:       {precious} NOT OPEN: " in daemon.run("status").stdout
+        status = daemon.run("status", check=False)
+        assert f"LUXI:       {precious} NOT OPEN: " in status.stdout
+        assert status.returncode == 70
         daemon.run("down")
     assert precious.read_text() == "a letter"
 
 
 def test_the_socket_of_another_program_stays(path: Path, tmp_path: Path) -> None:
-    with Daemon(tmp_path, "--luxi-socket", str(path)) as other:
+    other = Daemon(tmp_path, "--luxi-socket", str(path))
+    other.up_code = 70
+    with other:
         assert "another program listens at this socket" in state(other).problem
         other.run("down")
     with Wconfd(path) as luxi:
@@ -231,7 +238,9 @@ def test_a_socket_that_another_program_puts_there_later_is_told_and_stays(tmp_pa
         while state(daemon).problem != text:
             assert time.monotonic() < deadline
             os.sched_yield()
-        assert f"LUXI:       {own} NOT OPEN: {text}" in daemon.run("status").stdout
+        status = daemon.run("status", check=False)
+        assert f"LUXI:       {own} NOT OPEN: {text}" in status.stdout
+        assert status.returncode == 70
         daemon.run("down")
         assert own.is_socket()
         lines = daemon.places.log.read_text().splitlines()

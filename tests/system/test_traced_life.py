@@ -87,6 +87,7 @@ PLACES = (
     Place(r"data/watcher\.pause", 0o640, "config_store"),
     Place(r"data/daemon\.json", 0o640, "supervision daemon"),
     Place(r"data/daemon\.log", 0o640, "daemon"),
+    Place(r"data/daemon\.options", 0o640, "supervision"),
     Place(r"data/daemon\.out", 0o640, "client"),
     Place(r"data/keys(/clients)?", 0o700, "client"),
     Place(r"data/keys/(server\.key|clients/one\.pub)", 0o600, "client"),
