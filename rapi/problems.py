@@ -73,6 +73,8 @@ def of_query(error: errors.GangerError) -> HttpError:
     "('Node name x not found', 'unknown_entity')"
     """
     match error:
+        case errors.NotAllowedError():
+            return HttpError(403, error.text)
         case errors.FilterRuleError():
             return HttpError(502, f"Failed to parse request: {error.text}")
         case errors.BadRequestError(luxi_name="OpPrereqError"):

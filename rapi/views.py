@@ -78,6 +78,8 @@ class _Veiled:
         self, what: str, fields: Sequence[str], raw_filter: object = None
     ) -> tuple[Any, bytes]:
         """As the client's."""
+        if what == "job":
+            job_masks.check_filter(raw_filter, self._masks)
         found, rows = await self._client.query_json(what, fields, raw_filter)
         if what == "job":
             rows = job_masks.masked_rows(rows, fields, self._masks, is_classic=False)

@@ -45,6 +45,8 @@ def _pages(
     """
     if hides:
         _check_filter(request.filter)
+        if isinstance(request, messages.QueryJobs):
+            job_masks.check_filter(request.filter, job_masks.PARAMETERS_AND_OUTPUT)
     asked: Query | None = request
     parts: list[bytes] = []
     fields: list[dict[str, str]] = []

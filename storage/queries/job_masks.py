@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from .. import errors, filters
 from ..opcodes import REDACTED, without_private
 
 Masks: TypeAlias = dict[str, Callable[[Any], Any]]
@@ -67,6 +68,26 @@ PARAMETERS: Final[Masks] = {"ops": opcodes}
 
 PARAMETERS_AND_OUTPUT: Final[Masks] = {**PARAMETERS, "opresult": results, "oplog": _logs}
 """For readers who have not said who they are."""
+
+
+def check_filter(raw_filter: object, masks: Masks) -> None:
+    """Raise `NotAllowedError` for a filter that looks at a field with a mask.
+
+    What passes, and the error about a comparison that is impossible, would tell the value.
+
+    >>> check_filter(["=~", "oplog", "x"], PARAMETERS_AND_OUTPUT)
+    Traceback (most recent call last):
+      ...
+    ganger.storage.errors.NotAllowedError: filter: who may only read may not look at oplog
+    """
+    try:
+        looked_at = filters.roots(filters.parse_filter(raw_filter, where="filter"))
+    except errors.FilterRuleError:
+        # Whoever answers the query says what is wrong.
+        return
+    if hidden := sorted(looked_at & masks.keys()):
+        text = f"filter: who may only read may not look at {hidden[0]}"
+        raise errors.NotAllowedError(text)
 
 
 def masked_rows(rows: bytes, fields: Sequence[str], masks: Masks, *, is_classic: bool) -> bytes:

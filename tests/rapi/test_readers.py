@@ -104,6 +104,20 @@ def test_a_rule_that_is_only_tried_is_no_way_to_guess(served: Served, name: str)
     assert text.startswith("user tagger may not keep filter rules that look at")
 
 
+@pytest.mark.parametrize("name", ["ops", "oplog", "opresult"])
+def test_a_filter_is_no_way_to_guess(served: Served, name: str) -> None:
+    """Also the error about a comparison that is impossible shows the value."""
+    hidden_from = ["reader", "tagger"] if name == "ops" else []
+    served.refused(
+        401, "PUT", "/2/query/job", {"fields": ["id"], "qfilter": ["?", name]}, user=None
+    )
+    body = {"fields": ["id"], "qfilter": ["=~", name, "private"]}
+    for user in hidden_from:
+        text = served.refused(403, "PUT", "/2/query/job", body, user=user)
+        assert text == f"filter: who may only read may not look at {name}"
+    served.refused(500, "PUT", "/2/query/job", body)
+
+
 def test_a_rule_that_looks_at_nothing_private_may_be_tried(served: Served) -> None:
     rule = {"predicates": [["opcode", ["=", "OP_ID", "OP_EXEC"]]], "action": "PAUSE"}
     for user in ("reader", None):

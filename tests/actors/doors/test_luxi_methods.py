@@ -237,6 +237,16 @@ def test_output_is_for_those_who_may_write(may_write: bool) -> None:  # noqa: FB
     assert answer == [["success"], log]
 
 
+@pytest.mark.parametrize("name", ["ops", "opresult", "oplog"])
+def test_who_may_only_read_asks_no_filter_that_tells_what_is_hidden(name: str) -> None:
+    raw_filter = ["|", ["==", "id", 1], ["!", ["=~", name, "secret"]]]
+    asked = refusal("Query", "job", ["id"], raw_filter, may_write=False)
+    assert asked.text == f"filter: who may only read may not look at {name}"
+    talk("Query", "job", ["id"], raw_filter, replies=[page(b"[]")], may_write=True)
+    others = ["|", ["==", "id", 1], ["=", "status", "running"]]
+    talk("Query", "job", ["id"], others, replies=[page(b"[]")], may_write=False)
+
+
 def test_who_may_only_read_asks_no_huge_filters() -> None:
     huge = ["|", *(["==", "id", number] for number in range(1_000))]
     asked = refusal("Query", "job", ["id"], huge, may_write=False)
