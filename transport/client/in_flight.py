@@ -61,7 +61,10 @@ class InFlight:
     # From the beginning to the end.
 
     def call(self, message: Request[ReplyT], *, now: float, deadline: float) -> PendingCall[ReplyT]:
-        """Begin a request; `BadRequestError` if it cannot be put into a frame."""
+        """Begin a request; `BadRequestError` if it is not for clients, or fits into no frame."""
+        if not resending.is_for_clients(type(message)):
+            text = f"{resending.name_of(message)}: only the process of a job may ask for this"
+            raise errors.BadRequestError(text)
         call = PendingCall(self.next_number(), message, deadline)
         call.began = now
         call.frame = resending.encode(message, call.number, deadline - now)

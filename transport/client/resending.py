@@ -71,6 +71,15 @@ def encode(message: Message, number: int, seconds: float) -> bytes:
 
 
 @functools.cache
+def is_for_clients(request: type[Message]) -> bool:
+    """Whether a client can read each reply to ``request``: others are for processes of jobs."""
+    return set(reply_types(request)) <= _READABLE
+
+
+_READABLE = frozenset(get_args(messages.ClientReply))
+
+
+@functools.cache
 def reply_types(request: type[Message]) -> tuple[type[Message], ...]:
     """The types that answer ``request``, as its class says: ``Request[JobRows]``."""
     for base in getattr(request, "__orig_bases__", ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, failed
 
 from ganger.storage import errors, settings
+from ganger.storage.locks import Owner
 from ganger.transport import messages
-from ganger.transport.client import in_flight, reachability
+from ganger.transport.client import in_flight, reachability, resending
 from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -389,6 +391,28 @@ def test_a_deletion_that_a_restarted_component_may_have_done_is_done_when_the_ru
     assert talk.turn(in_flight.RETRY_SECONDS_MIN)
     talk.refuse(GONE)
     assert call.result() == messages.Done()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        messages.RequestLocks(Owner("a", "b", 1), 0, [("node/a", "shared")]),
+        messages.AskDependencies(job_id=1, depends=[]),
+    ],
+)
+def test_a_request_whose_replies_no_client_can_read_is_refused_by_name(
+    message: messages.Request[Any],
+) -> None:
+    talk = Talk()
+    with pytest.raises(errors.BadRequestError, match=resending.name_of(message)):
+        talk.call(message)
+    assert (talk.sent, talk.session.is_idle) == ([], True)
+
+
+def test_every_request_for_clients_has_replies_that_they_can_read() -> None:
+    for request in get_args(messages.ClientRequest):
+        if issubclass(request, messages.Request) and not issubclass(request, messages.WatchJobs):
+            assert resending.is_for_clients(request), request
 
 
 ARCHIVAL = messages.ArchiveJob(id=7)
