@@ -36,8 +36,11 @@ _LOCK_SECONDS = 1_000_000.0
 
 _NO_ANSWER = (
     "the lock manager did not give the configuration lock before the deadline: "
-    "it is being restarted, or the disk refuses what it writes (see daemon.log)"
+    "it is being restarted (see daemon.log)"
 )
+_UNWRITTEN = "the configuration lock cannot be taken, because the disk refuses to store it"
+_UNWRITTEN_SECONDS = 2 * settings.DISK_RETRY_SECONDS
+"""How long it counts that the disk refused locks: it is tried again and again meanwhile."""
 
 
 class Made(NamedTuple):
@@ -93,6 +96,10 @@ class ChangeLine:
         self.owner = Owner(IDENTIFIER, runtime.host.daemon_lock.path, os.getpid())
         self._line: deque[_Waiting] = deque()
         self._handle = 0
+        self._of_holders: dict[int, Envelope] = {}
+        """Changes whose requesters should hold the lock: the lock manager is asked whether so."""
+        self._unwritten: tuple[float, errors.StorageError] | None = None
+        """When the disk has last refused locks, and why."""
         self._look_at: float | None = None
         """When the first change that waits for an answer of the lock manager is overdue."""
         self.grants = 0
@@ -114,6 +121,8 @@ class ChangeLine:
             busy()
             return
         waiting = _Waiting(envelope, make, busy, _refused_at(envelope, self._runtime.clock()))
+        if self._phase is not _Phase.FREE and self._is_hopeless(waiting):
+            return
         self._line.append(waiting)
         if self._phase is _Phase.BLOCKED:
             self._watch_deadline(waiting)
@@ -128,12 +137,18 @@ class ChangeLine:
         """Make a change at once if ``owner`` holds the lock exclusively, or call ``otherwise``."""
 
         def heard(reply: messages.OwnerRead) -> None:
+            self._of_holders.pop(handle)
             if (CONFIG_LOCK, LockMode.EXCLUSIVE) in reply.locks:
                 self._make([_Waiting(envelope, make)])
             else:
                 otherwise()
 
-        self._runtime.ask(LOCK_MANAGER, messages.ReadOwner(owner), heard, envelope.refuse)
+        def failed(error: errors.GangerError) -> None:
+            self._of_holders.pop(handle)
+            envelope.refuse(error)
+
+        handle = self._runtime.ask(LOCK_MANAGER, messages.ReadOwner(owner), heard, failed)
+        self._of_holders[handle] = envelope
 
     def add_unlocked(self, envelope: Envelope, make: Make) -> None:
         """Make a change at once: its requester holds the lock, or needs none."""
@@ -152,7 +167,35 @@ class ChangeLine:
             self._runtime.clock() + _LOCK_SECONDS,
         )
 
+    def note_unwritten(self, text: str) -> None:
+        """The disk refuses what the lock manager writes: tell whoever waits for its answer."""
+        error = errors.StorageError(f"{_UNWRITTEN}: {text}")
+        self._unwritten = self._runtime.clock(), error
+        if self._phase in (_Phase.ASKED, _Phase.RELEASING):
+            waiting, self._line = self._line, deque()
+            self._line.extend(one for one in waiting if not self._is_hopeless(one))
+        for handle, envelope in list(self._of_holders.items()):
+            if envelope.deadline is not None:
+                self._runtime.stop_asking(handle)
+                del self._of_holders[handle]
+                envelope.refuse(error)
+
+    def _is_hopeless(self, waiting: _Waiting) -> bool:
+        """Refuse a change that would wait for the disk, unless it waits for ever, as jobs do."""
+        error = self._refusal_of_disk()
+        if error is None or waiting.refused_at is None:
+            return False
+        waiting.envelope.refuse(error)
+        return True
+
+    def _refusal_of_disk(self) -> errors.StorageError | None:
+        if self._unwritten is None:
+            return None
+        refused_at, error = self._unwritten
+        return error if self._runtime.clock() - refused_at < _UNWRITTEN_SECONDS else None
+
     def _hear(self, reply: messages.LocksGranted | messages.LocksPending) -> None:
+        self._unwritten = None
         if isinstance(reply, messages.LocksGranted):
             self.grants += 1
             waiting, self._line = list(self._line), deque()
@@ -207,7 +250,7 @@ class ChangeLine:
         self._runtime.ask(LOCK_MANAGER, release, self._be_free, lambda _: self._release())
 
     def _be_free(self, _: messages.Done) -> None:
-        self._phase = _Phase.FREE
+        self._phase, self._unwritten = _Phase.FREE, None
         if self._line:
             self._ask()
 
@@ -241,6 +284,9 @@ class ChangeLine:
         for one in waiting:
             is_due = one.refused_at is not None and one.refused_at <= now
             (overdue if is_due else self._line).append(one)
+        if (error := self._refusal_of_disk()) is not None:
+            _refuse_all(overdue, error)
+            overdue = []
         if self._phase is not _Phase.BLOCKED:
             _refuse_all(overdue, errors.DeadlineError(_NO_ANSWER))
             for one in self._line:

@@ -137,6 +137,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._resend()
             case messages.ChangesOverdue():
                 self._changes.refuse_overdue()
+            case messages.LocksNotWritten():
+                self._changes.note_unwritten(message.error)
             case _:
                 self._take_more(envelope, message)
 

@@ -17,7 +17,7 @@ from ...storage.locks import CONFIG_LOCK
 from ...storage.prediction.lock_types import NO_LOCKS, forecast_of_locks
 from ...transport import messages
 from ..processes import sessions
-from ..runtime.addresses import SCHEDULER
+from ..runtime.addresses import CONFIG_STORE, SCHEDULER
 from ..runtime.component import Component
 from . import lock_refusals, lock_views
 from .lock_queries import LockQueries
@@ -145,6 +145,7 @@ class LockManager(Component[messages.LockMessage]):
             except errors.StorageError as error:
                 # No reply goes out before its change is written.
                 self.log.error("locks are not announced", error=error.text)
+                self.runtime.tell(CONFIG_STORE, messages.LocksNotWritten(error.text))
                 self._retry_disk_later()
                 self._questions.begin(self._state.snapshot, self._since)
                 return

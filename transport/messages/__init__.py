@@ -116,6 +116,7 @@ ConfigMessage = (
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
     | ResolveForecasts
     | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
+    | LocksNotWritten
     | SweepReservations | ReadOpcodeWait | HostMeasured | HostOverdue
 )
 LockMessage = (

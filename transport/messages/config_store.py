@@ -101,6 +101,12 @@ class ChangesOverdue(Notice, frozen=True):
     """From the configuration store to itself: a change has waited for the lock for too long."""
 
 
+class LocksNotWritten(Notice, frozen=True):
+    """From the lock manager: the disk refuses what it writes, so it gives no lock away now."""
+
+    error: str
+
+
 class SsconfDue(Notice, frozen=True):
     """From the configuration store to itself: write ssconf files that the disk refused."""
 

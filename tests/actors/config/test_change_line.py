@@ -99,6 +99,47 @@ def test_each_change_is_decided_on_those_before_it(both: StoreAndLocks) -> None:
     assert isinstance(taken.answer, ObjectsChanged)
 
 
+def test_a_refused_batch_is_taken_back_from_its_end(both: StoreAndLocks) -> None:
+    uuid = node(both, 0)["uuid"]
+    before = node(both, 0)["name"]
+    holder = both.hold()
+    askers = [
+        both.ask(SetValues(Kind.NODE, uuid, [(["name"], name)], "a test", "somebody"))
+        for name in ("once.example.com", "twice.example.com")
+    ]
+    with refusing("fdatasync"):
+        both.release(holder)
+    assert [asker.refusal[0] for asker in askers] == ["StorageError"] * 2
+    # The store knows which names are taken: that of the node, and neither of the others.
+    taken = both.ask(named(1, name=before))
+    assert taken.refusal[0] == "IntegrityError"
+    for number, name in ((1, "once.example.com"), (2, "twice.example.com")):
+        both.ask(named(number, name=name)).answer_as(ObjectsChanged)
+    renamed = SetValues(Kind.NODE, uuid, [(["name"], "other.example.com")], "a test", "somebody")
+    both.ask(renamed).answer_as(ObjectsChanged)
+
+
+def test_a_change_hears_why_the_disk_gives_no_lock(both: StoreAndLocks) -> None:
+    with refusing("write"), refusing("pwrite"):
+        first = both.ask(named(0, powered=False), deadline=both.stage.now + 60)
+        of_a_job = both.ask(named(1, powered=False))
+        assert first.answers == []
+        both.store.notify(*both.stage.take(messages.LocksNotWritten, to="config_store"))
+        name, text = first.refusal
+        assert name == "StorageError"
+        assert "No space left on device" in text
+        # While the disk is being tried, the next one hears it at once.
+        second = both.say(named(0, powered=False), deadline=both.stage.now + 60)
+        assert second.refusal == (name, text)
+        assert of_a_job.answers == []
+    both.stage.run_timers()
+    both.locks.actor.turn(*both.stage.take(messages.DiskRetried, to="lock_manager"))
+    both.store.handle_mail()
+    both.settle()
+    assert isinstance(of_a_job.answer, ObjectsChanged)
+    both.ask(named(0, powered=False)).answer_as(ObjectsChanged)
+
+
 def test_when_the_disk_refuses_none_of_the_waiting_changes_is_made(both: StoreAndLocks) -> None:
     before = [node(both, number) for number in range(2)]
     holder = both.hold()
