@@ -83,7 +83,8 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
 def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
     """Keep daemons out meanwhile; `DirectoryLockedError` if one runs."""
     try:
-        lock = lock_files.OfflineLock(places.queue / "lock", to_write=to_write)
+        path = places.queue / "lock"
+        lock = lock_files.OfflineLock(path, to_write=to_write, when_waiting=_tell_wait)
         try:
             yield
             lock.confirm()
@@ -92,6 +93,10 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
     except errors.DirectoryLockedError as error:
         text = f"{error.text}; fsck works offline (`ganger down`: running jobs go on)"
         raise errors.DirectoryLockedError(text) from error
+
+
+def _tell_wait() -> None:
+    output.echo("A killed daemon has left a process; waiting for its end ...", err=True)
 
 
 def _show(result: Result, left: list[Finding], steps: list[RepairStep]) -> None:

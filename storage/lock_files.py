@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from . import errors, ownership, process_identity, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from .process_identity import ProcessIdentity
@@ -352,7 +353,7 @@ class DirectoryLock:
     def __init__(self, path: Path) -> None:
         self._path = path
         # The directory first: with it locked, no other daemon makes the file meanwhile.
-        self._directory = _hold_orphaned_directory(path)
+        self._directory = _hold_orphaned_directory(path, fcntl.LOCK_EX, _taken)
         try:
             self._descriptor = _hold_file(path)
         except BaseException:
@@ -397,15 +398,27 @@ class DirectoryLock:
                 os.close(self._directory)
 
 
-def _hold_orphaned_directory(path: Path) -> int:
-    """The locked directory of this lock file; waits for the end of a process without a daemon."""
+def _hold_orphaned_directory(
+    path: Path,
+    kind: int,
+    refusal: Callable[[Path], str],
+    when_waiting: Callable[[], None] = lambda: None,
+) -> int:
+    """The locked directory of this lock file; waits for the end of a process without a daemon.
+
+    ``when_waiting`` is called once if there is one.
+    """
     deadline = time.monotonic() + settings.ORPHAN_SECONDS
+    is_told = False
     while True:
         try:
-            return _hold_directory(path.parent, fcntl.LOCK_EX, _taken(path))
+            return _hold_directory(path.parent, kind, refusal(path))
         except errors.DirectoryLockedError:
             if time.monotonic() > deadline or _locked_by(path) or _locked_by(path, start=1):
                 raise
+            if not is_told:
+                when_waiting()
+                is_told = True
             # The system wakes no waiting process for a lock within some time.
             select.select([], [], [], _ORPHAN_LOOK_SECONDS)
 
@@ -462,11 +475,14 @@ class OfflineLock:
     not the lock file's first byte, by which `holder` recognizes a daemon.
     """
 
-    def __init__(self, path: Path, *, to_write: bool) -> None:
+    def __init__(
+        self, path: Path, *, to_write: bool, when_waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        """Wait for the end of what a killed daemon left; then ``when_waiting`` is called once."""
         self._path = path
         self._descriptor: int | None = None
         kind = fcntl.LOCK_EX if to_write else fcntl.LOCK_SH
-        self._directory = _hold_directory(path.parent, kind, self._refusal())
+        self._directory = _hold_orphaned_directory(path, kind, _used, when_waiting)
         try:
             self._hold_file(kind, to_write=to_write)
         except BaseException:
@@ -487,13 +503,13 @@ class OfflineLock:
             os.close(descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise errors.StorageError(ownership.explained(self._path, error)) from error
-            raise errors.DirectoryLockedError(self._refusal()) from error
+            raise errors.DirectoryLockedError(_used(self._path)) from error
         self._descriptor = _own[os.fspath(self._path)] = descriptor
 
     def confirm(self) -> None:
         """Raise `DirectoryLockedError` if a daemon may have started: the findings may be wrong."""
         if self._descriptor is None and self._path.exists():
-            raise errors.DirectoryLockedError(self._refusal())
+            raise errors.DirectoryLockedError(_used(self._path))
 
     def release(self) -> None:
         """Let daemons in again."""
@@ -505,7 +521,8 @@ class OfflineLock:
             os.close(self._directory)
             self._directory = _NO_DESCRIPTOR
 
-    def _refusal(self) -> str:
-        pid = holder(self._path)
-        who = "another process works on" if pid is None else f"a daemon (pid {pid}) uses"
-        return f"{self._path.parent}: {who} this queue directory"
+
+def _used(path: Path) -> str:
+    pid = holder(path)
+    who = "another process works on" if pid is None else f"a daemon (pid {pid}) uses"
+    return f"{path.parent}: {who} this queue directory"

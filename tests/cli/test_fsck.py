@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -57,6 +60,17 @@ def test_a_queue_of_ganeti_is_clean(queue: Path, capsys: pytest.CaptureFixture[s
     assert run(queue) == 0
     assert capsys.readouterr() == ("17 jobs, 0 archived: clean\n", "")
     assert content(queue) == before
+
+
+def test_a_check_says_that_it_waits_for_what_a_killed_daemon_has_left(
+    queue: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = os.open(queue, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    pause = SimpleNamespace(select=lambda *_: os.close(held))
+    monkeypatch.setattr(lock_files, "select", pause)
+    run(queue)
+    assert "A killed daemon has left a process; waiting" in capsys.readouterr().err
 
 
 def test_a_configuration_of_a_wrong_shape_is_found(

@@ -594,12 +594,30 @@ def test_a_start_waits_for_what_a_killed_daemon_has_left_running(tmp_path: Path)
     lock.release()
 
 
+@pytest.mark.parametrize("to_write", [False, True])
+def test_a_check_waits_for_what_a_killed_daemon_has_left_running(
+    tmp_path: Path, *, to_write: bool
+) -> None:
+    told: list[str] = []
+    with Program(INHERIT, tmp_path / "lock") as program:
+        left = process_identity.open_pidfd(int(program.line))
+    lock = lock_files.OfflineLock(
+        tmp_path / "lock", to_write=to_write, when_waiting=lambda: told.append("waits")
+    )
+    assert select.select([left], [], [], 0)[0]
+    assert told == ["waits"]
+    os.close(left)
+    lock.release()
+
+
 def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "ORPHAN_SECONDS", 0.05)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(errors.DirectoryLockedError):
         lock_files.DirectoryLock(tmp_path / "lock")
+    with pytest.raises(errors.DirectoryLockedError, match="another process works on"):
+        lock_files.OfflineLock(tmp_path / "lock", to_write=False)
     os.close(descriptor)
 
 
