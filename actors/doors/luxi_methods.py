@@ -178,6 +178,9 @@ def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # no
 
 def _change_priority(_given: Surroundings, job_id: int, priority: int) -> Talk:
     reply = yield Ask(JOB_QUEUE, messages.ChangeJobPriority(id=job_id, priority=priority))
+    if reply.signaled is not None:
+        # LuxiD tells the process, and does not hear that nothing is left to change.
+        return [True, f"Job {job_id} with pid {reply.signaled} signaled"]
     return [reply.accepted, reply.text]
 
 

@@ -15,6 +15,7 @@ short job (docs/decisions/job-actor-without-pykka.md).
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from typing import Any, assert_never
 
@@ -411,6 +412,11 @@ class JobActor:
         else:
             text = f"Job {job_id} had no pending opcodes"
         answer = messages.PriorityAnswered(
-            job_id=job_id, token=token, priority=priority, accepted=bool(changed), text=text
+            job_id=job_id,
+            token=token,
+            priority=priority,
+            accepted=bool(changed),
+            text=text,
+            signaled=None if changed else os.getpid(),
         )
         self._daemon.tell(answer)

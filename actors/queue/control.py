@@ -198,7 +198,9 @@ class Control:
         if isinstance(message, messages.CancelAnswered):
             answer = messages.CancelOutcome(accepted=message.accepted, text=message.text)
         else:
-            answer = messages.PriorityOutcome(accepted=message.accepted, text=message.text)
+            answer = messages.PriorityOutcome(
+                accepted=message.accepted, text=message.text, signaled=message.signaled
+            )
             if message.accepted:
                 self._end_overtaken(message)
             row = self._table.find(message.job_id)

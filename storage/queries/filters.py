@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
+from ..natural_order import natural_key
 from .answering import Resource
-from .cluster_view import ClusterView
+from .cluster_view import ClusterView, Object
 from .fields import Field, Kind, stored, table
 
 
@@ -22,14 +23,22 @@ def _fields() -> Iterator[Field[ClusterView]]:
         yield stored(name, title, Kind.OTHER, doc, name)
 
 
+def _mark(rule: Object) -> str:
+    return str(rule.get("uuid", ""))
+
+
+def _place_of(rule: Object) -> Any:  # noqa: ANN401 - a key
+    return natural_key(_mark(rule))
+
+
 FILTERS: Final = Resource(
     "filter",
     table(_fields()),
-    lambda view: [rule for _, rule in sorted(view.container("filters").items())],
-    lambda rule: str(rule.get("uuid", "")),
-    str,
+    lambda view: sorted(view.container("filters").values(), key=_place_of),
+    _mark,
+    natural_key,
     find=lambda view, wanted: view.container("filters").get(str(wanted)),
     noun="Filter uuid",
     name_field="uuid",
 )
-"""Filter rules, in the order of their UUIDs."""
+"""Filter rules, in the natural order of their UUIDs."""

@@ -10,6 +10,7 @@ import msgspec
 from .. import errors, opcodes
 from ..filters import Value
 from ..jobs import Job, OpcodeEntry
+from ..opcodes import catalogue
 from .answering import Resource
 from .fields import (
     UNAVAILABLE,
@@ -92,6 +93,23 @@ def _seconds(stamp: Any) -> object:  # noqa: ANN401 - JSON of a field
     return stamp[0]
 
 
+_SHOWN_AS_NULL: Final = frozenset({"depends", "comment"})
+"""Parameters that are shown even if they are null."""
+
+
+def _shown(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters without those that are null, which LuxiD omits.
+
+    Ganeti's job processes write them into their files. Of an opcode that LuxiD does not know it
+    shows everything.
+    """
+    if None not in given.values() or catalogue.find(str(given.get("OP_ID"))) is None:
+        return given
+    return {
+        name: value for name, value in given.items() if value is not None or name in _SHOWN_AS_NULL
+    }
+
+
 def _stamps() -> Iterator[Field[Rows]]:
     for name, title, doc, show in (
         ("end_ts", "End", "Timestamp of job end", lambda job: job.end_timestamp),
@@ -125,7 +143,7 @@ def _lists() -> Iterator[Field[Rows]]:
         ("oplog", "OpCode_log", "List of opcode output logs", lambda op: op.log),
         ("oppriority", "OpCode_prio", "List of opcode priorities", lambda op: op.priority),
         ("opresult", "OpCode_result", "List of opcodes results", lambda op: op.result),
-        ("ops", "OpCodes", "List of all opcodes", lambda op: op.input),
+        ("ops", "OpCodes", "List of all opcodes", lambda op: _shown(op.input)),
         (
             "opstart",
             "OpCode_start",

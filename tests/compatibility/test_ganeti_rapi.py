@@ -52,6 +52,9 @@ STORY = (
 )  # fmt: skip
 """One test plays these in order: each changes what the next one sees."""
 
+MORE_HEADERS = {"cache-control", "x-content-type-options"}
+"""They keep answers out of caches, and browsers from guessing what an answer is."""
+
 OF_NODES = ("dtotal", "dfree", "mtotal", "mnode", "mfree", "ctotal", "cnos", "cnodes", "csockets")
 OF_HYPERVISORS = ("oper_state", "oper_ram", "oper_vcpus", "status")
 """What only the nodes know is shown as for a node that does not answer."""
@@ -111,7 +114,8 @@ def test_the_answer_is_the_recorded_one(served: Served, name: str) -> None:
     answer = play(served, name)
     assert (answer.status, answer.body) == (RECORDED[name]["status"], recorded(name))
     headers = RECORDED[name]["headers"]
-    assert answer.headers.keys() | {"connection"} == {key.lower() for key in headers}
+    ours = answer.headers.keys() - MORE_HEADERS
+    assert ours | {"connection"} == {key.lower() for key in headers}
     assert answer.headers["content-type"] == headers["Content-Type"]
     assert answer.headers["server"].startswith(headers["Server"])
     assert answer.headers.get("www-authenticate") == headers.get("WWW-Authenticate")
@@ -157,7 +161,6 @@ _NUMBER = re.compile(r"(?<=TEST_DELAY)\(.*\)")
 
 
 def assert_same_job(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """The opcodes may have more parameters: LuxiD leaves out those that are null."""
     assert list(found) == list(expected)
     for name, value in expected.items():
         if name == "summary":
@@ -165,13 +168,8 @@ def assert_same_job(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert [_NUMBER.sub("", text) for text in found[name]] == [
                 _NUMBER.sub("", text) for text in value
             ]
-        elif name != "ops":
+        else:
             assert found[name] == value
-    for op, recorded_op in zip(found["ops"], expected["ops"], strict=True):
-        more = {name for name in op if op[name] is None}
-        assert {name: op[name] for name in op if name not in more - recorded_op.keys()} == (
-            recorded_op | {name: op[name] for name in more & recorded_op.keys()}
-        )
 
 
 def test_an_ended_job_has_the_recorded_shape(served: Served) -> None:

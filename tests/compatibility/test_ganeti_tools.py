@@ -229,6 +229,10 @@ def test_unknown_jobs_are_not_watched(tools: Tools, command: str) -> None:
 def test_a_running_job_is_canceled_and_killed(tools: Tools, daemon: Daemon) -> None:
     job_id = delay(tools, "600")
     await_status(daemon, job_id, JobStatus.RUNNING)
+    done = tools.run("gnt-job", "change-priority", "--priority=low", job_id)
+    assert re.fullmatch(rf"Job {job_id} with pid \d+ signaled\n", good(done))
+    priority = good(tools.run("gnt-job", "list", "--no-headers", "-o", "priority", job_id))
+    assert priority == "0\n", "nothing is left to change"
     done = tools.run("gnt-job", "cancel", job_id)
     assert together(done) == (1, f"Job {job_id} is no longer waiting in the queue\n")
     done = tools.run("gnt-job", "cancel", "--kill", "--yes-do-it", job_id)
@@ -236,6 +240,9 @@ def test_a_running_job_is_canceled_and_killed(tools: Tools, daemon: Daemon) -> N
     failed = tools.run("gnt-job", "watch", job_id)
     assert failed.code == 1
     assert f"Job {job_id} failed: " in failed.stderr
+    with daemon.client() as client:
+        [op] = client.job(int(job_id)).ops or []
+    assert op.result == ["OpExecError", ["killed on request"]]
 
 
 def await_status(daemon: Daemon, job_id: str, status: JobStatus) -> None:

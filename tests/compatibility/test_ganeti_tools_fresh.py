@@ -17,8 +17,9 @@ import pytest
 from tests.compatibility import ganeti_tools
 from tests.compatibility.ganeti_tools import MASTER, Tools, good
 from tests.compatibility.test_ganeti_tools_commands import WORKS, named
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, until
 
+from ganger import JobStatus
 from ganger.storage.cluster.objects import Kind
 from ganger.transport.messages import ObjectChange
 
@@ -171,6 +172,33 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Fresh]:
             tools.socket.with_name("ganeti-wconfd").symlink_to(daemon.places.wconfd_socket)
             name = "ganger" if request.param == "fresh" else "cluster.example.com"
             yield Fresh(tools, daemon, name)
+
+
+def test_a_job_that_is_held_back_is_queued_and_no_waiter(fresh: Fresh) -> None:
+    """The page says so, and how to have it as in Ganeti."""
+    delay = f"gnt-debug delay --submit --no-master -n {MASTER} 600"
+    fresh.play(
+        [
+            (delay, r"JobID: (?P<holder>\d+)\n"),
+            (delay, r"JobID: (?P<other>\d+)\n"),
+        ]
+    )
+    with fresh.daemon.client() as client:
+        until(client, int(fresh.known["holder"]), JobStatus.RUNNING)
+        assert client.job(int(fresh.known["other"])).status is JobStatus.QUEUED
+        fresh.play(
+            [
+                ("gnt-job list --no-headers {other}", r"{other} queued "),
+                ("gnt-debug locks", r"(.*\n)*node/\S+ +exclusive +{holder} +-\n"),
+            ]
+        )
+        fresh.daemon.run("cluster", "modify", "--no-hold-back")
+        until(client, int(fresh.known["other"]), JobStatus.WAITING)
+        fresh.play(
+            [("gnt-debug locks", r"(.*\n)*node/\S+ +exclusive +{holder} +exclusive:{other}\n")]
+        )
+        for job in ("other", "holder"):
+            client.cancel(int(fresh.known[job]), kill=True)
 
 
 def made(group: str) -> list[ObjectChange]:

@@ -236,10 +236,14 @@ class CancelJob(Request[CancelOutcome], frozen=True):
 
 
 class PriorityOutcome(Reply, frozen=True):
-    """Whether the priority is or will be changed, with Ganeti's text."""
+    """Whether the priority is or will be changed, with Ganeti's text.
+
+    ``signaled``: the process of a job none of whose opcodes waits, so that nothing changed.
+    """
 
     accepted: bool
     text: str
+    signaled: int | None = None
 
 
 class ChangeJobPriority(Request[PriorityOutcome], frozen=True):

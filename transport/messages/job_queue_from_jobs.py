@@ -114,10 +114,11 @@ class CancelAnswered(Notice, frozen=True):
 
 
 class PriorityAnswered(Notice, frozen=True):
-    """Reply to the `PriorityRequested` of this ``token``."""
+    """Reply to the `PriorityRequested` of this ``token``. ``signaled``: as in `PriorityOutcome`."""
 
     job_id: int
     token: int
     priority: int
     accepted: bool
     text: str
+    signaled: int | None = None

@@ -8,6 +8,7 @@ import pytest
 from tests.storage.queries.recorded_clusters import (
     DATA,
     RECORDED,
+    larger,
     recorded,
     recorded_request,
     view_of,
@@ -230,3 +231,27 @@ def test_filter_rules_are_answered_as_they_are_stored() -> None:
 def test_an_unknown_filter_rule_is_an_error() -> None:
     with pytest.raises(errors.UnknownObjectError, match=r"^Filter uuid nope not found$"):
         query(FILTERS, view_of(RECORDED), ["uuid"], ["==", "uuid", "nope"])
+
+
+def test_rules_are_in_the_natural_order_of_their_uuids() -> None:
+    document = larger()
+    uuids = [f"{text}-0000-4000-8000-000000000000" for text in ("0010", "000a", "9b", "10b")]
+    rule = next(iter(document["filters"].values()))
+    document["filters"] = {uuid: rule | {"uuid": uuid} for uuid in uuids}
+    found = query(FILTERS, view_of(document), ["uuid"])["data"]
+    assert [row[0][1] for row in found] == [uuids[1], uuids[2], uuids[0], uuids[3]]
+
+
+def test_parameters_that_are_null_are_left_out_as_luxid_does() -> None:
+    shown: dict[str, Any] = {
+        "OP_ID": "OP_TEST_DELAY",
+        "duration": 1,
+        "depends": None,
+        "comment": None,
+    }
+    unknown: dict[str, Any] = {"OP_ID": "OP_OF_LATER", "what": None}
+    given = [{**shown, "dry_run": None, "on_node_uuids": None}, unknown]
+    job = Job(id=9, ops=[OpcodeEntry(input=one) for one in given])
+    rows: Rows = {9: JobRow(9, job)}
+    assert values(JOBS, rows, ["ops"]) == [[[shown, unknown]]]
+    assert "dry_run" in job.ops[0].input
