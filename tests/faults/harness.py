@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 GANGER = [sys.executable, "-m", "ganger.cli.begin"]
 
+LOOK_SECONDS = 0.02
+"""Between two looks at what tells nobody when it changes: a busy loop slows what it waits for."""
+
 _MARK = "GANGER_TEST_FOLDER="
 """Begins what says in the environment of each process for which folder it works."""
 

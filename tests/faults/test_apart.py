@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.faults.harness import Daemon, process_of, until, wait_for_end
+from tests.faults.harness import LOOK_SECONDS, Daemon, process_of, until, wait_for_end
 from tests.system.gates import Gate, end, run_by, until_running
 
 from ganger import Client, JobStatus
@@ -50,6 +50,7 @@ def replaced(client: Client, before: int) -> DaemonInfo:
         has_one = info.memory.get("authority", 0) > 0
         if all(there) and has_one and before not in {one.pid for one in others}:
             return info
+        time.sleep(LOOK_SECONDS)
     raise AssertionError("the process was not replaced")
 
 
@@ -152,6 +153,7 @@ def test_a_component_there_fails_or_hangs_and_its_neighbours_go_on(
             deadline = time.monotonic() + 30
             while restarts(client)[component] == 0:
                 assert time.monotonic() < deadline
+                time.sleep(LOOK_SECONDS)
             assert daemon.authority().pid == process
         assert client.add_filter(predicates=[["jobid", ["=", "id", 99]]], action="PAUSE")
         gate.let_through()

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import Daemon, Witnesses
+from tests.faults.harness import LOOK_SECONDS, Daemon, Witnesses
 
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ganger.transport.messages import DaemonInfo
 
-JOBS = 40
+JOBS = 24
 PARTS = [*(component.name for component in COMPONENTS), "supervisor"]
 
 
@@ -37,6 +37,7 @@ def replaced(daemon: Daemon, component: str, before: DaemonInfo) -> DaemonInfo:
             restarts = {part.name: part.restarts for part in info.components}
             if info.started > before.started or restarts.get(component) == 1:
                 return info
+        time.sleep(LOOK_SECONDS)
     raise AssertionError(f"{component} was not replaced")
 
 
@@ -45,7 +46,7 @@ def await_log(daemon: Daemon, *words: str) -> None:
     deadline = time.monotonic() + 30
     while not all(one in daemon.places.log.read_text() for one in words):
         assert time.monotonic() < deadline, daemon.places.log.read_text()
-        time.sleep(0.05)
+        time.sleep(LOOK_SECONDS)
 
 
 @pytest.mark.parametrize("component", PARTS)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 import pytest
-from tests.faults.harness import Daemon, process_of, until, wait_for_end, wait_until_gone
+from tests.faults.harness import (
+    LOOK_SECONDS,
+    Daemon,
+    process_of,
+    until,
+    wait_for_end,
+    wait_until_gone,
+)
 
 from ganger import Client, JobStatus
 from ganger.storage import process_identity, settings
@@ -164,7 +171,7 @@ def reused(client: Client, *ops: dict[str, Any]) -> int:
 def until_free(pid: int) -> None:
     """Wait until the process says that it serves no job."""
     while psutil.Process(pid).name() != "job -":
-        os.sched_yield()
+        time.sleep(LOOK_SECONDS)
 
 
 def until_logged(daemon: Daemon, text: str) -> None:
@@ -172,7 +179,7 @@ def until_logged(daemon: Daemon, text: str) -> None:
     deadline = time.monotonic() + 20
     while text not in daemon.places.log.read_text(encoding="utf-8"):
         assert time.monotonic() < deadline, text
-        os.sched_yield()
+        time.sleep(LOOK_SECONDS)
 
 
 def file_of(daemon: Daemon, job_id: int) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-JOBS = 60
+JOBS = 40
 PARTS = [component.name for component in COMPONENTS]
 
 
@@ -65,7 +65,7 @@ def test_a_killed_fork_server_loses_nothing_and_starts_nothing_twice(tmp_path: P
 def test_a_killed_daemon_loses_nothing_and_starts_nothing_twice(tmp_path: Path) -> None:
     with begin(tmp_path) as (daemon, witnesses, ids):
         with daemon.client() as client:
-            for place in (15, 30, 45):
+            for place in (10, 20, 30):
                 daemon.replace_killed()
                 client.wait(ids[place], timeout=60)
         check_all_ran_once(daemon, witnesses, ids)

@@ -363,7 +363,7 @@ def test_the_generated_predicates_come_to_each_outcome_often() -> None:
     """The comparison above would say little if hardly any predicate were true, or invalid."""
     seen: Counter[tuple[str, Truth]] = Counter()
 
-    @settings(max_examples=400, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None)
     @given(PREDICATES, JOBS)
     def count(predicate: list[Any], job: Job) -> None:
         name, expression = predicate

@@ -39,7 +39,7 @@ from ganger.storage.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 
-EXAMPLES = int(os.environ.get("GANGER_EXAMPLES", "75"))
+EXAMPLES = int(os.environ.get("GANGER_EXAMPLES", "50"))
 # A case that fails is made small before it is shown; hypothesis gives that five minutes.
 pytestmark = pytest.mark.timeout(600 + EXAMPLES)
 

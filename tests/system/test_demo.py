@@ -19,7 +19,7 @@ from ganger.storage import paths
 
 RUN_SECONDS = 110.0
 END_SECONDS = 30.0
-FILES = 100
+FILES = 20
 """Each node gets so many: the plan is the same, and packs, checks and restores fewer."""
 
 CLAIMS = 9

@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from tests.faults.harness import Daemon, until
+from tests.faults.harness import LOOK_SECONDS, Daemon, until
 from tests.system.wconfd import Wconfd, call
 
 from ganger.storage.jobs import JobStatus
@@ -162,7 +162,7 @@ def test_what_is_refused_does_not_get_into_the_log(daemon: Daemon, path: Path) -
     deadline = time.monotonic() + 30
     while "unreadable requests refused" not in (log := daemon.places.log.read_text()):
         assert time.monotonic() < deadline
-        os.sched_yield()
+        time.sleep(LOOK_SECONDS)
     assert "open-sesame" not in log
 
 
@@ -237,7 +237,7 @@ def test_a_socket_that_another_program_puts_there_later_is_told_and_stays(tmp_pa
         deadline = time.monotonic() + 30
         while state(daemon).problem != text:
             assert time.monotonic() < deadline
-            os.sched_yield()
+            time.sleep(LOOK_SECONDS)
         status = daemon.run("status", check=False)
         assert f"LUXI:       {own} NOT OPEN: {text}" in status.stdout
         assert status.returncode == 70

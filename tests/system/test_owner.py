@@ -6,6 +6,7 @@ import os
 import pwd
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,21 @@ def directory_of_another_user(tmp_path: Path) -> Path:
     for path in (data, *data.rglob("*")):
         os.chown(path, OTHER.pw_uid, OTHER.pw_gid)
     return data
+
+
+@pytest.fixture(name="served", scope="module")
+def directory_of_a_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data directory of a daemon that runs as root; its folder is open, as a test wants it."""
+    folder = tmp_path_factory.mktemp("served")
+    data = folder / "data"
+    assert run(data, "up", "--no-rapi")[0] == 0
+    try:
+        for path in (folder, *folder.parents[:-2], *data.rglob("*")):
+            with suppress(FileNotFoundError):  # The daemon goes on renaming what it writes.
+                path.chmod(0o755)
+        yield data
+    finally:
+        run(data, "down")
 
 
 AS_OTHER = """
@@ -87,18 +103,9 @@ def test_root_neither_starts_nor_changes_the_directory_of_another_user(
     ],
 )
 def test_another_user_gets_the_owner_of_the_directory_or_of_the_daemon(
-    tmp_path: Path, mode: int, words: str
+    served: Path, mode: int, words: str
 ) -> None:
-    data = tmp_path / "data"
-    assert run(data, "up", "--no-rapi")[0] == 0
-    try:
-        inside = [data, *data.rglob("*")] if mode == 0o755 else []
-        for path in (tmp_path, *tmp_path.parents[:-2], *inside):
-            with suppress(FileNotFoundError):  # The daemon goes on renaming what it writes.
-                path.chmod(0o755)
-        data.chmod(mode)
-        code, output = run(data, *words.split(), as_other=True)
-        assert code not in (0, 3), output
-        assert "belongs to root (uid 0), and this is nobody" in output
-    finally:
-        run(data, "down")
+    served.chmod(mode)
+    code, output = run(served, *words.split(), as_other=True)
+    assert code not in (0, 3), output
+    assert "belongs to root (uid 0), and this is nobody" in output

@@ -19,7 +19,7 @@ from ganger.storage import jobs
 from ganger.storage.queue_files import spool
 from ganger.transport.messages import JobSpec, ListJobs
 
-LOSSES = 10
+LOSSES = 6
 
 
 def text(size: int, mark: str = "w") -> str:
