@@ -282,3 +282,24 @@ def test_a_journal_that_grows_on_and_on_makes_the_queue_wait_for_the_thread(
     monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 2)
     queue.actor.end_turn()
     assert file_numbers(queue) == list(range(1, 21))
+
+
+def test_a_cancellation_whose_file_the_disk_refuses_is_not_taken_for_what_the_thread_wrote(
+    queue: Queue,
+) -> None:
+    thread = begin(queue, steps=1)
+    files = queue.actor.component.store.ledger.files
+    with refusing("write"):
+        # The journal takes it, the file that the thread has created does not.
+        queue.actor.ask(messages.CancelJob(id=COUNT))
+    assert queue.actor.component.store.ledger.is_read_only
+    assert queue.file(COUNT)["ops"][0]["status"] == "queued"
+    thread.run()
+    queue.let_threads_work()
+    # The thread reports the file with the state before; the newer one has still to be written.
+    assert not files.has_thread
+    assert files.serial(COUNT) == 2
+    queue.retry_disk()
+    assert queue.file(COUNT)["ops"][0]["status"] == "canceled"
+    queue.restart()
+    assert queue.statuses()[COUNT] == "canceled"
