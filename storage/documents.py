@@ -70,7 +70,7 @@ def _replace_from(
     start: str, path: str | os.PathLike[str], data: bytes | bytearray, *, flush: bool, mode: int
 ) -> None:
     """Write the data into a new file whose name begins with ``start``, and rename it."""
-    temporary, descriptor = _make_temporary(start, mode)
+    temporary, descriptor = make_temporary(start, mode)
     try:
         try:
             write_all(descriptor, data)
@@ -121,18 +121,21 @@ def remove_temporaries(
                     os.unlink(f"{os.fspath(folder)}/{name}")
 
 
-def _make_temporary(start: str, mode: int) -> tuple[str, int]:
+def make_temporary(start: str, mode: int) -> tuple[str, int]:
     """A new file whose name begins with ``start``, and its descriptor."""
     while True:
         temporary = f"{start}.{os.getpid()}.{next(_numbers)}"
         # A killed process that had our pid may have left a file of this name.
         with contextlib.suppress(FileExistsError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return temporary, os.open(temporary, flags, mode)
 
 
-def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
+def exchange(path: str, data: bytes, spare: str) -> bool:
     """As `replace`, but write into the file ``spare`` and keep the old version there (`inodes`).
+
+    There is no flush: if the disk refused a page of ``spare`` before, ext4 says of the next flush
+    that it went well, and the page reads as zeros later. Only a new file can be trusted.
 
     Returns whether a later write may reuse ``spare``. It may not if ``path`` did not exist (the
     spare became the file), or if ``path`` was no plain file: then ``spare`` holds that now. If a
@@ -143,17 +146,13 @@ def exchange(path: str, data: bytes, spare: str, *, flush: bool) -> bool:
         try:
             write_all(descriptor, data)
             os.ftruncate(descriptor, len(data))
-            if flush:
-                os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
         try:
             is_kept = _swap(spare, path)
         except FileNotFoundError:
-            replace(path, data, flush=flush)
+            replace(path, data, flush=False)
             return False
-        if flush:
-            flush_directory(os.path.dirname(path))
         return is_kept and _is_writable_again(spare)
 
 
@@ -164,7 +163,7 @@ def create(path: str, data: bytes) -> bool:
     """
     with storage_errors(path):
         directory, name = os.path.split(path)
-        temporary, descriptor = _make_temporary(f"{directory}/{TEMPORARY_PREFIX}{name}", FILE_MODE)
+        temporary, descriptor = make_temporary(f"{directory}/{TEMPORARY_PREFIX}{name}", FILE_MODE)
         try:
             try:
                 write_all(descriptor, data)
@@ -264,6 +263,20 @@ def _readable_size(status: os.stat_result) -> int:
     if status.st_size > _READ_BYTES_MAX:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return status.st_size
+
+
+def drop_pages(path: str | os.PathLike[str]) -> None:
+    """Have the next `read` bring the file from the disk, as far as no write waits for that.
+
+    The kernel begins to read at once. A file that cannot be opened stays as it is.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(descriptor)
 
 
 def names_in(folder: str | os.PathLike[str]) -> list[str]:

@@ -42,8 +42,13 @@ def paths(directory: Path) -> list[Path]:
 def replay(directory: Path, records: RecordFormat[AnyRecord]) -> Iterator[AnyRecord]:
     """Every record that counts, oldest first: up to the torn tail of each segment."""
     for path in paths(directory):
-        for record, _ in records.records_in(documents.read(path) or b"", path):
-            yield record
+        yield from records_of(path, records)
+
+
+def records_of(path: Path, records: RecordFormat[AnyRecord]) -> Iterator[AnyRecord]:
+    """Every record of one segment that counts."""
+    for record, _ in records.records_in(documents.read(path) or b"", path):
+        yield record
 
 
 def is_damaged(path: Path, records: RecordFormat[AnyRecord]) -> bool:

@@ -87,8 +87,8 @@ class StateFile:
     def _replace(self, body: bytes, *, flush: bool) -> None:
         if not self.has_queue:
             raise errors.StorageError(f"{self.path}: the queue directory was deleted or replaced")
-        spare = self._spares.take()
+        spare = None if flush else self._spares.take()
         if spare is None:
             documents.replace(self.path, body, flush=flush)
-        elif documents.exchange(self.path, body, spare, flush=flush):
+        elif documents.exchange(self.path, body, spare):
             self._spares.give_back(spare)

@@ -69,9 +69,12 @@ class StateRecorder:
             self._flush(serial, body)
 
     def show_waiting(self) -> None:
-        """Write and send that the job waits for locks; nothing needs that to be durable."""
+        """Write and send that the job waits for locks; nothing needs that to be durable.
+
+        A large state is flushed all the same: the daemon keeps no other one from then on.
+        """
         serial, body = self._next_state()
-        self._file.write(body, serial, flush=False)
+        self._file.write(body, serial, flush=not _is_small(body))
         waits = messages.JobWaits(job_id=self._running.job.id, serial=serial, body=_small(body))
         self._daemon.tell(waits)
 

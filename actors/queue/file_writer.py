@@ -9,7 +9,8 @@ for it (spares). The files of many new jobs are created by a thread
 (`storage/queue_files/new_files` has the rules).
 
 After a failed flush, files that were written before it are in doubt: what can be read need not be
-on the disk. They are written anew, those of living processes when the process has gone.
+on the disk. They are written anew, those of living processes when the process has gone. A file that
+is found damaged before anybody has heard of a failure is mended from the journal (`read`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.queue_files import replay
+from ...storage.queue_files import job_files, replay
 from ...storage.queue_files.new_files import NewFiles
 
 if TYPE_CHECKING:
@@ -46,9 +47,14 @@ def parts(state: State) -> tuple[int, bytes]:
 class FileWriter:
     """Writes the files of jobs; if the disk refuses, the next attempt does it."""
 
-    def __init__(self, directory: QueueDirectory, disk: DiskState) -> None:
+    def __init__(
+        self, directory: QueueDirectory, disk: DiskState, journaled: Callable[[], JournalContent]
+    ) -> None:
+        """``journaled`` reads the journal."""
         self._directory = directory
         self._disk = disk
+        self._journaled = journaled
+        self._beyond_repair: set[int] = set()
         self._states: dict[int, State] = {}
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
@@ -60,6 +66,9 @@ class FileWriter:
         self._owned: set[int] = set()
         self._in_doubt: set[int] = set()
         self._was_behind = False
+        self.when_mended: Callable[[int], None] = lambda _: None
+        """Is told of each job whose damaged file the journal has made up for."""
+
         self.has_left_memory = False
         """Whether something large was freed lately, of which the C library keeps the pages."""
 
@@ -74,7 +83,45 @@ class FileWriter:
     def body(self, job_id: int) -> bytes | None:
         """The newest durable state of a live job; None if there is none."""
         known = self._known(job_id)
-        return self._directory.read(job_id) if known is None else known[1]
+        return self.read(job_id) if known is None else known[1]
+
+    def read(self, job_id: int) -> bytes | None:
+        """The text of the job's file; if that is damaged, the text of the journal."""
+        data = self._directory.read(job_id)
+        if data is None or not job_files.is_damaged(data):
+            return data
+        return self._mended(job_id, data, lambda said: said.states.get(job_id))
+
+    def read_archived(self, job_id: int) -> bytes | None:
+        """As `read`, of an archived job."""
+        data = self._directory.read_archived(job_id)
+        if data is None or not job_files.is_damaged(data):
+            return data
+        return self._mended(job_id, data, lambda said: said.archived.get(job_id))
+
+    def _mended(
+        self, job_id: int, damaged: bytes, find: Callable[[JournalContent], replay.State | None]
+    ) -> bytes:
+        """The text of the journal, if that has one; then the file is written anew."""
+        if job_id in self._beyond_repair:
+            # To read the journal takes long.
+            return damaged
+        said = self._journaled()
+        if (state := find(said)) is None:
+            self._beyond_repair.add(job_id)
+            return damaged
+        if job_id not in self._owned:
+            # The disk has refused this page, so it may have refused others.
+            self._directory.spares.renew()
+            try:
+                if job_id in said.archived:
+                    replay.write_archived_file_anew(self._directory, job_id, state)
+                else:
+                    replay.write_file_anew(self._directory, job_id, state)
+            except errors.StorageError as error:
+                self._disk.refuse_writes(error)
+        self.when_mended(job_id)
+        return state[1]
 
     def in_memory(self, job_id: int) -> bytes | None:
         """As `body`, but None if only the file has it."""
@@ -205,6 +252,14 @@ class FileWriter:
     def states(self) -> Mapping[int, State]:
         """The newest states of the jobs whose files may be older."""
         return self._states
+
+    @property
+    def answered(self) -> set[int]:
+        """The jobs whose files need not be right: the journal, or a process, answers for them.
+
+        A process that lives flushes what the journal does not have, into new files.
+        """
+        return self._states.keys() | self._owned
 
     def write_newest(self, count: int, is_enough: Callable[[], bool]) -> None:
         """Write the files of so many new jobs, the newest first: the oldest may start soon.

@@ -55,6 +55,7 @@ class JobStore:
         """``files``: where the next start finds what files of pending jobs say, if anywhere."""
         self.table = table
         self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
+        self.ledger.files.when_mended = self._note_mended
         self.files_aside = FilesAside(runtime, self.ledger.files)
         self._pace, self._due = FilePace(), Due()
         self._written = 0
@@ -97,6 +98,9 @@ class JobStore:
     def _note_unreadable(self, name: str) -> None:
         self._log.error("job file is quarantined", file=name)
 
+    def _note_mended(self, job_id: int) -> None:
+        self._log.error("damaged job file is written anew from the journal", job=job_id)
+
     @property
     def has_unread_rows(self) -> bool:
         """Whether the start has left rows that the report of all jobs has yet to come to."""
@@ -131,7 +135,7 @@ class JobStore:
 
     def read_archived(self, job_id: int) -> jobs.Job | None:
         """A job from the archive; None if there is no such job."""
-        data = self.ledger.directory.read_archived(job_id)
+        data = self.ledger.files.read_archived(job_id)
         return None if data is None else jobs.decode_job(data)
 
     def is_archived(self, job_id: int) -> bool:
@@ -374,7 +378,8 @@ class JobStore:
         """
         self._commit(meanwhile)
         if self.ledger.is_read_only and not self._is_retry_due:
-            self._log.error("the disk refuses writes: the queue takes no changes")
+            reason = self.ledger.refusal().text
+            self._log.error("the disk refuses writes: the queue takes no changes", error=reason)
             self._retry_later()
         self._runtime.patience_seconds = self._patience_seconds()
         kept = len(self.table) * settings.JOB_MEMORY_BYTES

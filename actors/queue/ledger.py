@@ -23,7 +23,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.queue_files import replay
+from ...storage.queue_files import read_back, replay
 from ...storage.queue_files.journal import JobArchived, JobsStored, StateStored, StoredRecord
 from .disk_state import DiskState
 from .file_writer import FileWriter, parts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ...storage.queue_files.job_files import QueueDirectory
-    from ...storage.queue_files.journal import Cut, Journal, Record
+    from ...storage.queue_files.journal import Check, Cut, Journal, Record
     from ...storage.queue_files.segment_ahead import SegmentAhead
     from .file_writer import State
     from .loaded import Loaded
@@ -68,7 +68,7 @@ class Ledger:
         self.last_id = 0
         self._journal = journal
         self._disk = DiskState(self._give_up_room)
-        self.files = FileWriter(directory, self._disk)
+        self.files = FileWriter(directory, self._disk, lambda: replay.read_journal(journal))
         self._staged: dict[int, bytes] = {}
         self._effects: list[tuple[Callable[[], None], Failed]] = []
         self._unarchived: dict[int, Callable[[], None]] = {}
@@ -124,12 +124,32 @@ class Ledger:
         # A flush by our predecessor failed, or it died during one, or before it.
         self._is_doubtful = self._journal.has_older
         if not loaded.is_late:
-            self.retry()
+            self._renew_at_start(is_quick=loaded.journaled <= settings.FILES_UNWRITTEN_MAX)
             return
         try:
             self._begin_beside_older(loaded)
         except errors.StorageError as error:
             self.refuse_writes(error)
+
+    def _renew_at_start(self, *, is_quick: bool) -> None:
+        """As `retry`; a thread reads the files of our predecessor back, unless that ``is_quick``.
+
+        A flush comes first: what files say counts from now on.
+        """
+        if self._cut_aside is None or self._is_doubtful or is_quick:
+            self.retry()
+            return
+        try:
+            self._bring_up_files()
+            self._begin_segment()
+            # What was written is in doubt until the flush has gone well.
+            self._is_fresh = self._is_doubtful = True
+            self._journal.flush_files()
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+            return
+        self._is_doubtful = False
+        self._cut_in_thread()
 
     def _begin_beside_older(self, loaded: Loaded) -> None:
         """Begin a segment, and keep the older ones until all that they cover is in files."""
@@ -422,11 +442,23 @@ class Ledger:
                 self._covered &= self._repeated
             else:
                 self._begin_segment()
-            cut = self._journal.prepare_cut()
         except errors.StorageError as error:
             self.refuse_writes(error)
             return
-        assert cut is not None
+        self._cut_in_thread()
+
+    def _cut_in_thread(self) -> None:
+        """Have a thread delete the older segments."""
+        assert self._cut_aside is not None
+        try:
+            cut = self._journal.prepare_cut(self._check())
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+            return
+        if cut is None:
+            # There were none at the start.
+            self._is_fresh = False
+            return
         self._is_being_cut = True
         self._inputs_to_remove, self._refused_inputs = self._refused_inputs, []
         self._cut_aside(cut)
@@ -459,7 +491,7 @@ class Ledger:
         self._is_fresh = True
         self._write_anew()
         try:
-            self._journal.cut()
+            self._journal.cut(self._check())
         except errors.StorageError:
             self._is_doubtful = True
             raise
@@ -467,6 +499,11 @@ class Ledger:
         self._older_bytes = 0
         names, self._refused_inputs = self._refused_inputs, []
         self._remove_inputs(names)
+
+    def _check(self) -> Check:
+        """Reads back the files for which the newest segment does not answer, before others go."""
+        left_out = self.files.answered
+        return lambda old: read_back.check(self.directory, old, left_out)
 
     def _remove_inputs(self, names: Iterable[str]) -> None:
         for name in names:

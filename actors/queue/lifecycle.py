@@ -295,7 +295,7 @@ class Lifecycle:
 
     def _read_file(self, row: Row) -> jobs.Job:
         """The job as its process has written it."""
-        data = self._ledger.directory.read(row.id)
+        data = self._ledger.files.read(row.id)
         if data is None:
             raise errors.StorageError(f"job {row.id} has no file")
         return job_files.read_job(data, row.id)
@@ -342,7 +342,7 @@ class Lifecycle:
         )
 
     def _newest(self, row: Row) -> jobs.Job:
-        data = self._ledger.directory.read(row.id)
+        data = self._ledger.files.read(row.id)
         on_disk = None if data is None else jobs.decode_job(data)
         known = self._ledger.files.serial(row.id)
         if on_disk is not None and (known is None or on_disk.serial >= known):

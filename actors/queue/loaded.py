@@ -20,8 +20,9 @@ class Loaded(msgspec.Struct):
 
     If they are many, ``is_late``: no file was written, and ``unwritten`` are the jobs whose files
     lack their states, or may lose them. ``ahead`` are the states that files have and the journal
-    has not, and that may be lost. ``archived`` are all archived jobs of the journal. ``unread``
-    reads later what rows of the table lack.
+    has not, and that may be lost. ``archived`` are all archived jobs of the journal,
+    and ``journaled`` is how many jobs it has, with them. ``unread`` reads later what rows of the
+    table lack.
     """
 
     table: JobTable
@@ -36,5 +37,6 @@ class Loaded(msgspec.Struct):
     is_late: bool = False
     ahead: dict[int, tuple[int, bytes]] = {}
     archived: dict[int, replay.State | None] = {}
+    journaled: int = 0
     unread: UnreadRows = msgspec.field(default_factory=UnreadRows)
     recalled: recalling.Recalled = msgspec.field(default_factory=recalling.Recalled)

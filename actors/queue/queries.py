@@ -333,7 +333,7 @@ class QueueReader:
     def _take_log_of_file(self, job: jobs.Job) -> None:
         """Add the log entries that the job's process wrote into the file after this state."""
         try:
-            data = self._ledger.directory.read(job.id)
+            data = self._ledger.files.read(job.id)
             on_disk = None if data is None else jobs.decode_job(data)
         except errors.StorageError:
             return
@@ -372,7 +372,7 @@ class QueueReader:
     def _archived(self, job_id: int) -> tuple[bytes, jobs.Job]:
         """The archived file, and the job in it. An unreadable one is noted in ``unreadable``."""
         try:
-            data = self._ledger.directory.read_archived(job_id)
+            data = self._ledger.files.read_archived(job_id)
             if data is not None:
                 return data, job_files.read_job(data, job_id)
         except errors.StorageError as error:

@@ -50,6 +50,7 @@ def load(
     progress("reading the journal", 0, 0)
     said = replay.read_journal(queue_journal)
     loaded = Loaded(JobTable(), {}, [], [], {}, [], 0, archived=said.archived)
+    loaded.journaled = len(said.states) + len(said.archived)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)
     progress("listing the queue", 0, 0)

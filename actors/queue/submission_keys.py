@@ -133,7 +133,7 @@ class SubmissionKeys:
                 yield job_id, job
 
     def _archived_under(self, key: str, job_id: int) -> jobs.Job | None:
-        data = self._store.ledger.directory.read_archived(job_id)
+        data = self._store.ledger.files.read_archived(job_id)
         job = None if data is None else job_files.read_job(data, job_id)
         return job if job is not None and job.extra.get(jobs.SUBMISSION_KEY) == key else None
 

@@ -11,6 +11,11 @@ While its owner has nothing else to do, it makes a few spares ahead: then the fi
 not be created while its process waits for it.
 
 A spare has one user at a time: the daemon's pool, or the process that borrowed it.
+
+A spare must not hold a page that the disk has refused. The kernel counts that page as clean; ext4
+knows its block as allocated and never written, and a second write into the page does not change
+that. So the flush after it goes well, and when the page leaves the memory, the block reads as
+zeros. After a failed flush nobody knows which pages it were: all spares go (`InodePool.renew`).
 """
 
 from __future__ import annotations
@@ -121,9 +126,17 @@ class InodePool(BorrowedInodes):
     def close(self) -> None:
         """Delete the spares that are not lent. The next owner deletes the others."""
         while self._resting:
-            self._delete(self._resting.popleft()[1])
+            self.delete(self._resting.popleft()[1])
         while self._fresh:
-            self._delete(self._fresh.popleft())
+            self.delete(self._fresh.popleft())
+
+    def renew(self) -> None:
+        """Delete all spares, lent ones too: the disk may have refused a page of any.
+
+        Who has borrowed one makes a new file under its name.
+        """
+        self.close()
+        self.clear()
 
     def _thin_out(self) -> None:
         """Delete a few that were long unused: a burst of writes needs many, and passes."""
@@ -131,9 +144,10 @@ class InodePool(BorrowedInodes):
         for _ in range(_THINNED_AT_ONCE):
             if not self._resting or self._resting[0][0] > limit:
                 return
-            self._delete(self._resting.popleft()[1])
+            self.delete(self._resting.popleft()[1])
 
-    def _delete(self, path: str) -> None:
+    def delete(self, path: str) -> None:
+        """Delete a spare that `take` gave, or one that is left over."""
         # It is not needed any more: a failure to delete it harms nothing.
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -153,17 +153,29 @@ class QueueDirectory:
             return None
         return remembered.mark_of(status) if stat.S_ISREG(status.st_mode) else None
 
+    def drop_pages(self, job_id: int) -> None:
+        """Have the next `read` bring the job's file from the disk (`documents.drop_pages`)."""
+        documents.drop_pages(path(self._queue, job_id))
+
+    def drop_archived_pages(self, job_id: int) -> None:
+        """As `drop_pages`, of the file in the archive."""
+        documents.drop_pages(self._archive_path(job_id))
+
     def write(self, job_id: int, body: bytes, *, flush: bool) -> None:
         """Replace the job's file."""
+        if flush:
+            documents.replace(path(self._queue, job_id), body, flush=True)
+            return
         spare = self.spares.take()
-        is_kept = True
         try:
-            is_kept = documents.exchange(path(self._queue, job_id), body, spare, flush=flush)
-        finally:
-            # Also after a failure: the next write overwrites the spare.
-            if is_kept:
-                self.spares.give_back(spare)
-        if not is_kept and os.path.lexists(spare):
+            is_kept = documents.exchange(path(self._queue, job_id), body, spare)
+        except errors.StorageError:
+            # The disk may have refused a page of it (`InodePool.renew`).
+            self.spares.delete(spare)
+            raise
+        if is_kept:
+            self.spares.give_back(spare)
+        elif os.path.lexists(spare):
             # Something other than a plain file lay in this place: put it aside, do not lose it.
             self.quarantine(spare, name=f"job-{job_id}")
 
@@ -323,7 +335,7 @@ class QueueDirectory:
                 )
             elif spooled is not None and spooled.job_id in aside:
                 continue
-            elif spool.is_unfinished_input(name):
+            elif spool.is_unfinished_input(name) or spool.is_copy_of_other(name, known):
                 self.spool.remove_file(name)
             elif spooled is not None and spooled.op_index is not None:
                 refused.append(name)
@@ -356,6 +368,11 @@ class QueueDirectory:
 
     def _archive_path(self, job_id: int) -> str:
         return path(archive_folder(self._archive, job_id), job_id)
+
+
+def is_damaged(data: bytes) -> bool:
+    """Whether this is no job: what Ganger itself has written shows that at once."""
+    return not jobs.has_right_sum(data) and _is_torn(data)
 
 
 def _is_torn(data: bytes) -> bool:

@@ -24,6 +24,7 @@ import contextlib
 import ctypes
 import os
 import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +34,7 @@ from ..checked_records import HEAD, RecordFormat, checksum, packed
 from .segment_ahead import SegmentAhead, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -67,6 +68,14 @@ class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
 Record = SegmentBegun | JobsStored | StateStored | JobArchived
 
 FORMAT_VERSION = 1
+
+Check = Callable[[Sequence["Path"]], None]
+"""Raises `StorageError` unless these segments may go."""
+
+
+def unchecked(_: Sequence[Path]) -> None:
+    """Whoever cuts has made sure by other means."""
+
 
 RECORDS: RecordFormat[Record] = RecordFormat(Record, "journal", FORMAT_VERSION)
 """The records of the queue's journal."""
@@ -274,16 +283,17 @@ class Journal:
         self.flushes += 1
         self._size = end
 
-    def cut(self) -> None:
+    def cut(self, check: Check = unchecked) -> None:
         """Flush the whole file system, then delete every segment but the newest.
 
-        The caller has written every job file that the older segments cover.
+        The caller has written every job file that the older segments cover; ``check`` says whether
+        the disk has them.
         """
-        if (cut := self.prepare_cut()) is not None:
+        if (cut := self.prepare_cut(check)) is not None:
             cut.carry_out()
             self._is_synced = True
 
-    def prepare_cut(self) -> Cut | None:
+    def prepare_cut(self, check: Check = unchecked) -> Cut | None:
         """As `cut`, for any thread to carry out; None if there is nothing to do."""
         old = [self._path(number) for number in self._segments() if number < self._number]
         if not old and self._is_synced:
@@ -293,7 +303,14 @@ class Journal:
         with documents.storage_errors(self._directory):
             descriptor = os.dup(self._watched)
         self.flushes += 1
-        return Cut(self._directory, descriptor, old)
+        return Cut(self._directory, descriptor, old, check)
+
+    def flush_files(self) -> None:
+        """Flush the whole file system; `StorageError` if that fails. A `cut` does it too."""
+        self._watch_file_system()
+        flush_file_system(self._directory, self._watched)
+        self.flushes += 1
+        self._is_synced = True
 
     def close(self) -> None:
         """Close the segment, and drop records that were not committed, nor acknowledged."""
@@ -372,22 +389,24 @@ class Journal:
 class Cut:
     """The old segments of a journal, to delete after a flush of the file system."""
 
-    def __init__(self, directory: Path, descriptor: int, old: list[Path]) -> None:
+    def __init__(self, directory: Path, descriptor: int, old: list[Path], check: Check) -> None:
         self._directory = directory
         self._descriptor = descriptor
         self._old = old
+        self._check = check
 
     def give_up(self) -> None:
         """Delete nothing. Call this or `carry_out`, once."""
         os.close(self._descriptor)
 
     def carry_out(self) -> None:
-        """Flush, then delete. Call it once. `StorageError` if either fails."""
+        """Flush, check, then delete. Call it once. `StorageError` if one of these fails."""
         try:
             flush_file_system(self._directory, self._descriptor)
         finally:
             # This descriptor is a duplicate: the journal may close its own meanwhile.
             os.close(self._descriptor)
+        self._check(self._old)
         for path in self._old:
             with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)

@@ -60,7 +60,7 @@ class OutputFile:
         """Make the appended blocks durable; `StorageError` if the disk refuses.
 
         The kernel counts pages that it could not write as clean. So a flush after a failed one
-        first writes its blocks again.
+        first writes the blocks again, into another file (`inodes`).
         """
         if not self.has_unflushed:
             return
@@ -104,9 +104,27 @@ class OutputFile:
         self._descriptor, self._end, self._flushed = descriptor, end, end
 
     def _write_again(self) -> None:
-        for place in range(self._flushed, self._end, _SCAN_BYTES):
-            size = min(_SCAN_BYTES, self._end - place)
-            documents.write_all_at(self._descriptor, os.pread(self._descriptor, size, place), place)
+        """Replace the file by a copy.
+
+        What was not flushed is read from pages that are not on the disk. If they have left the
+        memory meanwhile, nobody has these blocks, and a reader finds a gap there.
+        """
+        folder, name = os.path.split(self._path)
+        start = f"{folder}/{documents.TEMPORARY_PREFIX}{name}"
+        temporary, descriptor = documents.make_temporary(start, documents.FILE_MODE)
+        try:
+            for place in range(0, self._end, _SCAN_BYTES):
+                size = min(_SCAN_BYTES, self._end - place)
+                documents.write_all_at(descriptor, os.pread(self._descriptor, size, place), place)
+            os.fdatasync(descriptor)
+            os.rename(temporary, self._path)
+        except BaseException:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        os.close(self._descriptor)
+        self._descriptor, self._is_new = descriptor, True
 
 
 def _end_of_blocks(descriptor: int, size: int) -> int:

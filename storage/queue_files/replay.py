@@ -14,10 +14,10 @@ from .. import errors, jobs
 from . import job_files, journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from .job_files import QueueDirectory
-    from .journal import Journal
+    from .journal import Journal, Record
 
 State = tuple[int, bytes]
 """The serial of a job's state, and the text of its file."""
@@ -33,8 +33,13 @@ class JournalContent(msgspec.Struct):
 
 def read_journal(queue_journal: Journal) -> JournalContent:
     """Replay the journal."""
+    return content_of(queue_journal.replay())
+
+
+def content_of(records: Iterable[Record]) -> JournalContent:
+    """What these records say together."""
     journaled = JournalContent({}, {}, 0)
-    for record in queue_journal.replay():
+    for record in records:
         match record:
             case journal.SegmentBegun():
                 journaled.last_id = max(journaled.last_id, record.last_id)
@@ -116,8 +121,11 @@ def write_anew(
     """Write every file that the journal covers again, after a failed flush.
 
     The kernel counts pages that it failed to flush as clean, though they are not on the disk: only
-    a new write brings them there. ``left_out`` are jobs whose files other processes write.
+    a new write brings them there, into another file (`inodes`). What is written comes from the
+    journal, or from the disk itself: never from such a page. ``left_out`` are jobs whose files
+    other processes write.
     """
+    directory.spares.renew()
     for job_id, state in journaled.states.items():
         if job_id not in left_out:
             write_file_anew(directory, job_id, state)
@@ -128,11 +136,12 @@ def write_archived_anew(directory: QueueDirectory, archived: Mapping[int, State 
     """As `write_anew`, of the archived jobs alone."""
     for job_id, state in archived.items():
         if state is not None:
-            _write_archived_anew(directory, job_id, state)
+            write_archived_file_anew(directory, job_id, state)
 
 
 def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
-    """Write a live job's file again, from the file or the journal; may raise `StorageError`."""
+    """Write a live job's file again, from the disk or the journal; may raise `StorageError`."""
+    directory.drop_pages(job_id)
     try:
         job, body = newest(directory, job_id, state)
     except errors.StorageError:
@@ -145,7 +154,9 @@ def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> Non
     directory.write(job_id, body, flush=job.serial > state[0])
 
 
-def _write_archived_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
+def write_archived_file_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
+    """As `write_file_anew`, of an archived job."""
+    directory.drop_archived_pages(job_id)
     found = _readable(lambda: directory.read_archived(job_id))
     if found is None:
         return

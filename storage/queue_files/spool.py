@@ -23,7 +23,7 @@ import msgspec
 from .. import documents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 FOLDER = "spool"
 """The folder's name, in the queue directory and in each folder of the archive."""
@@ -202,6 +202,14 @@ def is_unfinished_input(name: str) -> bool:
     """Whether this is the temporary file of an input, which only a starting daemon may delete."""
     match = _TEMPORARY.match(name)
     return match is not None and name[match.end() :].startswith("input-")
+
+
+def is_copy_of_other(name: str, jobs: Collection[int]) -> bool:
+    """Whether this is an unfinished copy of output, and not of one of these jobs."""
+    match = _TEMPORARY.match(name)
+    if match is None or not name[match.end() :].startswith("output."):
+        return False
+    return int(match[1]) not in jobs
 
 
 def owner_of_temporary(name: str) -> int | None:

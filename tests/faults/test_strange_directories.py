@@ -193,7 +193,7 @@ def test_a_replaced_file_is_used_again_only_if_it_is_ours_alone(
     path.chmod(mode)
     for number in range(1, names):
         os.link(path, tmp_path / f"name-{number}")
-    assert documents.exchange(str(path), b"new", str(spare), flush=False) is is_kept
+    assert documents.exchange(str(path), b"new", str(spare)) is is_kept
     assert path.read_bytes() == b"new"
     # Otherwise the next one to take it could not open it, or would write into another's file.
     assert spare.exists() is is_kept

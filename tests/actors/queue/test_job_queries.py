@@ -148,7 +148,12 @@ def test_classic_rows_have_bare_values(queue: Queue) -> None:
 
 
 def damage(queue: Queue, job_id: int) -> None:
-    (queue.stage.places.archive / "0" / f"job-{job_id}").write_bytes(b"{")
+    """The journal does not have the job any more, so nothing makes up for its file."""
+    assert queue.actor.component.store.ledger.retry()
+    places = queue.stage.places
+    for folder in (places.queue, places.archive / "0"):
+        if (path := folder / f"job-{job_id}").exists():
+            path.write_bytes(b"{")
 
 
 def test_a_damaged_archived_job_is_left_out_of_listings_and_named_otherwise(queue: Queue) -> None:
@@ -163,8 +168,7 @@ def test_a_damaged_archived_job_is_left_out_of_listings_and_named_otherwise(queu
 def test_a_damaged_live_job_is_named(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.finish(2)
-    path = queue.stage.places.queue / "job-2"
-    path.write_bytes(b"{")
+    damage(queue, 2)
     name, text = queue.actor.ask(messages.QueryJobs(["ops"], ["=", "id", 2])).refusal
     assert (name, text.partition(" ")[0]) == ("StorageError", "job-2:")
 

@@ -10,7 +10,9 @@ import pytest
 from tests.actors.queue.books import Books, body
 from tests.refusals import refusing, refusing_flushes
 
+from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.ledger import Ledger
+from ganger.actors.queue.loaded import Loaded
 from ganger.storage import errors, settings
 from ganger.storage.queue_files import journal, replay
 from ganger.storage.queue_files.journal import Journal
@@ -358,3 +360,74 @@ def test_a_file_ahead_of_the_journal_is_flushed_when_it_is_written_anew(
     monkeypatch.setattr(books.directory, "write", write)
     replay.write_file_anew(books.directory, 1, (1, body(1, 1)))
     write.assert_called_once_with(1, body(1, serial), flush=is_flushed)
+
+
+@pytest.fixture
+def three_left(tmp_path: Path) -> None:
+    """A queue with three jobs has ended."""
+    books = Books(tmp_path).begin()
+    books.commit_new(1, 2, 3)
+    books.ledger.files.write_pending()
+    books.close()
+
+
+def begin_after_many(tmp_path: Path) -> tuple[Books, list[journal.Cut]]:
+    """A start behind a journal with too many jobs to read their files in a turn."""
+    cuts: list[journal.Cut] = []
+    books = Books(tmp_path)
+    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    many = settings.FILES_UNWRITTEN_MAX + 1
+    books.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 3, journaled=many))
+    return books, cuts
+
+
+@pytest.mark.usefixtures("three_left")
+@pytest.mark.parametrize("found", [b"", bytes(40), body(2, 0)])
+def test_a_thread_reads_the_files_back_after_a_start_and_segments_stay_until_then(
+    tmp_path: Path, found: bytes
+) -> None:
+    books, [cut] = begin_after_many(tmp_path)
+    old, newest = books.journal.segments()
+    assert not books.is_read_only()
+    (books.places.queue / "job-2").write_bytes(found)
+    with pytest.raises(errors.StorageError, match=r"the disk does not have .*: job-2$") as caught:
+        cut.carry_out()
+    assert books.journal.segments() == [old, newest]
+    books.ledger.was_cut(caught.value)
+    assert books.is_read_only()
+    assert books.ledger.retry()
+    assert old not in books.journal.segments()
+    assert books.after_crash() == {n: body(n, 1) for n in (1, 2, 3)}
+    books.close()
+
+
+@pytest.mark.usefixtures("three_left")
+def test_a_start_on_a_disk_that_refuses_the_flush_is_in_doubt(tmp_path: Path) -> None:
+    with refusing_flushes():
+        books, cuts = begin_after_many(tmp_path)
+    assert (books.is_read_only(), books.ledger.is_doubtful, cuts) == (True, True, [])
+    assert books.ledger.retry()
+    assert len(books.journal.segments()) == 1
+    assert books.after_crash() == {n: body(n, 1) for n in (1, 2, 3)}
+    books.close()
+
+
+def test_a_queue_that_runs_reads_files_back_before_segments_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books, cuts = books_with_cuts(tmp_path)
+    books.commit_new(1, 2)
+    books.ledger.files.write_pending()
+    # The process of this job writes its file: the new segment answers for that.
+    books.ledger.files.lend_spares(2)
+    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1)
+    books.commit_new(3)
+    books.ledger.files.write_pending()
+    books.ledger.renew_if_due()
+    [cut] = cuts
+    for job_id in (1, 2):
+        (books.places.queue / f"job-{job_id}").write_bytes(bytes(40))
+    with pytest.raises(errors.StorageError, match=r"have what was written: job-1$"):
+        cut.carry_out()
+    assert len(books.journal.segments()) == 2
+    books.close()

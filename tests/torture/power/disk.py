@@ -15,11 +15,14 @@ What is assumed, and nothing beyond it:
   within one directory; each write whole, torn at sectors, or not; a file may have grown though
   the data did not get there (zeros then). A sector is old or new, never a mixture.
 
-A flush of a file or of the file system may fail (`FlushFailed`). Then the pages that it was to
-write count as clean: the next flush has nothing to do for them, succeeds, and they are on the
-disk only by chance. A descriptor that was open on such a file reports it once, at its own next
-flush (the recorder sees to that, as Linux does). Names and sizes go on being pending: a file system
-that cannot write those stops, rather than forget them.
+A flush of a file or of the file system may fail (`FlushFailed`), or the kernel's own writing back,
+of which nobody here may hear. Then the pages that it was to write count as clean: the next flush
+has nothing to do for them, succeeds, and they are on the disk only by chance. They can be read
+until they leave the memory (`Evicted`). What is written into such a block later is not on the disk
+either, whatever the flush says, unless the pages have left the memory first: ext4 takes the block
+for written, and finds it unwritten when it is read. A descriptor that was open on such a file
+reports the failure once, at its own next flush (the recorder sees to that, as Linux does). Names
+and sizes go on being pending: a file system that cannot write those stops, rather than forget them.
 
 ``names_in_order`` is a weaker disk's promise that one may make, and most file systems with a
 journal do: changes of names survive in their order, and every flush takes along all that were
@@ -34,6 +37,9 @@ import random
 from pathlib import Path
 
 import msgspec
+
+BLOCK = 4096
+"""The bytes of a page, and of a block of the file system."""
 
 ROOT = 0
 """The inode of the directory that everything lies below."""
@@ -73,7 +79,13 @@ class FlushFailed(msgspec.Struct, frozen=True):
     inode: int | None
 
 
-Change = Named | Written | Resized | Flushed | FlushFailed
+class Evicted(msgspec.Struct, frozen=True):
+    """The pages of a file left the memory: from now on it is what the disk has."""
+
+    inode: int
+
+
+Change = Named | Written | Resized | Flushed | FlushFailed | Evicted
 
 
 class _Pending(msgspec.Struct):
@@ -82,7 +94,15 @@ class _Pending(msgspec.Struct):
     change: Written | Resized
     is_durable: bool = False
     is_forgotten: bool = False
-    """A flush of it failed: no later one writes it."""
+    """A flush of it failed, or one of its block before: no later one writes it."""
+
+    @property
+    def blocks(self) -> set[int]:
+        """The blocks into which this writes."""
+        if isinstance(self.change, Resized):
+            return set()
+        end = self.change.offset + len(self.change.data)
+        return set(range(self.change.offset // BLOCK, -(-end // BLOCK)))
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -167,6 +187,7 @@ class Disk:
         self._contents = dict(start.contents)
         self._pending_names: list[Named] = []
         self._pending_data: dict[int, list[_Pending]] = {}
+        self._refused: dict[int, set[int]] = {}
         self._names_in_order = names_in_order
 
     def take(self, change: Change) -> None:
@@ -175,12 +196,13 @@ class Disk:
             case Named():
                 self._pending_names.append(change)
             case Written() | Resized():
-                self._pending_data.setdefault(change.inode, []).append(_Pending(change))
+                self._change_data(change)
             case FlushFailed():
                 inodes = [change.inode] if change.inode is not None else [*self._pending_data]
                 for inode in inodes:
-                    for pending in self._pending_data.get(inode, ()):
-                        pending.is_forgotten |= isinstance(pending.change, Written)
+                    self._forget(inode)
+            case Evicted():
+                self._evict(change.inode)
             case Flushed(inode=None):
                 for inode in list(self._pending_data):
                     self._flush_data(inode)
@@ -212,6 +234,53 @@ class Disk:
 
     def _is_in(self, named: Named, inode: int) -> bool:
         return self._names_in_order or any(place == inode for place, _, _ in named.entries)
+
+    def content(self, inode: int) -> bytes:
+        """What a file holds when its pages have left the memory, and none of them is dirty."""
+        changes = [each.change for each in self._without_forgotten(inode)]
+        return _applied(self._contents.get(inode, b""), changes)
+
+    def has_forgotten(self, inode: int) -> bool:
+        """Whether a file's pages show what the disk need not have."""
+        return any(each.is_forgotten for each in self._pending_data.get(inode, ()))
+
+    @property
+    def doubtful(self) -> list[int]:
+        """The files of which `has_forgotten` is true."""
+        return [inode for inode in self._pending_data if self.has_forgotten(inode)]
+
+    def _change_data(self, change: Written | Resized) -> None:
+        refused = self._refused.get(change.inode, set())
+        pending = _Pending(change)
+        if isinstance(change, Resized):
+            refused.difference_update([block for block in refused if block * BLOCK >= change.size])
+        elif not refused.isdisjoint(pending.blocks):
+            pending.is_forgotten = True
+            refused |= pending.blocks
+        self._pending_data.setdefault(change.inode, []).append(pending)
+
+    def _forget(self, inode: int) -> None:
+        for pending in self._pending_data.get(inode, ()):
+            if isinstance(pending.change, Written) and not pending.is_durable:
+                pending.is_forgotten = True
+                self._refused.setdefault(inode, set()).update(pending.blocks)
+
+    def _evict(self, inode: int) -> None:
+        self._pending_data[inode] = self._without_forgotten(inode)
+        self._refused.pop(inode, None)
+
+    def _without_forgotten(self, inode: int) -> list[_Pending]:
+        """The changes of a file; of those that are forgotten, only that it has grown."""
+        found: list[_Pending] = []
+        size = len(self._contents.get(inode, b""))
+        for pending in self._pending_data.get(inode, ()):
+            change = pending.change
+            if isinstance(change, Resized):
+                size = change.size
+            else:
+                size = max(size, change.offset + len(change.data))
+            found.append(_Pending(Resized(inode, size)) if pending.is_forgotten else pending)
+        return found
 
     def _flush_data(self, inode: int) -> None:
         changes = self._pending_data.get(inode, [])

@@ -121,6 +121,10 @@ class Machine:
         self.next_flushes_fail: list[bool] = []
         """Whether each of the next flushes fails."""
         self._unauthorised: list[tuple[str, str]] = []
+        self.refuse_writing_back: Callable[[], None] = lambda: None
+        """The disk refuses what the kernel brings it, and nobody here hears of it."""
+        self.evict_all: Callable[[], None] = lambda: None
+        """The kernel wants the memory: what a file shows from now on is what the disk has."""
 
     @property
     def places(self) -> Places:

@@ -147,8 +147,7 @@ class _Run:
             self._clock.install(patch)
             recorder.install(patch)
             machine = Machine(self._root, self._dice, self._clock, recorder.happened)
-            recorder.before_change = machine.interrupt
-            recorder.is_flush_refused = machine.refuses_flush
+            _connect(machine, recorder)
             try:
                 machine.boot()
                 play(machine)
@@ -246,8 +245,7 @@ class _Run:
             if is_recorded:
                 recorder.install(patch)
             machine = Machine(self._root, dice, self._clock, recorder.happened)
-            recorder.before_change = machine.interrupt
-            recorder.is_flush_refused = machine.refuses_flush
+            _connect(machine, recorder)
             try:
                 if not is_recorded and random.Random(f"repair {where}").random() < REPAIR_CHANCE:
                     _repair(machine)
@@ -276,6 +274,19 @@ class _Run:
     def _clear(self) -> None:
         shutil.rmtree(self._root, ignore_errors=True)
         self._root.mkdir()
+
+
+def _connect(machine: Machine, recorder: Recorder) -> None:
+    """Let the machine decide what its disk does."""
+
+    def refuse_writing_back() -> None:
+        machine.was_refused = True
+        recorder.refuse_writing_back()
+
+    recorder.before_change = machine.interrupt
+    recorder.is_flush_refused = machine.refuses_flush
+    machine.refuse_writing_back = refuse_writing_back
+    machine.evict_all = recorder.evict_all
 
 
 def _choose_who_creates(patch: pytest.MonkeyPatch, where: str) -> None:

@@ -27,6 +27,7 @@ from tests.torture.power.disk import (
     ROOT,
     Change,
     Disk,
+    Evicted,
     Flushed,
     FlushFailed,
     Image,
@@ -70,6 +71,9 @@ class Recorder:
         self._dirty: set[int] = set()
         # Each open descriptor reports once the data that another flush could not write.
         self._to_be_told: set[int] = set()
+        self._files_to_be_told: list[list[int]] = []
+        self._disk = Disk(self.start)
+        self._brought_up = 0
         self._real = SimpleNamespace(**{name: getattr(os, name) for name in _REPLACED})
         self._real_exchange = documents._renameat2
 
@@ -100,6 +104,48 @@ class Recorder:
                 found[os.path.normpath(f"{where}/{name}")] = Path(folder, name).read_bytes()
         different = [path for path in {*noted, *found} if noted.get(path, 0) != found.get(path, 0)]
         assert not different, f"the record does not lead to what is there: {sorted(different)}"
+
+    # ------------------------------------------------------------ what the kernel does by itself
+
+    def refuse_writing_back(self) -> None:
+        """The disk refuses all that the kernel brings it now, and another program hears of it.
+
+        Those that have a file open hear of it too, at their next flush; nobody else does.
+        """
+        self._files_to_be_told = list(self._descriptors.values())
+        self._fail_flush(None)
+
+    def evict_all(self) -> None:
+        """The kernel wants the memory: clean pages go, and are read from the disk again."""
+        doubtful = set(self._current_disk().doubtful)
+        for folder, _, files in os.walk(self._root):
+            for name in files:
+                place = self._place(f"{folder}/{name}")
+                inode = None if place is None else self._inode(place)
+                if inode in doubtful:
+                    self._evict(inode, f"{folder}/{name}")
+
+    def _current_disk(self) -> Disk:
+        for entry in self.entries[self._brought_up :]:
+            if not isinstance(entry, Mark):
+                self._disk.take(entry)
+        self._brought_up = len(self.entries)
+        return self._disk
+
+    def _evict(self, inode: int, path: str) -> None:
+        disk = self._current_disk()
+        if inode in self._dirty or not disk.has_forgotten(inode):
+            return
+        content = disk.content(inode)
+        descriptor = self._real.open(path, os.O_WRONLY)
+        self._real.pwrite(descriptor, content, 0)
+        self._real.close(descriptor)
+        self.entries.append(Evicted(inode))
+
+    def _posix_fadvise(self, descriptor: int, offset: int, length: int, advice: int) -> None:
+        assert (offset, length) == (0, 0)
+        if advice == os.POSIX_FADV_DONTNEED and descriptor in self._descriptors:
+            self._evict(self._descriptors[descriptor][0], f"/proc/self/fd/{descriptor}")
 
     # ------------------------------------------------------------ where things are
 
@@ -300,7 +346,10 @@ class Recorder:
     def _syncfs(self, descriptor: int) -> int:
         assert descriptor in self._descriptors
         self.before_change()
-        if self.is_flush_refused(None):
+        told = self._descriptors[descriptor]
+        is_told = any(told is one for one in self._files_to_be_told)
+        self._files_to_be_told = [one for one in self._files_to_be_told if one is not told]
+        if self.is_flush_refused(None) or is_told:
             self._fail_flush(None)
             ctypes.set_errno(errno.EIO)
             return -1
@@ -324,5 +373,6 @@ class Recorder:
 
 _REPLACED = (
     "open", "close", "dup", "mkdir", "rename", "replace", "link", "unlink", "remove", "rmdir",
-    "write", "pwrite", "lseek", "ftruncate", "posix_fallocate", "fsync", "fdatasync",
+    "write", "pwrite", "lseek", "ftruncate", "posix_fallocate", "posix_fadvise", "fsync",
+    "fdatasync",
 )  # fmt: skip

@@ -12,6 +12,8 @@ from ganger.transport.messages import JobSpec
 INTERRUPTION = 0.15
 REFUSALS = (0.0, 0.0, 0.03, 0.2)
 """How likely it is that a flush fails, of which each script has one."""
+UNHEARD = 0.25
+"""How likely it is then that the disk refuses what the kernel brings it by itself, too."""
 RETRY_CHANCE = 0.3
 """How likely it is, before each action, that the disk is tried again if it failed."""
 STEPS = (0, 1, 1, 2, 5)
@@ -41,6 +43,8 @@ class Script:
     def _happen(self) -> None:
         machine = self._machine
         machine.clock.now += self._dice.choice((0.001, 0.01, 0.2, 1.5))
+        if self._disk_dice.random() < machine.refusal * UNHEARD:
+            machine.refuse_writing_back()
         if machine.is_up and self._disk_dice.random() < RETRY_CHANCE:
             machine.run_timers()
         if machine.is_up:

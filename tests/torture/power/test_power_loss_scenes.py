@@ -21,6 +21,11 @@ from ganger.transport.messages import JobSpec, ListJobs
 
 LOSSES = 6
 
+RENEW = "inodes.InodePool.renew"
+DROP = "job_files.QueueDirectory.drop_pages"
+CHECK = "read_back.check"
+"""What keeps a page that the disk has refused out of job files, and what finds it there."""
+
 
 def text(size: int, mark: str = "w") -> str:
     """Text of which no part is like another, so that a lost or doubled part is seen."""
@@ -111,6 +116,73 @@ def a_process_that_leaves_after_a_flush_that_failed(machine: Machine) -> None:
     run(machine, 1)
     renew_journal(machine)
     renew_journal(machine)
+
+
+def a_flush_that_fails_three_times_from_the_start_on(machine: Machine) -> None:
+    """What is written anew must not go into a file of which the disk has refused a page."""
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    for job_id in (1, 2):
+        start(machine, job_id)
+        run(machine, job_id)
+    machine.fails_next_sync = True
+    restart(machine)
+    for is_refused in (True, True, False):
+        machine.clock.now += 9.0
+        machine.fails_next_sync = is_refused
+        machine.run_timers()
+        machine.end_turn()
+    assert not machine.queue.component.store.ledger.is_read_only
+    renew_journal(machine)
+
+
+def a_refusal_of_which_another_program_heard(machine: Machine) -> None:
+    """No flush fails: what the disk has is seen by reading it alone."""
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    for job_id in (1, 2):
+        start(machine, job_id)
+        run(machine, job_id)
+    machine.archive(2)
+    machine.end_turn()
+    machine.crash_daemon()
+    machine.refuse_writing_back()
+    machine.boot()
+    machine.run_timers()
+    machine.end_turn()
+    for _ in range(2):
+        machine.clock.now += 9.0
+        machine.run_timers()
+        machine.end_turn()
+    renew_journal(machine)
+
+
+def a_large_job_that_waits_when_the_disk_refuses(machine: Machine) -> None:
+    """The journal does not repeat a state that it has not: the file alone has it."""
+    large = job(opcode(text(STATE_BYTES_MAX), node="n"))
+    submit(machine, job(opcode("a", words=9, node="n")), large)
+    start(machine, 1)
+    step(machine, 1, 3)
+    start(machine, 2)
+    step(machine, 2, 2)
+    machine.refuse_writing_back()
+    for _ in range(3):
+        machine.clock.now += 9.0
+        renew_journal(machine)
+
+
+def a_page_that_leaves_the_memory_after_a_refusal(machine: Machine) -> None:
+    """The journal has the job as long as nobody has found its file on the disk."""
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    start(machine, 1)
+    run(machine, 1)
+    machine.rest()
+    machine.refuse_writing_back()
+    machine.evict_all()
+    reader = machine.queue.component.store.reader
+    assert jobs.decode_job(reader.document(1).body).status.is_final
+    assert jobs.decode_job(reader.document(2).body).id == 2
+    assert machine.queue.component.store.quarantined == []
+    start(machine, 2)
+    run(machine, 2)
 
 
 def the_first_job(machine: Machine) -> None:
@@ -351,10 +423,39 @@ def test_what_was_refused_does_not_come_back_with_the_power(
         ends_before_a_flush_that_failed,
         a_daemon_that_ends_after_a_flush_that_failed,
         a_process_that_leaves_after_a_flush_that_failed,
+        a_flush_that_fails_three_times_from_the_start_on,
+        a_refusal_of_which_another_program_heard,
+        a_page_that_leaves_the_memory_after_a_refusal,
+        a_large_job_that_waits_when_the_disk_refuses,
         output_after_a_flush_that_failed,
         inputs_of_a_submission_that_was_refused,
         inputs_of_a_submission_that_was_refused_once_more,
     ],
 )
 def test_nothing_that_was_acknowledged_is_lost_or_done_twice(scene: Play, tmp_path: Path) -> None:
+    assert lose_power_everywhere(scene, tmp_path, losses=LOSSES) == []
+
+
+@pytest.mark.parametrize(
+    ("scene", "without"),
+    [
+        (a_flush_that_fails_three_times_from_the_start_on, [RENEW, DROP, CHECK]),
+        (a_refusal_of_which_another_program_heard, [CHECK]),
+    ],
+)
+def test_the_scenes_find_out_a_product_that_trusts_a_flush(
+    scene: Play, without: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for call in without:
+        monkeypatch.setattr(f"ganger.storage.queue_files.{call}", lambda *_: None)
+    faults = lose_power_everywhere(scene, tmp_path, losses=LOSSES)
+    assert any("quarantined" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("without", [RENEW, DROP])
+def test_each_of_the_rules_after_a_failed_flush_is_enough(
+    without: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"ganger.storage.queue_files.{without}", lambda *_: None)
+    scene = a_flush_that_fails_three_times_from_the_start_on
     assert lose_power_everywhere(scene, tmp_path, losses=LOSSES) == []
