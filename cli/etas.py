@@ -37,6 +37,9 @@ def show(plan: Etas, found: Sequence[JobEta], output_kind: str) -> None:
         )
         return
     output.show_rows(found, _COLUMNS, output.Style())
+    for one in found:
+        if one.is_overdue:
+            output.echo(f"Job {one.id} {_overdue(one)}: its end is a guess")
     output.echo(_accuracy(plan.accuracy))
 
 
@@ -60,13 +63,27 @@ def lines(plan: Etas, job_id: int) -> list[str]:
         parts.append(f"its end is {_UNKNOWN[one.unknown]}")
     else:
         end = output.absolute(one.end)
-        parts.append(f"it should end about {end}{guesses} ({_short(plan)})")
+        # Of a job that takes longer than all before it, their error says nothing.
+        known = "its end is a guess" if one.is_overdue else _short(plan)
+        parts += [f"it {_overdue(one)}"] if one.is_overdue else []
+        parts.append(f"it should end about {end}{guesses} ({known})")
     text = "; ".join(parts)
     return [f"  {text[0].upper()}{text[1:]}."]
 
 
 def _end(one: JobEta) -> str:
-    return output.absolute(one.end) if one.end is not None else _UNKNOWN[one.unknown]
+    if one.end is None:
+        return _UNKNOWN[one.unknown]
+    return f"{output.absolute(one.end)}{' (overdue)' if one.is_overdue else ''}"
+
+
+def _overdue(one: JobEta) -> str:
+    """That a job runs longer than earlier ones, without its subject."""
+    usual = output.span(one.usual_seconds)
+    earlier = f"nine of ten of its {one.count} earlier runs (half took at most {usual})"
+    if one.count == 1:
+        earlier = f"its earlier run ({usual})"
+    return f"has run for {output.span(one.elapsed)}, longer than {earlier}"
 
 
 def _guesses(count: int) -> str:

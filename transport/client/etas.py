@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...storage.prediction.estimates import Accuracy
+from ...storage.prediction.estimates import Accuracy, Estimate
 from ...storage.prediction.planned_locks import claims_of
-from ...storage.prediction.planning import Candidate, Runner, plan, seconds_left
+from ...storage.prediction.planning import Candidate, Planned, Runner, plan, seconds_left
 
 if TYPE_CHECKING:
     from ..messages import PlanRead
@@ -20,7 +20,10 @@ _USUAL_SECONDS = 1.0
 class JobEta(msgspec.Struct, frozen=True, kw_only=True):
     """When a job will start and end, in seconds since the epoch; None: unknown.
 
-    ``run_seconds``: its estimated run time, from ``count`` earlier ones. ``guesses``: how many jobs
+    ``run_seconds``: its estimated run time, from ``count`` earlier ones, of which half took at most
+    ``usual_seconds``. It is never less than the ``elapsed`` seconds for which a running job has
+    run; ``is_overdue``: these are more than nine of ten earlier ones took, so that its end is a
+    guess. ``guesses``: how many jobs
     before it have no history and count with the usual run time. ``unknown`` says why its end is
     not known: its kinds of opcodes have no ``history``, it is ``held`` by a rule or a limit or
     waits for a job that is, it is ``far`` behind others, or it is not ``pending`` any more.
@@ -30,6 +33,9 @@ class JobEta(msgspec.Struct, frozen=True, kw_only=True):
     start: float | None = None
     end: float | None = None
     run_seconds: float | None = None
+    usual_seconds: float | None = None
+    elapsed: float | None = None
+    is_overdue: bool = False
     count: int = 0
     guesses: int = 0
     unknown: Literal["", "history", "held", "far", "ended"] = ""
@@ -58,9 +64,11 @@ def etas_of(read: PlanRead) -> Etas:
     claims = {job_id: sets[index] for job_id, index in read.lock_sets.items()}
     standing = set(read.standing)
     running = []
+    ran: dict[int, float] = {}
     for job_id, work, elapsed in read.running:
         known = read.works[work]
         works[job_id] = work
+        ran[job_id] = elapsed
         left = None if known is None else seconds_left(elapsed, known.typical, known.high)
         running.append(Runner(job_id, left, claims.get(job_id, ()), job_id in standing))
     candidates = []
@@ -73,18 +81,39 @@ def etas_of(read: PlanRead) -> Etas:
         )
     usual = _USUAL_SECONDS if read.usual is None else read.usual
     planned = plan(running, candidates, read.slots, usual, holds_back=read.holds_back)
-    in_slots = {one.id for one in running}
     found = {}
     for job_id, one in planned.items():
-        known = read.works[works[job_id]]
-        start = one.start if job_id not in in_slots else None
-        found[job_id] = JobEta(
-            id=job_id,
-            start=None if start is None else read.now + start,
-            end=None if one.end is None else read.now + one.end,
-            run_seconds=None if known is None else known.typical,
-            count=0 if known is None else known.count,
-            guesses=one.guesses,
-            unknown="" if one.end is not None else "history" if one.start is not None else "held",
+        start = one.start if job_id not in ran else None
+        found[job_id] = _with_run_time(
+            JobEta(
+                id=job_id,
+                start=None if start is None else read.now + start,
+                end=None if one.end is None else read.now + one.end,
+                elapsed=ran.get(job_id),
+                guesses=one.guesses,
+                unknown=_unknown(one),
+            ),
+            read.works[works[job_id]],
         )
     return Etas(found, read.accuracy, is_whole=read.count <= len(read.pending))
+
+
+def _unknown(one: Planned) -> Literal["", "history", "held"]:
+    """Why the end of a planned job is not known."""
+    if one.end is not None:
+        return ""
+    return "held" if one.start is None else "history"
+
+
+def _with_run_time(one: JobEta, known: Estimate | None) -> JobEta:
+    """The same with its estimated run time, if anything is known of it."""
+    if known is None:
+        return one
+    elapsed = one.elapsed or 0.0
+    return msgspec.structs.replace(
+        one,
+        run_seconds=elapsed + seconds_left(elapsed, known.typical, known.high),
+        usual_seconds=known.typical,
+        is_overdue=elapsed >= known.high,
+        count=known.count,
+    )

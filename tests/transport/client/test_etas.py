@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from ganger.storage.prediction.estimates import Estimate
 from ganger.storage.prediction.lock_types import exclusive, forecast_of
 from ganger.transport.client.etas import JobEta, etas_of
@@ -17,7 +19,33 @@ def read(**fields: object) -> PlanRead:
 
 def test_a_running_job_ends_when_its_typical_time_is_over() -> None:
     found = etas_of(read(running=[(1, 0, 4.0)]))
-    assert found.of(1) == JobEta(id=1, end=1_006.0, run_seconds=10.0, count=4)
+    assert found.of(1) == JobEta(
+        id=1, end=1_006.0, run_seconds=10.0, usual_seconds=10.0, elapsed=4.0, count=4
+    )
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "run_seconds", "is_overdue"),
+    [(0.0, 10.0, False), (10.0, 20.0, False), (19.0, 20.0, False), (20.0, 22.0, True)],
+)
+def test_an_estimate_is_never_below_what_has_elapsed(
+    elapsed: float, run_seconds: float, *, is_overdue: bool
+) -> None:
+    one = etas_of(read(running=[(1, 0, elapsed)])).of(1)
+    assert (one.run_seconds, one.is_overdue) == (run_seconds, is_overdue)
+    assert one.end == 1_000.0 - elapsed + run_seconds
+    assert (one.elapsed, one.usual_seconds) == (elapsed, 10.0)
+
+
+def test_a_job_that_has_run_for_minutes_and_took_no_second_before_is_overdue() -> None:
+    one = etas_of(read(works=[Estimate(9, 0.3, 0.4)], running=[(1, 0, 420.0)])).of(1)
+    assert (one.run_seconds, one.end, one.is_overdue) == (462.0, 1_042.0, True)
+
+
+def test_of_a_running_job_without_history_it_is_known_how_long_it_has_run() -> None:
+    assert etas_of(read(running=[(1, 1, 420.0)])).of(1) == JobEta(
+        id=1, elapsed=420.0, unknown="history"
+    )
 
 
 def test_pending_jobs_follow_in_order() -> None:
@@ -33,7 +61,13 @@ def test_a_job_without_history_has_no_end_and_is_a_guess_for_others() -> None:
     found = etas_of(read(usual=5.0, pending=[(2, 1, [], False), (3, 0, [], False)], count=2))
     assert found.of(2) == JobEta(id=2, start=1_000.0, unknown="history")
     assert found.of(3) == JobEta(
-        id=3, start=1_005.0, end=1_015.0, run_seconds=10.0, count=4, guesses=1
+        id=3,
+        start=1_005.0,
+        end=1_015.0,
+        run_seconds=10.0,
+        usual_seconds=10.0,
+        count=4,
+        guesses=1,
     )
 
 
