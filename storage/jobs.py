@@ -29,6 +29,7 @@ LogEntry = tuple[int, Timestamp, str, Any]
 """Serial within the job (1-based), time, kind (``message``, ``stdout``, ...), message."""
 
 PRIORITY_MIN, PRIORITY_MAX = -20, 19
+PRIORITIES = range(PRIORITY_MIN, PRIORITY_MAX + 1)
 
 
 STATE_SERIAL_KEY = "ganger_serial"

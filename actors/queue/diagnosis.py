@@ -87,7 +87,12 @@ class Diagnosis:
         # The rules hold it back when it has the locks.
         of_rules, rules = self._of_rules(row)
         obstacles = explaining.of_locks(row, found.locks) + of_rules
-        self._answer(envelope, row, obstacles, explaining.without_rules(found.remedy, rules))
+        remedy, known = found.remedy, self._gate.rules
+        if remedy.priority is not None and (
+            known is None or known.refuses(self._store.read(job_id), remedy.priority)
+        ):
+            remedy = msgspec.structs.replace(remedy, priority=None, is_turn=True)
+        self._answer(envelope, row, obstacles, explaining.without_rules(remedy, rules))
 
     def _ask_opcode_wait(self, envelope: Envelope, job_id: int) -> None:
         """Answer without the store, if that says nothing: it may be replaced again and again."""

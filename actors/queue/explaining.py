@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ...storage.jobs import PRIORITY_MIN
 from ...storage.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import START_ATTEMPTS_MAX
 from ...transport import remedy_words
@@ -20,6 +19,7 @@ from ...transport.messages import (
     Remedy,
     WantedLock,
 )
+from ..scheduling.smallest_change import priority_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,15 +125,15 @@ def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
     ]
     if position.ahead:
         first = position.first_ahead
-        can_be_first = position.best_priority > PRIORITY_MIN
+        priority = priority_before(position.best_priority, position.refused)
         found.append(
             Obstacle(
                 kind="order",
                 held=job_id,
                 text=f"{_count(position.ahead)} before it, first {remedy_words.jobs(first)}",
                 jobs=first,
-                remedy=Remedy(priority=position.best_priority - 1)
-                if can_be_first
+                remedy=Remedy(priority=priority)
+                if priority is not None
                 else Remedy(is_turn=True, first_ahead=first),
             )
         )

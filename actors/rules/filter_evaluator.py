@@ -385,7 +385,10 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
         held_by, verdict = filtering.holding(self._chain, facts, meter)
         then = _verdict_of(message.job, verdict, self._number)
-        return msgspec.structs.replace(message, job=None, holding=held_by, then=then)
+        refused = filtering.refused_priorities(self._chain, facts)
+        return msgspec.structs.replace(
+            message, job=None, holding=held_by, then=then, refused=refused
+        )
 
     def _test(self, envelope: Envelope, message: messages.JudgeTest) -> Work:
         both = (self._shared, self._what_if(message.test, message.last_id))

@@ -12,11 +12,13 @@ must not start past a rule that might hold it, and must not keep all others wait
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from ...storage import settings
+from ...storage.jobs import PRIORITIES
 from ...storage.metering import Meter, SliceOverError, TooMuchWorkError
 from ...storage.rules import (
     ActionName,
@@ -167,6 +169,24 @@ def holding(chain: RuleChain, facts: JobFacts, meter: Meter) -> tuple[list[str],
                 return found, link.verdict
             found.append(rule)
     return found, ACCEPTED
+
+
+def refused_priorities(
+    chain: RuleChain, facts: JobFacts, among: Sequence[int] = PRIORITIES
+) -> list[int]:
+    """The priorities at which other rules would hold or limit the job than now.
+
+    All of them, if it takes too much work to find out.
+    """
+    if "priority" not in (chain.looks_at.parameters or ()):
+        return []
+    steps_max = settings.JUDGE_STEPS_AT_ONCE
+    meter = Meter(steps_max)
+    now = holding(chain, facts, meter)
+    if (steps_max - meter.left) * len(among) > steps_max:
+        return list(among)
+    at = {one: JobFacts.of(facts.id, facts.opcodes, one) for one in among}
+    return [one for one, then in at.items() if holding(chain, then, Meter(steps_max)) != now]
 
 
 _DONE_BY = {

@@ -124,6 +124,11 @@ class RulesInForce:
         # A rule that rejects does not affect running jobs.
         return list(itertools.takewhile(pauses.__contains__, found))
 
+    def refuses(self, job: jobs.Job, priority: int) -> bool:
+        """Whether other rules would hold or limit the job if it had this priority."""
+        facts = filtering.JobFacts.of(job.id, job.judged_inputs)
+        return priority in filtering.refused_priorities(self._chain, facts, [priority])
+
     def priority(self, uuid: str) -> int:
         """The priority of the rule ``uuid``; 0 if it does not exist any more."""
         return next((rule.priority for rule in self._rules if rule.uuid == uuid), 0)

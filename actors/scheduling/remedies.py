@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,8 +96,13 @@ class Contention(msgspec.Struct, frozen=True):
         return any(kind.needs is not None for kinds in self.rivals for kind in kinds)
 
 
-def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
-    """What would start the job; ``rules`` hold it, in the order of the chain."""
+def for_pending(
+    contention: Contention, rules: Sequence[str], refused: Collection[int] = ()
+) -> Remedy:
+    """What would start the job; ``rules`` hold it, in the order of the chain.
+
+    ``refused``: priorities that are no way out, because rules look at them.
+    """
     own = contention.own
     trials = Trials(
         waits_for=own.waits_for,
@@ -107,6 +112,7 @@ def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
         blocking=frozenset(_blocking(contention)),
         starts=lambda change: _starts(contention, change),
         best=lambda change: next((one.priority for one, _ in _rivals(contention, change)), None),
+        refused=refused,
     )
     return chosen(trials, rules)
 

@@ -285,8 +285,10 @@ class Scheduler(Component[messages.SchedulerMessage]):
             # No change can start it any more.
             return msgspec.structs.replace(position, holding=asked.holding)
         contention = self._schedule.contention(asked.id, asked.then)
-        remedy = remedies.for_pending(contention, asked.holding)
-        return msgspec.structs.replace(position, holding=asked.holding, remedy=remedy)
+        remedy = remedies.for_pending(contention, asked.holding, asked.refused)
+        return msgspec.structs.replace(
+            position, holding=asked.holding, remedy=remedy, refused=asked.refused
+        )
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:

@@ -9,7 +9,7 @@ first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,7 +55,8 @@ class Trials(msgspec.Struct, frozen=True, eq=False):
     ``waits_for``: the jobs that must end first; ``buckets``: the job's, each with its size;
     ``running``: the jobs that hold a run slot, each with the names of its buckets; ``blocking``:
     the owners of locks that hold the job back; ``starts``: whether it starts after a change;
-    ``best``: the best priority of the jobs before it after a change, if there are any.
+    ``best``: the best priority of the jobs before it after a change, if there are any;
+    ``refused``: priorities at which the rules would treat the job in another way than now.
     """
 
     waits_for: frozenset[int]
@@ -65,6 +66,15 @@ class Trials(msgspec.Struct, frozen=True, eq=False):
     blocking: frozenset[OwnerId]
     starts: Callable[[Change], bool]
     best: Callable[[Change], int | None]
+    refused: Collection[int] = ()
+
+
+def priority_before(best: int | None, refused: Collection[int]) -> int | None:
+    """The least urgent priority before ``best`` that is not ``refused``; None: there is none."""
+    if best is None:
+        return None
+    urgent = range(best - 1, PRIORITY_MIN - 1, -1)
+    return next((priority for priority in urgent if priority not in refused), None)
 
 
 def chosen(trials: Trials, rules: Sequence[str]) -> Remedy:
@@ -85,11 +95,11 @@ def chosen(trials: Trials, rules: Sequence[str]) -> Remedy:
     if trials.starts(by_slots):
         return _remedy(trials, rules, by_slots)
     for change in (by_ends, by_slots):
-        best = trials.best(change)
+        priority = priority_before(trials.best(change), trials.refused)
         first = msgspec.structs.replace(change, is_first=True)
-        if best is not None and best > PRIORITY_MIN and trials.starts(first):
+        if priority is not None and trials.starts(first):
             other = msgspec.structs.replace(by_slots, is_first=True)
-            return msgspec.structs.replace(_remedy(trials, rules, first, other), priority=best - 1)
+            return msgspec.structs.replace(_remedy(trials, rules, first, other), priority=priority)
     return _remedy(trials, rules, by_ends, is_turn=True)
 
 

@@ -26,7 +26,7 @@ from ganger.storage.prediction.policy import Policy
 from ganger.transport.messages import Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with its size in running jobs."""
@@ -71,8 +71,13 @@ class Contention(msgspec.Struct, frozen=True):
         return self.own.needs is not None or any(one.needs is not None for one in self.others)
 
 
-def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
-    """What would start the job; ``rules`` hold it, in the order of the chain."""
+def for_pending(
+    contention: Contention, rules: Sequence[str], refused: Collection[int] = ()
+) -> Remedy:
+    """What would start the job; ``rules`` hold it, in the order of the chain.
+
+    ``refused``: priorities that are no way out, because rules look at them.
+    """
     own = contention.own
     trials = Trials(
         waits_for=own.waits_for,
@@ -84,6 +89,7 @@ def for_pending(contention: Contention, rules: Sequence[str]) -> Remedy:
         best=lambda change: min(
             (one.priority for one in _rivals(contention, change)), default=None
         ),
+        refused=refused,
     )
     return chosen(trials, rules)
 

@@ -168,6 +168,22 @@ def test_the_change_that_explain_names_lets_the_job_start(
         assert job_id in schedule.decide().start, remedy
 
 
+@given(verdicts(), st.integers(1, 3), st.sets(st.integers(-20, 19)))
+def test_no_priority_is_named_that_rules_refuse(
+    jobs: list[JobVerdict], slots: int, refused: set[int]
+) -> None:
+    schedule = scheduled(jobs, slots)
+    for job_id in schedule.pending_in_order():
+        position = schedule.position(job_id)
+        assert position is not None
+        position = msgspec.structs.replace(position, refused=sorted(refused))
+        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Traits(summary=""))
+        rules = explaining.holding(position)
+        remedy = remedies.for_pending(schedule.contention(job_id, None), rules, refused)
+        named = [remedy, *(one.remedy for one in explaining.of_pending(row, position, []))]
+        assert refused.isdisjoint(one.priority for one in named if one.priority is not None)
+
+
 def apply(
     schedule: Schedule,
     remedy: Remedy,

@@ -138,7 +138,7 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     the job ends when those of ``open`` have. ``full``: its rate limits without a free place.
     ``ahead``: how many jobs have their turn before it; ``first_ahead``: the first of them.
     ``held_back``: the locks for which it would wait. ``holding``: the rules that hold it, one after
-    the other.
+    the other. ``refused``: as in `ExplainPending`.
     """
 
     open: list[int] = []
@@ -153,6 +153,7 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     best_priority: int = 0
     holding: list[str] = []
+    refused: list[int] = []
     remedy: Remedy = Remedy()
 
 
@@ -165,14 +166,16 @@ class PendingExplained(Reply, frozen=True):
 class ExplainPending(Request[PendingExplained], frozen=True):
     """From the job queue: say what keeps a job from starting. The filter evaluator passes it on.
 
-    The evaluator replaces ``job`` by ``holding``, the rules that hold it one after the other, and
-    ``then``, its verdict without them.
+    The evaluator replaces ``job`` by ``holding``, the rules that hold it one after the other,
+    ``then``, its verdict without them, and ``refused``, the priorities at which these two would be
+    others.
     """
 
     id: int
     job: JobToJudge | None = None
     holding: list[str] = []
     then: JobVerdict | None = None
+    refused: list[int] = []
 
 
 class RuleHits(Reply, frozen=True):

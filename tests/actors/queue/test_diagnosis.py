@@ -51,6 +51,22 @@ def test_questions_are_asked_again_when_a_component_was_replaced(queue: Queue) -
     assert queue.stage.requests == []
 
 
+@pytest.mark.parametrize(("priority", "is_named"), [(-3, True), (-6, False)])
+def test_a_priority_that_a_rule_holds_is_no_way_to_the_locks(
+    queue: Queue, priority: int, *, is_named: bool
+) -> None:
+    queue.submitted(spec())
+    queue.start(1)
+    queue.recorded(1, 10, JobStatus.WAITING)
+    urgent = ["opcode", ["<", "priority", -5]]
+    take_rules(queue, {**REJECTS, "action": "PAUSE", "predicates": [urgent]})
+    why = queue.actor.say(messages.ExplainJob(id=1))
+    found = messages.OwnerExplained(locks=[], remedy=messages.Remedy(priority=priority))
+    reply(queue, found, to=messages.ExplainOwner)
+    remedy = why.answer_as(messages.JobExplained).remedy
+    assert (remedy.priority, remedy.is_turn) == (priority if is_named else None, not is_named)
+
+
 def ask_about_running(queue: Queue) -> tuple[Asker, Envelope]:
     queue.run_new()
     why = Asker()

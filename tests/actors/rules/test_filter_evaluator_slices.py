@@ -269,6 +269,15 @@ def test_a_simulation_judges_by_the_priorities_that_it_supposes(stage: Stage) ->
     assert [one.action for one in judged.running] == ["ACCEPT"]
 
 
+def test_an_explanation_knows_the_priorities_that_rules_refuse(stage: Stage) -> None:
+    urgent = rule(predicates=[["opcode", ["<", "priority", 0]]])
+    evaluator = stage.start(FilterEvaluator)
+    evaluator.notify(messages.RulesChanged(rules=[urgent], serial=1))
+    evaluator.say(messages.ExplainPending(id=1, job=job(1, {**SMALL, "priority": 0})))
+    asked = stage.take_one(messages.ExplainPending, to="scheduler")
+    assert (asked.holding, asked.refused) == ([], [*range(-20, 0)])
+
+
 def test_questions_wait_for_the_rules(stage: Stage) -> None:
     evaluator = stage.start(FilterEvaluator)
     explain = messages.ExplainPending(id=1, job=job(1, SMALL))

@@ -13,7 +13,9 @@ from ganger.actors.rules.filtering import (
     Verdict,
     compile_chain,
     judge,
+    refused_priorities,
 )
+from ganger.storage import settings
 from ganger.storage.rules import ActionName, FilterRule, parse_rule
 
 UUID_A = "aaaaaaaa-0000-4000-8000-000000000000"
@@ -58,3 +60,31 @@ def test_a_chain_changes_next_when_a_window_begins_or_ends(
     now: float, changes_at: float | None
 ) -> None:
     assert compile_chain([rule(valid_from=10, valid_until=20)], now).changes_at == changes_at
+
+
+@pytest.mark.parametrize(
+    ("predicate", "refused"),
+    [
+        (["opcode", ["<", "priority", -5]], [*range(-20, -5)]),
+        (["opcode", ["=", "OP_ID", "OP_EXEC"]], []),
+        (["opcode", [">=", "priority", 0]], [*range(-20, 0)]),
+        (["jobid", ["=", "id", 1]], []),
+    ],
+)
+@pytest.mark.parametrize("action", ["PAUSE", "REJECT", ["RATE_LIMIT", 1]])
+def test_priorities_at_which_rules_treat_a_job_in_another_way_are_refused(
+    predicate: list[Any], refused: list[int], action: object
+) -> None:
+    chain = compile_chain([rule(predicates=[predicate], action=action)], 0.0)
+    job = JobFacts.of(1, [{"OP_ID": "OP_EXEC", "priority": 0}])
+    assert refused_priorities(chain, job) == refused
+
+
+def test_all_priorities_are_refused_if_it_takes_too_much_work_to_try_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "JUDGE_STEPS_AT_ONCE", 10_000)
+    searched = ["opcode", ["&", ["=~", "comment", "x$"], [">=", "priority", 0]]]
+    chain = compile_chain([rule(predicates=[searched])], 0.0)
+    job = JobFacts.of(1, [{"OP_ID": "OP_EXEC", "comment": "x" * 1_000}])
+    assert refused_priorities(chain, job) == [*range(-20, 20)]
