@@ -60,6 +60,7 @@ class OpExec(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_EXEC"
     private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin")
+    later_fields: ClassVar[tuple[str, ...]] = ("leave_running",)
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 

@@ -269,8 +269,8 @@ class _Names(msgspec.Struct, frozen=True):
 
     known: dict[str, None]
     required: tuple[str, ...]
-    omitted: tuple[str, ...]
-    """Those whose default is null, and which are stored only if given."""
+    omitted: tuple[tuple[str, object], ...]
+    """Those that are stored only if they differ from this default: null, or of a later version."""
 
 
 @functools.cache
@@ -279,7 +279,11 @@ def _names(declared: type[Opcode]) -> _Names:
     return _Names(
         dict.fromkeys(name for name, _ in known),
         tuple(name for name, default in known if default is msgspec.NODEFAULT),
-        tuple(name for name, default in known if default is None and name not in _ALWAYS_STORED),
+        tuple(
+            (name, default)
+            for name, default in known
+            if (default is None and name not in _ALWAYS_STORED) or name in declared.later_fields
+        ),
     )
 
 
@@ -300,8 +304,8 @@ def _check_names(given: Mapping[str, Any], declared: type[Opcode]) -> None:
 def _stored_form(opcode: Opcode) -> dict[str, Any]:
     # Through JSON and back: the result can be stored, and reads back as the same value.
     plain = msgspec.json.decode(msgspec.json.encode(opcode, order="deterministic"))
-    for name in _names(type(opcode)).omitted:
-        if plain[name] is None:
+    for name, default in _names(type(opcode)).omitted:
+        if plain[name] == default:
             del plain[name]
     common = {name: plain.pop(name) for name in COMMON_FIELDS if name in plain}
     return {**common, "OP_ID": opcode.op_id, **plain}

@@ -227,6 +227,12 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     private_fields: ClassVar[tuple[str, ...]] = ()
     """Parameters whose values are stored, but never appear in a log or an error text."""
 
+    later_fields: ClassVar[tuple[str, ...]] = ()
+    """Parameters that earlier versions of the opcode do not know: stored unless they are defaults.
+
+    So an earlier version can run a pending job that does not use them.
+    """
+
     built_in: ClassVar[bool] = False
     """Whether Ganger has the operation (the table in `actors/operations/registry`)."""
 

@@ -15,6 +15,7 @@ from ganger.actors.doors import luxi_opcodes
 from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import catalogue, notation
+from ganger.storage.opcodes.checks import check_opcode
 from ganger.storage.opcodes.declarations import Opcode
 
 STORED: dict[str, Any] = json.loads(
@@ -437,3 +438,21 @@ def test_a_broken_plug_in_is_reported_with_its_package_and_left_out(
         opcodes.check_opcode({"OP_ID": "OP_OF_A_BROKEN_PACKAGE"})
     assert caught.value.text.endswith(f"; {found.problems[0]}")
     assert "\n" not in caught.value.text
+
+
+def test_a_command_is_stored_as_the_first_version_knows_it() -> None:
+    # An earlier version refuses parameters that it does not know. A parameter that is added later
+    # goes into `later_fields`, and not into this list.
+    stored = check_opcode({"OP_ID": "OP_EXEC", "argv": ["true"], "leave_running": False})
+    first = {"OP_ID", "argv", "env", "locks", "ok_exit_codes"}
+    common = {"priority", "depends", "comment", "reason"}
+    assert stored.keys() == first | common
+    used = check_opcode({"OP_ID": "OP_EXEC", "argv": ["true"], "leave_running": True})
+    assert used["leave_running"] is True
+
+
+def test_what_ganeti_writes_is_stored_with_its_defaults() -> None:
+    for op_id in catalogue.known_ids():
+        declared = catalogue.find(op_id)
+        assert declared is not None
+        assert op_id == "OP_EXEC" or declared.later_fields == (), op_id
