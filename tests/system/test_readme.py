@@ -11,22 +11,33 @@ from pathlib import Path
 from tests.faults.harness import Daemon
 
 README = Path(__file__).parents[2] / "README.md"
-SHOWN_OUTPUT = "hello\nexit code 3\n"
+SHOWN_OUTPUTS = (
+    "hello\nexit code 3\n",
+    "status   summary\nqueued   EXEC(sleep 1)\nwaiting  EXEC(echo all is well)\n",
+)
 """What the README shows as output: it is not typed, but expected."""
+
+HOLDER = ".venv/bin/ganger exec --lock node/n1 -- sleep 5 &\n"
 
 
 def blocks() -> list[str]:
     """The indented blocks of the section, without their indentation."""
     text = README.read_text(encoding="utf-8")
-    section = text[text.index("## First steps") : text.index("## Where things lie")]
+    section = text[text.index("## First steps") : text.index("## Others")]
     found = re.findall(r"(?:^    .*\n(?:^\n(?=    ))?)+", section, re.MULTILINE)
     return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
 
 
 def test_the_first_steps_work_as_they_are_written(tmp_path: Path) -> None:
     script = "\n".join(blocks()).replace("make install\n", "").replace("/tmp/", f"{tmp_path}/")
-    assert SHOWN_OUTPUT in script
-    script = script.replace(SHOWN_OUTPUT, "").replace(".venv/bin/python", sys.executable)
+    for shown in SHOWN_OUTPUTS:
+        assert shown in script
+        script = script.replace(shown, "")
+    # A person types the next line when this one runs.
+    assert HOLDER in script
+    until = "until .venv/bin/ganger lock list | grep -q node/n1; do :; done"
+    script = script.replace(HOLDER, f"{HOLDER}{until}\n")
+    script = script.replace(".venv/bin/python", sys.executable)
     script = script.replace(".venv/bin/ganger", f"{sys.executable} -m ganger.cli.main")
     daemon = Daemon(tmp_path)
     environment = {
@@ -47,7 +58,14 @@ def test_the_first_steps_work_as_they_are_written(tmp_path: Path) -> None:
         daemon.__exit__()
     assert done.returncode == 0, done.stderr
     assert "The daemon is ready" in done.stdout
-    assert SHOWN_OUTPUT in done.stdout
+    for shown in SHOWN_OUTPUTS:
+        assert shown in done.stdout
+    # Of the jobs of the second plan, the first is held back: it is no waiter of the lock.
+    [lock] = re.findall(r"^node/n1 .*$", done.stdout, re.MULTILINE)
+    assert lock.split() == ["node/n1", "exclusive", "4", "-"]
+    why = "job 5 is queued: it would have to wait for node/n1 (exclusive), held by job 4\n"
+    assert why in done.stdout
+    assert "  It would start if: job 4 ends, or gives the lock back\n" in done.stdout
     assert "success Linux" in done.stdout
     assert "The daemon has stopped" in done.stdout
     assert "Traceback" not in done.stderr
