@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
+from hypothesis.internal.conjecture import engine
 from tests import checkout, own_children
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
@@ -20,9 +21,13 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 # No deadline for one example: how long it takes says more about the machine than about the code.
-# A failure prints the line that repeats it.
-settings.register_profile("ganger", deadline=None, print_blob=True, derandomize=True)
-settings.register_profile("explore", deadline=None, print_blob=True)
+# A failure prints the line that repeats it, and an example: shrinking has a bound of its own, far
+# below that of a test, and is not followed by the phase that tries variants of each draw.
+SHRINKING_SECONDS = 20
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+engine.MAX_SHRINKING_SECONDS = SHRINKING_SECONDS
+settings.register_profile("ganger", deadline=None, print_blob=True, phases=PHASES, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True, phases=PHASES)
 settings.load_profile("explore" if explores() else "ganger")
 
 LONGEST_FIRST = (

@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import Phase, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.actors.locks.lock_stage import Locks
 from tests.actors.runtime.stage import Asker, Stage
@@ -164,7 +164,7 @@ class World:
         return asker
 
 
-@settings(max_examples=60, phases=[Phase.generate, Phase.shrink])
+@settings(max_examples=60)
 @given(works, st.sampled_from([1, 1, 2, 3]), st.data())
 def test_what_why_and_simulate_say_of_an_end_is_what_the_daemon_does(
     jobs: list[Work], slots: int, data: st.DataObject

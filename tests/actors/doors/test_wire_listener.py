@@ -410,6 +410,20 @@ def test_one_connection_does_not_use_up_what_all_have(
     assert listener.stage.requests[-1][1].message == messages.ReadJob(id=8)
 
 
+def test_between_two_counts_each_request_is_added_to_the_share_of_its_connection(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REQUESTS_OPEN_PER_PEER_MAX", 3)
+    monkeypatch.setattr(settings, "REQUESTS_COUNTED_SECONDS", 60.0)
+    peers = [b"L1", b"L1", b"L2"]
+    # With these, one has two open requests and the other one; then all are counted.
+    for job_id, peer in enumerate([*peers, b"L1", b"L1", b"L2", b"L2", b"L2"], 1):
+        listener.come(messages.ReadJob(id=job_id), peer)
+    listener.actor.end_turn()
+    taken = [sent[1].message.id for sent in listener.stage.requests]  # type: ignore[attr-defined]
+    assert taken == [1, 2, 3, 4, 6, 7]
+
+
 def test_unanswered_requests_have_a_limit(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

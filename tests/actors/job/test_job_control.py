@@ -79,6 +79,28 @@ def test_after_a_kill_the_next_opcode_does_not_begin_though_the_first_ended_well
     assert answer.accepted
 
 
+class CanceledTwice(FakeLink):
+    """The job waits for its locks, and two requests to cancel it are read together."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if not isinstance(message, messages.RequestLocks):
+            return super().send(message, number)
+        self.said.append(message)
+        self._answers.append(Received(messages.LocksPending(blockers=[]), number))
+        for token in (1, 2):
+            self.hear(messages.CancelRequested(token=token))
+        return True
+
+
+def test_a_second_cancel_that_is_read_with_the_first_is_accepted_too(tmp_path: Path) -> None:
+    line = CanceledTwice()
+    actor(tmp_path, line, LOCKED).run()
+    answers = [one for one in line.said if isinstance(one, messages.CancelAnswered)]
+    assert [(one.token, one.accepted) for one in answers] == [(1, True), (2, True)]
+    assert {one.text for one in answers} == {"Job 5 will be canceled"}
+    assert file(tmp_path).status is CANCELED
+
+
 class CancelWithGate(FakeLink):
     """The answer of the gate and a request to cancel arrive together."""
 

@@ -236,3 +236,15 @@ def test_a_holder_is_shown_with_the_mode_in_which_it_stands_in_the_way() -> None
     everything = held_state("node/[lockset]!")
     ask(everything, 2, "node/a")
     assert everything.wants_of(job(2).lock_file)[0].holders == ((job(1), EXCLUSIVE),)
+
+
+def test_a_try_does_not_jump_the_line() -> None:
+    """What it wants is free, and the least urgent request would have to wait longer for it."""
+    state = held_state(A)
+    ask(state, 2, f"{A}!", 19)
+    tried = state.try_request(job(3), changes(A))
+    assert (tried.granted, numbers(tried.blockers)) == (False, [2])
+    assert holds(state, 3) == {}
+    # It harms nobody in the line for another lock, and one that is more urgent may go first.
+    assert state.try_request(job(3), changes(B)).granted
+    assert state.try_request(job(4), changes(A), priority=-1).granted

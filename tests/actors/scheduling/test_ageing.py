@@ -75,3 +75,13 @@ def test_without_a_limit_of_age_the_steps_are_bounded_and_no_job_gets_younger() 
     assert len(known.steps()) <= STEPS_MAX
     assert all(known.of(job_id) <= job_id * 2.0 for job_id in range(1, 20_001))
     assert known.of(20_000) >= 20_000 * 2.0 - 64
+
+
+def test_what_is_forgotten_makes_no_job_younger() -> None:
+    """The step of the oldest job that has no weight left stays: jobs after it count from there."""
+    known = arrivals((1, 0.0), (2, 1_000.0), (5, 1_500.0), (9, 1_901.0))
+    assert known.steps() == [(2, 1_000.0), (5, 1_500.0), (9, 1_901.0)]
+    assert [known.of(job_id) for job_id in (2, 4, 5, 8, 9)] == [
+        1_000.0, 1_000.0, 1_500.0, 1_500.0, 1_901.0
+    ]  # fmt: skip
+    assert [known.age(job_id, 1_901.0) for job_id in (1, 2, 5)] == [900.0, 900.0, 401.0]

@@ -187,3 +187,11 @@ def test_what_would_help_counts_with_jobs_that_no_locks_hold_back(stage: Stage) 
     assert (last.priority, last.needs_slots) == (-11, None)
     assert (urgent.locks, urgent.ends) == ([], [[HOLDER, 4]])
     assert told.tell(JobsFinished(jobs=[(4, JobStatus.SUCCESS)])) == [6]
+
+
+def test_locks_that_were_given_back_are_not_expected_any_more(stage: Stage) -> None:
+    """The lock manager tells of what was taken and given back in one turn as of nothing held."""
+    told = Told(stage, slots=3)
+    told.tell(JobsJudged(jobs=[verdict(HOLDER, A)], is_all=True, report=1))
+    assert told.tell(JobsJudged(jobs=[verdict(OLDER, A)])) == []
+    assert told.tell(OwnersChanged(owners=[(process(HOLDER), NO_LOCKS)])) == [OLDER]

@@ -113,3 +113,21 @@ def test_a_job_is_archived_again_where_it_is_not_yet(
     assert needs_archiving == replay.needs_archiving(
         is_live=is_live, is_journaled=is_journaled, is_archived=is_archived
     )
+
+
+def test_a_newer_final_file_is_archived_as_it_is(queue: QueueDirectory) -> None:
+    """A power loss undid the move: the file that lies there says more than the journal."""
+    ended = body(9, "success", by="file")
+    queue.write(7, ended, flush=False)
+    replay.archive_again(queue, 7, (5, body(5, "success", by="journal")))
+    assert (queue.read(7), queue.read_archived(7)) == (None, ended)
+
+
+@pytest.mark.parametrize("live", [b"{torn", body(9, "running", by="file")])
+def test_a_file_that_is_not_final_is_archived_as_the_journal_says(
+    queue: QueueDirectory, live: bytes
+) -> None:
+    ended = body(5, "success", by="journal")
+    queue.write(7, live, flush=False)
+    replay.archive_again(queue, 7, (5, ended))
+    assert (queue.read(7), queue.read_archived(7)) == (None, ended)
