@@ -87,7 +87,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install check check-root check-format check-lint check-imports check-types check-client \
-	test coverage torture demo bench bench-peers wheel lock clean
+	test quick coverage torture demo bench bench-peers wheel lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -170,6 +170,13 @@ test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, w
 	$(call install_system_packages,$(SYSTEM_PACKAGES))
 	$(unpack_packages)
 	@$(PYTEST)
+
+# What most changes need: each unit, the models with few examples, the stories, README's first steps.
+QUICK_TESTS := $(addprefix tests/,actors cli properties rapi storage transcripts transport \
+	system/test_readme.py test_checkout.py test_pages.py test_quick.py test_states_page.py)
+
+quick: $(INSTALLED_DEV) ## run the tests that most changes need, in less than a minute
+	@$(PYTEST) --quick $(QUICK_TESTS)
 
 coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them reached
 	$(call install_system_packages,$(SYSTEM_PACKAGES))

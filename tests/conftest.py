@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import engine
-from tests import checkout, own_children
+from tests import checkout, own_children, quick
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
@@ -73,6 +73,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProc
     return OneProcessForAFile(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--quick`` is for `make quick`, which also chooses the files."""
+    text = "leave out what is marked as slow, and draw few examples"
+    parser.addoption("--quick", action="store_true", help=text)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Watch over the checkout; let commands that tests start be interrupted.
 
@@ -80,12 +86,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(checkout.Untouched())
+    if config.getoption("--quick"):
+        quick.configure()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests that take long before the others."""
+    """Put the tests that take long before the others, or leave them out."""
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=quick.choose(items))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _rank(item.nodeid))
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from typing import Any, Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -359,6 +360,7 @@ def test_a_stored_rule_gives_the_verdict_of_the_one_submitted(
     assert judge(compile_chain(stored, NOW), facts) == judge(compile_chain(submitted, NOW), facts)
 
 
+@pytest.mark.slow
 def test_the_generated_predicates_come_to_each_outcome_often() -> None:
     """The comparison above would say little if hardly any predicate were true, or invalid."""
     seen: Counter[tuple[str, Truth]] = Counter()
@@ -376,6 +378,7 @@ def test_the_generated_predicates_come_to_each_outcome_often() -> None:
     assert not rare, seen
 
 
+@pytest.mark.slow
 def test_the_generated_chains_come_to_each_action_and_depend_on_their_order_often() -> None:
     """Nor if hardly any chain had two rules that say different things of one job."""
     actions: Counter[str] = Counter()

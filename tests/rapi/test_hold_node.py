@@ -19,10 +19,13 @@ ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "docs" / "examples" / "hold_node.py"
 UNPACKED = ROOT / ".ganeti" / "usr" / "lib" / "python3" / "dist-packages"
 
-pytestmark = pytest.mark.skipif(
-    not (UNPACKED / "ganeti" / "rapi" / "client.py").exists(),
-    reason="needs Debian's python3-ganeti-rapi (make test unpacks it)",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (UNPACKED / "ganeti" / "rapi" / "client.py").exists(),
+        reason="needs Debian's python3-ganeti-rapi (make test unpacks it)",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

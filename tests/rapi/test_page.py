@@ -20,7 +20,10 @@ CHROMIUM = shutil.which("chromium")
 PICTURES = os.environ.get("GANGER_PICTURES")
 """A folder for pictures of the main views; docs/rapi.md shows them."""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
 
 WAITS_MS = 15_000
 

@@ -270,6 +270,7 @@ def test_large_parts_of_a_copy_are_cut_and_marked() -> None:
     assert rest == made.ops[1].log[-len(rest) :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

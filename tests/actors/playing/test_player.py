@@ -147,6 +147,7 @@ def test_no_policy_beats_the_bound_and_every_job_ends(
     assert found.wait_max >= found.wait_p99 >= -1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", generating.KINDS)
 def test_generated_traces_stay_above_the_bound(kind: str) -> None:
     trace = generating.generate(kind, 300, random.Random(3))

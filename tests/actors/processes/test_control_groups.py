@@ -8,10 +8,11 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tests.programs import Program
-from tests.refusals import GONE, let_go, refuse
+from tests.refusals import GONE, let_go
 
 from ganger.actors.processes import control_groups
 from ganger.storage import process_identity
@@ -80,8 +81,10 @@ def test_a_member_that_goes_before_it_is_killed_keeps_no_other_alive(
 def test_a_group_that_is_removed_before_its_members_are_killed_is_empty(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
 ) -> None:
-    (tmp_path / "cgroup.kill").touch()
-    refuse(monkeypatch, "open" if number == errno.ENOENT else "write", number=number)
+    def write(*_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(control_groups, "_write", write)
     control_groups._kill(os.fspath(tmp_path), [])
 
 

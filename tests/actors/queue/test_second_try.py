@@ -218,6 +218,7 @@ def told(root: Path, place: int) -> Iterator[tuple[Story, OneRefusal]]:
         stage.daemon_lock.remove()
 
 
+@pytest.mark.slow
 def test_a_change_that_the_disk_refuses_once_is_made_later(tmp_path: Path) -> None:
     with told(tmp_path / "0", 0) as (story, _):
         expected = story.look()
