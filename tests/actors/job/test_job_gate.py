@@ -385,7 +385,8 @@ def test_rules_that_cannot_be_read_are_waited_for(
     queue, line = alone(tmp_path, rule("PAUSE", valid_until=time.time() - 1))
     config = Places(tmp_path, tmp_path).config
     whole = config.read_bytes()
-    config.write_bytes(b"{")
+    for path in (config, config_files.copy_path(config)):
+        path.write_bytes(b"{")
     job = actor(queue, line, DELAY)
     waited: list[None] = []
 
