@@ -323,3 +323,61 @@ def test_whatever_jobs_and_rules_say_is_text_and_letters_stay_whole(
     page.goto(f"https://127.0.0.1:{served.port}/#/jobs/7<img src=x>")
     page.get_by_role("button", name="Try again").wait_for()
     assert page.evaluate("[document.images.length, typeof window.evil]") == [0, "undefined"]
+
+
+def test_times_and_numbers_are_said_in_words(page: Page) -> None:
+    script = """async (seconds) => {
+        const { span, count, moment } = await import("/page_parts.js");
+        const today = moment(Date.now() / 1000), long_ago = moment(86400 * 365);
+        return [seconds.map(span), [0, 1, 2, 1234].map((one) => count(one, "job")),
+                [moment(null), long_ago.includes("1971"), long_ago.length > today.length]];
+    }"""
+    seconds = [None, -0.5, 0, 0.26, 10, 59.4, 59.6, 185, 3599, 3600, 7_800, 86_399, 86_400, 273_600]
+    spans, counts, moments = page.evaluate(script, seconds)
+    assert spans == [
+        *("", "0.0 s", "0.0 s", "0.3 s", "10 s", "59 s", "1 min 0 s", "3 min 5 s", "59 min 59 s"),
+        *("1 h 0 min", "2 h 10 min", "23 h 59 min", "1 d 0 h", "3 d 4 h"),
+    ]
+    assert counts == ["0 jobs", "1 job", "2 jobs", "1,234 jobs"]
+    assert moments == ["", True, True]
+
+
+def test_each_job_that_a_text_names_is_a_link_and_no_other_number(page: Page) -> None:
+    script = """async (text) => {
+        const { h, linked } = await import("/page_parts.js");
+        const found = h("p", { hidden: true, title: null, lang: false }, linked(text));
+        const links = [...found.querySelectorAll("a")].map((one) => one.getAttribute("href"));
+        return [found.textContent, links, found.getAttributeNames()];
+    }"""
+    text = "job 17 waits for jobs 3, 4 and 5, and for 2 locks of node 9; <b>job 6</b>"
+    links = [f"#/jobs/{number}" for number in (17, 3, 4, 5, 6)]
+    assert page.evaluate(script, text) == [text, links, ["hidden"]]
+
+
+def test_a_stream_that_breaks_is_followed_from_its_last_event(page: Page) -> None:
+    """Also one that comes in any pieces; and an end that the reader wants is no loss."""
+    script = """async (answers) => {
+        const { follow } = await import("/page_api.js");
+        const asked = [], heard = [], lost = [];
+        window.fetch = async (path, { headers }) => {
+            asked.push(headers["Last-Event-ID"] ?? null);
+            const pieces = answers.shift();
+            if (typeof pieces === "number") return new Response("{}", { status: pieces });
+            const encoded = pieces.map((piece) => new TextEncoder().encode(piece));
+            return new Response(new ReadableStream({
+                start(end) { encoded.forEach((one) => end.enqueue(one)); end.close(); },
+            }));
+        };
+        const hear = (kind, data) => { heard.push([kind, data]); return data !== "last"; };
+        await follow("/events", hear, new AbortController().signal, (is) => lost.push(is));
+        return [asked, heard, lost];
+    }"""
+    answers = [
+        ["id: 4\neve", 'nt: log\ndata: "on', 'e"\n\n: a comment\n\ndata: 2\n\nid: 5\ndata: "torn'],
+        503,
+        ['id: 6\ndata: "last"\n\ndata: "unread"\n\n'],
+    ]
+    asked, heard, lost = page.evaluate(script, answers)
+    assert asked == [None, "4", "4"]
+    assert heard == [["log", "one"], ["message", 2], ["message", "last"]]
+    assert lost == [False, True, True, False]
