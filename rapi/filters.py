@@ -37,7 +37,7 @@ async def stored(call: Call, rule: WrittenRule, uuid: str | None = None) -> str:
 
     Raises `FilterRuleError`.
     """
-    return await call.client.add_filter(uuid=uuid, **msgspec.structs.asdict(rule))
+    return await call.client.add_filter(uuid=uuid, key=call.key, **msgspec.structs.asdict(rule))
 
 
 async def list_filters(call: Call) -> Any:  # noqa: ANN401 - JSON
@@ -70,7 +70,7 @@ async def show_filter(call: Call) -> dict[str, Any]:
 async def delete_filter(call: Call) -> None:
     """Delete a rule."""
     try:
-        await call.client.delete_filter(call.path["uuid"])
+        await call.client.delete_filter(call.path["uuid"], key=call.key)
     except errors.UnknownFilterError as error:
         text = f"Filter rule with UUID {call.path['uuid']} does not exist"
         raise HttpError(500, text) from error

@@ -49,8 +49,8 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
     """A batch of changes: the objects as they are now stored, None for one that went.
 
     ``serial`` and ``time`` are those of the configuration afterwards; ``who`` and ``why`` are for
-    the history. ``answer``: of the opcode that made the changes. ``request``: the name of the
-    request that asked for them, empty if it had none.
+    the history. ``answer``: of the opcode that made the changes. ``request``: the key of the
+    request that asked for them, empty if it had none; ``digest`` and ``reply``: its own.
     """
 
     serial: int
@@ -62,6 +62,21 @@ class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
 
     answer: OpcodeAnswer | None = None
     request: str = ""
+    digest: str = ""
+    reply: Any = None
+
+
+class KeyedReply(msgspec.Struct, frozen=True):
+    """What a line of the history says of a request with a key: the reply that it got.
+
+    ``digest`` tells it from another request; empty: an earlier version stored no reply.
+    """
+
+    serial: int
+    who: str
+    request: str = ""
+    digest: str = ""
+    reply: Any = None
 
 
 class _Entered(msgspec.Struct, frozen=True):
@@ -71,6 +86,7 @@ class _Entered(msgspec.Struct, frozen=True):
 
 
 _decode_entered = msgspec.json.Decoder(_Entered).decode
+_decode_reply = msgspec.json.Decoder(KeyedReply).decode
 
 _Record = journal.SegmentBegun | ConfigChanged
 
@@ -223,6 +239,31 @@ def last_entered(history: Path) -> int | None:
         with contextlib.suppress(msgspec.DecodeError):
             return _decode_entered(line).serial
     return None
+
+
+def cut_history(history: Path, serial: int) -> None:
+    """Cut off the entries behind that of the serial number, torn ones too. `StorageError`."""
+
+    def is_kept(line: bytes) -> bool:
+        with contextlib.suppress(msgspec.DecodeError):
+            return _decode_entered(line).serial <= serial
+        return False
+
+    documents.cut_behind(history, is_kept)
+
+
+def last_replies(history: Path, count: int, size: int) -> list[KeyedReply]:
+    """The replies among the last lines of the history, oldest first: so many, of so many bytes."""
+    found: list[KeyedReply] = []
+    for line in itertools.islice(documents.last_lines(history), count):
+        size -= len(line)
+        if size < 0:
+            break
+        with contextlib.suppress(msgspec.DecodeError):
+            reply = _decode_reply(line)
+            if reply.digest:
+                found.append(reply)
+    return found[::-1]
 
 
 def apply(document: dict[str, Any], change: ConfigChanged) -> None:

@@ -312,20 +312,41 @@ def last_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
         except FileNotFoundError:
             return
         try:
-            yield from _lines_backwards(descriptor)
+            for line, _ in _lines_backwards(descriptor):
+                yield line
         finally:
             os.close(descriptor)
 
 
-def _lines_backwards(descriptor: int) -> Iterator[bytes]:
-    end, rest = os.fstat(descriptor).st_size, b""
+def _lines_backwards(descriptor: int) -> Iterator[tuple[bytes, int]]:
+    """Each line that is not empty, and the offset behind it, from the last line on."""
+    size = os.fstat(descriptor).st_size
+    end, rest = size, b""
     while end > 0:
         begin = max(0, end - _BLOCK_BYTES)
         first, *whole = (os.pread(descriptor, end - begin, begin) + rest).split(b"\n")
-        yield from filter(None, reversed(whole))
+        start = begin + len(first) + 1 + sum(len(line) + 1 for line in whole)
+        for line in reversed(whole):
+            start -= len(line) + 1
+            if line:
+                yield line, min(start + len(line) + 1, size)
         end, rest = begin, first
     if rest:
-        yield rest
+        yield rest, min(len(rest) + 1, size)
+
+
+def cut_behind(path: str | os.PathLike[str], is_kept: Callable[[bytes], bool]) -> None:
+    """Cut off what lies behind the last line that ``is_kept``; not flushed. `StorageError`."""
+    with storage_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        try:
+            ends = (end for line, end in _lines_backwards(descriptor) if is_kept(line))
+            os.ftruncate(descriptor, next(ends, 0))
+        finally:
+            os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes | bytearray) -> None:
@@ -362,6 +383,20 @@ def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
             piece, size = [], 0
     if piece:
         yield b"".join(piece)
+
+
+def flush_file(path: str | os.PathLike[str]) -> None:
+    """Make the content and the name of a file durable, if it is there; or `StorageError`."""
+    with storage_errors(path):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        flush_directory(os.path.dirname(path))
 
 
 def flush_directory(path: str | os.PathLike[str]) -> None:

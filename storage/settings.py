@@ -254,6 +254,12 @@ OPCODE_ANSWER_BYTES_MAX = FRAME_BYTES_MAX // 4
 OPCODE_ANSWERS_MAX = 1_000
 """Answers to such opcodes that the store keeps in memory, one for each job, the newest."""
 
+CHANGE_REPLIES_MAX = 10_000
+"""Newest changes of the configuration of which the replies are kept, for repeated requests."""
+
+CHANGE_REPLIES_BYTES_MAX = 8 * 1024 * 1024
+"""Most bytes of the history that a start reads for them."""
+
 CONFIG_REFUSAL_SECONDS = 0.5
 """How long before its deadline a change is refused that waits for the configuration lock."""
 

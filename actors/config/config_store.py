@@ -30,6 +30,7 @@ from ..runtime import query_pages
 from ..runtime.addresses import SCHEDULER
 from ..runtime.component import Component
 from . import object_pages, objects
+from .change_keys import keyed
 from .change_line import ChangeLine, Made
 from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
@@ -42,7 +43,7 @@ from .stored_configuration import Edit, StoredConfiguration
 from .wconfd_catalogue import Catalogue, CatalogueMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from ...transport.envelopes import Envelope
 
@@ -158,10 +159,14 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 envelope.reply(object_pages.counted(self._stored.snapshot))
             case messages.ChangeObjects():
                 changes = objects.checked_batch(message.changes)
-                self._change_objects(envelope, message, lambda _: changes)
+                kinds = {change.kind for change in changes}
+                self._change_objects(envelope, message, kinds, lambda _: changes)
             case messages.SetValues():
                 self._change_objects(
-                    envelope, message, lambda now: [objects.with_values(now, message)]
+                    envelope,
+                    message,
+                    {message.kind},
+                    lambda now: [objects.with_values(now, message)],
                 )
             case messages.ReadHistory():
                 self._read_history(envelope, message)
@@ -278,10 +283,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
             return Made(Edit([cluster], message.sender, "limits of the queue"), done)
 
         def done(after: Configuration) -> None:
-            self._slots.add(envelope, self._limits(after))
+            answer(self._limits(after))
+
+        def answer(limits: messages.LimitsRead) -> None:
+            self._slots.add(envelope, limits)
             self._report_limits()
 
-        self._changes.add(envelope, make)
+        self._changes.add(envelope, keyed(self._stored, message, make, self._limits, answer))
 
     def check_slots(self, wanted: int | None) -> None:
         """Raise `BadRequestError` if there are too few descriptors for so many running jobs."""
@@ -304,36 +312,37 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self,
         envelope: Envelope,
         message: messages.ChangeObjects | messages.SetValues,
+        kinds: set[Kind],
         changes_for: Callable[[Configuration], list[Change]],
     ) -> None:
+        changes: list[Change] = []
+
         def make(snapshot: Configuration) -> Made:
-            changes = changes_for(snapshot)
-            request = message.request if isinstance(message, messages.ChangeObjects) else ""
-            new = [change for change in changes if not self._is_made(snapshot, change, request)]
-            done = functools.partial(self._answer_changed, envelope, changes)
-            return Made(Edit(new, message.sender, message.why, request=request), done)
+            changes[:] = changes_for(snapshot)
+            new = [change for change in changes if not objects.is_made(snapshot, change)]
+            return Made(Edit(new, message.sender, message.why), done)
 
-        self._changes.add(envelope, make)
+        def reply_of(after: Configuration) -> messages.ObjectsChanged:
+            stamps = [objects.stamp(after, change) for change in changes]
+            return messages.ObjectsChanged(serial_no=after.serial_no, stamps=stamps)
 
-    def _is_made(self, snapshot: Configuration, change: Change, request: str) -> bool:
-        """Whether nothing is left to do: not if another writer came first and wants the same."""
-        if not objects.is_made(snapshot, change):
-            return False
-        _, time = objects.stamp(snapshot, change)
-        return not objects.is_overtaken(snapshot, change) or self._stored.is_by(request, time)
+        def done(after: Configuration) -> None:
+            self.answer_in_force(envelope, reply_of(after), changes)
 
-    def _answer_changed(
-        self, envelope: Envelope, changes: list[Change], after: Configuration
-    ) -> None:
-        stamps = [objects.stamp(after, change) for change in changes]
-        changed = messages.ObjectsChanged(serial_no=after.serial_no, stamps=stamps)
-        self.answer_in_force(envelope, changed, changes)
+        def repeated(reply: messages.ObjectsChanged) -> None:
+            self._answer_in_force(envelope, reply, kinds)
+
+        self._changes.add(envelope, keyed(self._stored, message, make, reply_of, repeated))
 
     def answer_in_force(
         self, envelope: Envelope, answer: messages.Reply, changes: Sequence[Change]
     ) -> None:
         """Send the reply to stored changes when they are in force."""
-        kinds = {change.kind for change in changes}
+        self._answer_in_force(envelope, answer, {change.kind for change in changes})
+
+    def _answer_in_force(
+        self, envelope: Envelope, answer: messages.Reply, kinds: Container[Kind]
+    ) -> None:
         if Kind.FILTER in kinds:
             self._rules.load_and_report(envelope, answer)
             if Kind.CLUSTER in kinds:

@@ -20,7 +20,8 @@ from ...storage.cluster.objects import Kind
 from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
-from .change_line import ChangeLine, Made
+from .change_keys import keyed
+from .change_line import ChangeLine, Made, Make
 from .in_force import InForce
 from .stored_configuration import Edit, StoredConfiguration
 
@@ -45,7 +46,7 @@ class _Asked(msgspec.Struct, frozen=True, eq=False):
 
     envelope: Envelope
     change: FilterRule | str
-    who: str
+    message: messages.ReplaceFilter | messages.DeleteFilter
 
 
 class FilterRules:
@@ -106,11 +107,12 @@ class FilterRules:
 
     def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
         # Refuse a wrong rule now. The watermark comes from the queue.
+        asked_for = message
         if message.uuid is None:
             message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
         rule = rule_changes.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
         rule_changes.with_rule(_filters(self._configuration.snapshot), rule)
-        asked = _Asked(envelope, rule, message.sender)
+        asked = _Asked(envelope, rule, asked_for)
         self._asked.append(asked)
         answered = functools.partial(self._change_rules, asked)
         failed = functools.partial(self._forget_rule, asked)
@@ -118,7 +120,7 @@ class FilterRules:
 
     def _take_deletion(self, envelope: Envelope, message: messages.DeleteFilter) -> None:
         # After the rules before it, one of which it may delete.
-        asked = _Asked(envelope, message.uuid, message.sender)
+        asked = _Asked(envelope, message.uuid, message)
         if self._asked:
             self._asked.append(asked)
         else:
@@ -149,14 +151,15 @@ class FilterRules:
 
     def _change(self, asked: _Asked, last_id: int) -> None:
         if isinstance(asked.change, str):
-            self._delete(asked.envelope, asked.change, asked.who)
+            self._delete(asked, asked.change)
         else:
-            rule = msgspec.structs.replace(asked.change, watermark=last_id)
-            self._store(asked.envelope, rule, asked.who)
+            self._store(asked, msgspec.structs.replace(asked.change, watermark=last_id))
 
     # ------------------------------------------------------------ changes
 
-    def _store(self, envelope: Envelope, rule: FilterRule, who: str) -> None:
+    def _store(self, asked: _Asked, rule: FilterRule) -> None:
+        who, stored_as = asked.message.sender, messages.FilterStored(uuid=rule.uuid)
+
         def make(snapshot: Configuration) -> Made:
             # The rules have changed since the first check.
             changed = rule_changes.with_rule(_filters(snapshot), rule)
@@ -165,11 +168,13 @@ class FilterRules:
 
         def done(_: Configuration) -> None:
             self.known[rule.uuid] = rule
-            self._announce(envelope, messages.FilterStored(uuid=rule.uuid))
+            self._announce(asked.envelope, stored_as)
 
-        self._changes.add(envelope, make)
+        self._add(asked, make, stored_as)
 
-    def _delete(self, envelope: Envelope, unwanted: str, who: str) -> None:
+    def _delete(self, asked: _Asked, unwanted: str) -> None:
+        who = asked.message.sender
+
         def make(snapshot: Configuration) -> Made:
             rule_changes.check_known(_filters(snapshot), unwanted)
             gone = Change(Kind.FILTER, rules.parse_uuid(unwanted), None)
@@ -177,9 +182,15 @@ class FilterRules:
 
         def done(_: Configuration) -> None:
             self.known.pop(unwanted, None)
-            self._announce(envelope, messages.Done())
+            self._announce(asked.envelope, messages.Done())
 
-        self._changes.add(envelope, make)
+        self._add(asked, make, messages.Done())
+
+    def _add(self, asked: _Asked, make: Make, reply: messages.Reply) -> None:
+        """Make the change when the lock is free, once for each key."""
+        repeated = functools.partial(self._announce, asked.envelope)
+        once = keyed(self._configuration, asked.message, make, lambda _: reply, repeated)
+        self._changes.add(asked.envelope, once)
 
     def _announce(self, envelope: Envelope, answer: messages.Reply) -> None:
         """Bring the stored rules into force; send ``answer`` when they are."""

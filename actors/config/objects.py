@@ -108,20 +108,12 @@ def check_unmasked(place: str, found: object) -> None:
 
 
 def is_made(snapshot: Configuration, change: Change) -> bool:
-    """Whether the object is as the change wants it, whatever serial number that expects."""
+    """Whether the object is as the change wants it, and has the serial number that it expects."""
     one = snapshot.get(change.kind, change.uuid)
     if one is None or change.object is None:
         return False
-    return _without_stamps(one) == _without_stamps(change.object)
-
-
-def is_overtaken(snapshot: Configuration, change: Change) -> bool:
-    """Whether the object has another serial number than the change expects.
-
-    Then another request has changed it; if it is as the change wants it, perhaps the same request.
-    """
-    expected = change.expected_serial
-    return expected is not None and stamp(snapshot, change)[0] != expected
+    is_overtaken = change.expected_serial not in (None, stamp(snapshot, change)[0])
+    return not is_overtaken and _without_stamps(one) == _without_stamps(change.object)
 
 
 def _without_stamps(one: Mapping[str, Any]) -> dict[str, Any]:

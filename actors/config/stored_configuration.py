@@ -12,24 +12,21 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...storage import config_files, documents, errors, quarantine, segments
+from ...storage import config_files, documents, errors, quarantine, segments, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
 from ...storage.cluster.objects import Kind
-from ...storage.config_files import ConfigChanged, OpcodeAnswer
+from ...storage.config_files import ConfigChanged, KeyedReply, OpcodeAnswer
 from ...storage.queue_files.journal import Journal
 
 if TYPE_CHECKING:
     from ...storage.paths import Places
 
-
-_LOOKED_BACK: Final = 10_000
-"""Changes among which a repeated request is looked for: many more than come while one waits."""
 
 Listener: TypeAlias = Callable[[Configuration, Configuration, Sequence[Change]], None]
 
@@ -37,7 +34,7 @@ Listener: TypeAlias = Callable[[Configuration, Configuration, Sequence[Change]],
 class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the history: which change, when, by whom, why, and what it changed.
 
-    ``answer``: of the opcode that made the change. ``request``: as in `Edit`.
+    ``answer``: of the opcode that made the change. ``request`` and what follows: as in `Edit`.
     """
 
     serial: int
@@ -49,13 +46,15 @@ class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     answer: OpcodeAnswer | None = None
     request: str = ""
+    digest: str = ""
+    reply: Any = None
 
 
 class Edit(NamedTuple):
     """Changes that are made together: who makes them, and why.
 
-    ``answer``: of the opcode that makes them. ``request``: the name under which they are asked for,
-    empty if there is none.
+    ``answer``: of the opcode that makes them. ``request``: the key under which they are asked for,
+    empty if there is none; ``digest``: of that request; ``reply_of``: gives the reply to it.
     """
 
     changes: Sequence[Change]
@@ -63,6 +62,8 @@ class Edit(NamedTuple):
     why: str
     answer: OpcodeAnswer | None = None
     request: str = ""
+    digest: str = ""
+    reply_of: Callable[[Configuration], Any] | None = None
 
 
 class _Draft(NamedTuple):
@@ -100,8 +101,13 @@ class StoredConfiguration:
         self._unwritten: list[bytes] = []
         self._drafts: list[_Draft] = []
         self._listeners: list[Listener] = []
+        self._replies: dict[tuple[str, str], KeyedReply] = {}
+        limits = settings.CHANGE_REPLIES_MAX, settings.CHANGE_REPLIES_BYTES_MAX
+        for reply in config_files.last_replies(places.config_history, *limits):
+            self._keep_reply(reply)
         if stored.changes or self.put_aside:
-            self._make(stored.changes)
+            self._make(stored.changes, entered)
+            documents.flush_file(self._places.config_history)
             config_files.write(places.config, self.snapshot.to_document())
             self._journal.begin(self.snapshot.serial_no)
             self._journal.cut()
@@ -148,9 +154,9 @@ class StoredConfiguration:
         after = before.changed(changes, now)
         self._index.accept(before, after, changes)
         objects = [(change.kind.value, change.uuid, _stored(after, change)) for change in changes]
-        record = ConfigChanged(
-            after.serial_no, now, edit.who, edit.why, objects, edit.answer, edit.request
-        )
+        reply = None if edit.reply_of is None else msgspec.to_builtins(edit.reply_of(after))
+        given = edit.answer, edit.request, edit.digest, reply
+        record = ConfigChanged(after.serial_no, now, edit.who, edit.why, objects, *given)
         self._drafts.append(_Draft(before, after, changes, record))
         return after
 
@@ -195,6 +201,8 @@ class StoredConfiguration:
                         cut.give_up()
                     return
                 try:
+                    # It holds what the segments hold that are deleted.
+                    documents.flush_file(self._places.config_history)
                     config_files.write(path, document)
                 except errors.StorageError:
                     if cut is not None:
@@ -225,25 +233,21 @@ class StoredConfiguration:
                 return answer
         return None
 
-    def is_by(self, request: str, time: float) -> bool:
-        """Whether the request of this name made one of the changes of this time, drafted or stored.
+    def reply_to(self, who: str, request: str) -> KeyedReply | None:
+        """The reply to the request of this key, if its changes are drafted or stored.
 
-        Looks no further back than `_LOOKED_BACK` changes.
+        Knows the newest `settings.CHANGE_REPLIES_MAX`.
         """
-        if not request:
-            return False
-        drafted = ((draft.record.time, draft.record.request) for draft in reversed(self._drafts))
-        written = documents.last_lines(self._places.config_history)
-        entries = filter(None, map(_entry, itertools.chain(reversed(self._unwritten), written)))
-        stored = ((entry.time, entry.request) for entry in entries)
-        is_there = False
-        for found in itertools.islice(itertools.chain(drafted, stored), _LOOKED_BACK):
-            if found == (time, request):
-                return True
-            if is_there and found[0] != time:
-                return False
-            is_there = found[0] == time
-        return False
+        key = _user(who), request
+        for draft in reversed(self._drafts):
+            if (_user(draft.record.who), draft.record.request) == key:
+                return msgspec.convert(draft.record, KeyedReply, from_attributes=True)
+        return self._replies.get(key)
+
+    def _keep_reply(self, reply: KeyedReply) -> None:
+        self._replies[_user(reply.who), reply.request] = reply
+        if len(self._replies) > settings.CHANGE_REPLIES_MAX:
+            del self._replies[next(iter(self._replies))]
 
     def write_history(self) -> None:
         """Write the entries that a full disk refused before. `StorageError`: they wait."""
@@ -263,18 +267,30 @@ class StoredConfiguration:
             changed,
             record.answer,
             record.request,
+            record.digest,
+            record.reply,
         )
+        if record.digest:
+            self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
         self._unwritten.append(msgspec.json.encode(entry))
 
-    def _make(self, newer: Sequence[ConfigChanged]) -> None:
-        """Make the changes of the journal; enter those that a kill kept out of the history."""
-        last = next(iter(self.history(1)), None)
+    def _make(self, newer: Sequence[ConfigChanged], entered: int) -> None:
+        """Make the changes of the journal, and enter them: the history was not flushed since.
+
+        ``entered``: the newest entry. If the journal ends before it, changes are lost, and the
+        history alone tells of them.
+        """
+        if newer and entered <= newer[-1].serial:
+            config_files.cut_history(self._places.config_history, self.snapshot.serial_no)
+            entered = 0
         for record in newer:
             before, document = self.snapshot, self.snapshot.to_document()
             config_files.apply(document, record)
             self.snapshot = Configuration.load(document)
-            if last is None or record.serial > last.serial:
+            if record.serial > entered:
                 self._enter(before, self.snapshot, record)
+            elif record.digest:
+                self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
         self.write_history()
 
     def _go_on_behind(self, entered: int, now: float) -> None:
@@ -312,6 +328,11 @@ def _gone(places: Places) -> str:
 
 def _stored(after: Configuration, change: Change) -> Any:  # noqa: ANN401 - decoded JSON
     return None if change.object is None else after.get(change.kind, change.uuid)
+
+
+def _user(who: str) -> str:
+    """The user in the name of a sender: each client has a process, or an address, of its own."""
+    return who.partition(", pid ")[0].partition(" at ")[0]
 
 
 def _entry(line: bytes) -> HistoryEntry | None:

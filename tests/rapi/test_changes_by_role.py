@@ -87,7 +87,7 @@ class Daemon:
         self.changed.append(("rule", (uuid, predicates)))
         return uuid or OWN_RULE
 
-    async def delete_filter(self, uuid: str) -> None:
+    async def delete_filter(self, uuid: str, **_more: Any) -> None:
         self.changed.append(("delete", uuid))
 
 

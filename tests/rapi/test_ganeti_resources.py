@@ -581,6 +581,21 @@ def test_a_page_of_another_name_gets_nothing_and_a_name_that_is_set_does(tmp_pat
         assert raw(served, "GET /healthz HTTP/1.0").startswith("HTTP/1.1 200 ")
 
 
+def test_a_change_of_a_rule_is_repeated_under_its_users_key(served: Served) -> None:
+    rule = {"action": "CONTINUE", "predicates": [["reason", ["=", "reason", "nobody"]]]}
+    headers = {"Idempotency-Key": "one"}
+    first = served.done("POST", "/2/filters", rule, headers=headers)
+    assert served.done("POST", "/2/filters", rule, headers=headers) == first
+    assert served.done("POST", "/2/filters", rule) != first
+    assert "another change is stored under it" in served.refused(
+        400, "POST", "/2/filters", rule | {"priority": 5}, headers=headers
+    )
+    gone = {"Idempotency-Key": "two"}
+    for _ in range(2):
+        served.done("DELETE", f"/2/filters/{first}", headers=gone)
+    served.refused(500, "DELETE", f"/2/filters/{first}")
+
+
 def test_a_key_is_one_users_own(served: Served, paused: None) -> None:
     assert paused is None
     job = {"ops": [SLEEP]}

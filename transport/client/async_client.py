@@ -392,10 +392,14 @@ class AsyncClient(AsyncClusterVerbs):
         *,
         running: int | None = None,
         tracked: int | None = None,
+        key: str | None = None,
         timeout: float | None = None,
     ) -> LimitsRead:
-        """The limits of the queue, after changing those that are given."""
-        return await self._caller.call(requests.limits(running, tracked), timeout)
+        """The limits of the queue, after changing those that are given.
+
+        ``key``: as in `add_filter`.
+        """
+        return await self._caller.call(requests.limits(running, tracked, key), timeout)
 
     async def simulate(
         self,

@@ -60,6 +60,7 @@ class AsyncClusterVerbs:
         uuid: str | None = None,
         valid_from: float | None = None,
         valid_until: float | None = None,
+        key: str | None = None,
         timeout: float | None = None,
     ) -> str:
         """Store a filter rule and return its UUID; when this returns the rule is in force.
@@ -70,10 +71,14 @@ class AsyncClusterVerbs:
         ``"RATE_LIMIT n"``).
         Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
         of its window (seconds since the epoch) a rule does not apply.
+
+        ``key``: of this user's; a repetition under it stores no second rule, and gets the same
+        reply. Without one the library takes a new one for each call.
         """
         message = requests.new_filter(
             uuid,
             (valid_from, valid_until),
+            key,
             priority=priority,
             predicates=predicates,
             action=action,
@@ -92,6 +97,7 @@ class AsyncClusterVerbs:
         reason: requests.Reason = "",
         valid_from: float | None = None,
         valid_until: float | None = None,
+        key: str | None = None,
         timeout: float | None = None,
     ) -> str:
         """As `add_filter`, in place of the rule with this UUID; without one it is a new rule."""
@@ -103,12 +109,18 @@ class AsyncClusterVerbs:
             uuid=uuid,
             valid_from=valid_from,
             valid_until=valid_until,
+            key=key,
             timeout=timeout,
         )
 
-    async def delete_filter(self, uuid: str, *, timeout: float | None = None) -> None:
-        """Delete a filter rule; when this returns it is no longer in force."""
-        await self._caller.call(requests.deleted_filter(uuid), timeout)
+    async def delete_filter(
+        self, uuid: str, *, key: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Delete a filter rule; when this returns it is no longer in force.
+
+        ``key``: as in `add_filter`.
+        """
+        await self._caller.call(requests.deleted_filter(uuid, key), timeout)
 
     async def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
@@ -169,10 +181,17 @@ class AsyncClusterVerbs:
         return await self._caller.call(CountObjects(), timeout)
 
     async def change_objects(
-        self, *changes: ObjectChange, why: str = "", timeout: float | None = None
+        self,
+        *changes: ObjectChange,
+        why: str = "",
+        key: str | None = None,
+        timeout: float | None = None,
     ) -> ObjectsChanged:
-        """Change objects of the configuration, all or none; returns when that is durable."""
-        return await self._caller.call(requests.change_objects(changes, why), timeout)
+        """Change objects of the configuration, all or none; returns when that is durable.
+
+        ``key``: as in `add_filter`.
+        """
+        return await self._caller.call(requests.change_objects(changes, why, key), timeout)
 
     async def set_values(
         self,
@@ -181,14 +200,15 @@ class AsyncClusterVerbs:
         values: Mapping[str, object],
         *,
         why: str = "",
+        key: str | None = None,
         timeout: float | None = None,
     ) -> ObjectsChanged:
         """Change values in an object of the configuration, all or none; None removes one.
 
         ``name`` is a UUID or a name, and empty for the cluster. ``values`` go by their fields, such
-        as ``offline`` or ``ndparams/ssh_port``.
+        as ``offline`` or ``ndparams/ssh_port``. ``key``: as in `add_filter`.
         """
-        asked = requests.set_values(kind, name, values, why)
+        asked = requests.set_values(kind, name, values, why, key)
         return await self._caller.call(asked, timeout)
 
     async def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:

@@ -395,10 +395,14 @@ class Client(ClusterVerbs):
         *,
         running: int | None = None,
         tracked: int | None = None,
+        key: str | None = None,
         timeout: float | None = None,
     ) -> LimitsRead:
-        """The limits of the queue, after changing those that are given."""
-        return self._caller.call(requests.limits(running, tracked), timeout)
+        """The limits of the queue, after changing those that are given.
+
+        ``key``: as in `add_filter`.
+        """
+        return self._caller.call(requests.limits(running, tracked, key), timeout)
 
     def simulate(
         self,

@@ -55,7 +55,9 @@ _IDS_SHOWN_MAX = 10
 _RULE_DEPTH_MAX = 100
 """Deepest nesting that the client checks; the daemon limits the depth of a filter."""
 
-RULE_KEYS: Final = tuple(name for name in ReplaceFilter.__struct_fields__ if name != "sender")
+RULE_KEYS: Final = tuple(
+    name for name in ReplaceFilter.__struct_fields__ if name not in {"sender", "request"}
+)
 """The keys of a rule as a user writes it."""
 
 _STORED_KEYS: Final = ("watermark", "state", "reason_trail")
@@ -139,22 +141,28 @@ def submitted(reply: JobsSubmitted, count: int) -> list[int]:
 def new_filter(
     uuid: str | None,
     window: tuple[float | None, float | None],
+    key: str | None = None,
     **fields: Any,  # noqa: ANN401 - as the caller gave them
 ) -> ReplaceFilter:
-    """The request that stores a filter rule. It names the rule, so that it can be repeated."""
+    """The request that stores a filter rule."""
     valid_from, valid_until = window
     if fields.get("reason", "") is None:
         # None stands for no reason, as in a rule that is only proposed.
         fields["reason"] = ""
+    if uuid is None and key is None:
+        # Under a key of the caller's own, the daemon names the rule: each call would name another.
+        uuid = str(uuid4())
+    if uuid is not None:
+        fields["uuid"] = uuid
     if uuid == rules.PROPOSED_UUID:
         raise errors.FilterRuleError(f"uuid: {uuid} stands for a rule that is only proposed")
     return ReplaceFilter(
         **_rule_fields(
             {
                 **fields,
-                "uuid": str(uuid4()) if uuid is None else uuid,
                 "valid_from": valid_from,
                 "valid_until": valid_until,
+                "request": change_key(key),
             }
         )
     )
@@ -207,7 +215,8 @@ def _rule_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(reason, str | list | tuple):
         text = f"reason: expected a text, or a list of entries, got {_type(reason)}"
         raise errors.FilterRuleError(text)
-    fields["uuid"] = _text(fields["uuid"], "uuid", "a UUID")
+    if "uuid" in fields:
+        fields["uuid"] = _text(fields["uuid"], "uuid", "a UUID")
     for name, value in fields.items():
         _check_sendable(value, name)
     return fields
@@ -223,9 +232,17 @@ def _action(action: object) -> object:
     raise errors.FilterRuleError(text)
 
 
-def deleted_filter(uuid: str) -> DeleteFilter:
+def deleted_filter(uuid: str, key: str | None = None) -> DeleteFilter:
     """The request that deletes a rule."""
-    return DeleteFilter(uuid=_text(uuid, "uuid", "a UUID"))
+    return DeleteFilter(uuid=_text(uuid, "uuid", "a UUID"), request=change_key(key))
+
+
+def change_key(key: str | None) -> str:
+    """The key of a change of the configuration: this one, or a new one. `BadRequestError`."""
+    if key is None:
+        return fresh_key()
+    _check_key(key)
+    return key
 
 
 def listed_filters(uuids: Iterable[str] | None) -> ListFilters:
@@ -238,13 +255,16 @@ def listed_filters(uuids: Iterable[str] | None) -> ListFilters:
     return ListFilters(uuids=found)
 
 
-def limits(running: int | None, tracked: int | None) -> ReadLimits | SetLimits:
+def limits(
+    running: int | None, tracked: int | None, key: str | None = None
+) -> ReadLimits | SetLimits:
     """The request that changes the limits that are given; without any, that reads them."""
     if running is None and tracked is None:
         return ReadLimits()
     return SetLimits(
         running_jobs_max=_positive(running, "running"),
         tracked_jobs_max=_positive(tracked, "tracked"),
+        request=change_key(key),
     )
 
 
@@ -494,12 +514,16 @@ def object_kind(text: str) -> Kind:
         ) from error
 
 
-def change_objects(changes: Iterable[ObjectChange], why: str) -> ChangeObjects:
-    """The message that makes these changes, under a name of its own."""
-    return ChangeObjects(list(changes), why, request=uuid4().hex)
+def change_objects(
+    changes: Iterable[ObjectChange], why: str, key: str | None = None
+) -> ChangeObjects:
+    """The message that makes these changes."""
+    return ChangeObjects(list(changes), why, request=change_key(key))
 
 
-def set_values(kind: str, name: str, values: Mapping[str, object], why: str) -> SetValues:
+def set_values(
+    kind: str, name: str, values: Mapping[str, object], why: str, key: str | None = None
+) -> SetValues:
     """The message that changes these values. Raises `BadRequestError`."""
     if not values:
         raise errors.BadRequestError("no value is given")
@@ -514,4 +538,5 @@ def set_values(kind: str, name: str, values: Mapping[str, object], why: str) -> 
         name=name,
         values=[(path.split("/"), value) for path, value in values.items()],
         why=why,
+        request=change_key(key),
     )

@@ -130,7 +130,7 @@ class FilterStored(Reply, frozen=True):
 
 
 class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
-    """Store a filter rule. The reply comes when the rule is in force.
+    """Store a filter rule. The reply comes when the rule is in force. ``request``: `ChangeObjects`.
 
     Without ``uuid`` the rule is new and gets one; else it replaces the rule of that UUID. The store
     sets its watermark to the last job id. ``reason`` is a text or a whole reason trail. Times are
@@ -147,13 +147,20 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
     sender: str = ""
     """Who asks; the daemon fills it in."""
 
+    request: str = ""
+
 
 class DeleteFilter(Request[Done], frozen=True):
-    """Delete a filter rule. The reply comes when the rule is no longer in force."""
+    """Delete a filter rule. The reply comes when the rule is no longer in force.
+
+    ``request``: as in `ChangeObjects`.
+    """
 
     uuid: str
     sender: str = ""
     """Who asks; the daemon fills it in."""
+
+    request: str = ""
 
 
 class FilterRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,12 +208,17 @@ class ReadLimits(Request[LimitsRead], frozen=True):
 
 
 class SetLimits(Request[LimitsRead], frozen=True):
-    """Change limits of the queue; None leaves one as it is. Running jobs go on."""
+    """Change limits of the queue; None leaves one as it is. Running jobs go on.
+
+    ``request``: as in `ChangeObjects`.
+    """
 
     running_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
     tracked_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
     sender: str = ""
     """Who asks; the daemon fills it in."""
+
+    request: str = ""
 
 
 class SetWatcherPause(Request[Done], frozen=True):
@@ -246,8 +258,9 @@ class ChangeObjects(Request[ObjectsChanged], frozen=True):
     Refused if an object has another serial number than expected, or if the configuration would
     contradict itself. ``why`` is for the history; ``sender`` is filled in by the daemon.
 
-    ``request``: a name that no other request has. Once its changes are made, its repetition changes
-    nothing. Without it nothing tells a repetition from another writer who wants the same.
+    ``request``: a key that no other request of this user has. Once its changes are made, its
+    repetition changes nothing and gets the first reply, whatever has happened since; another
+    request under its key is refused. Without it nothing tells a repetition from another writer.
     """
 
     changes: Annotated[list[ObjectChange], msgspec.Meta(min_length=1)]
@@ -260,6 +273,7 @@ class SetValues(Request[ObjectsChanged], frozen=True):
     """Change values in one object, all or none; None removes one. All others stay as they are.
 
     ``name``: a UUID or a name; empty for the cluster. ``values``: the way to each value, and it.
+    ``request``: as in `ChangeObjects`.
     """
 
     kind: Kind
@@ -270,6 +284,7 @@ class SetValues(Request[ObjectsChanged], frozen=True):
     ]
     why: str = ""
     sender: str = ""
+    request: str = ""
 
 
 class ObjectsRead(Reply, frozen=True):

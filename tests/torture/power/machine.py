@@ -386,7 +386,15 @@ class Machine:
             drafted = stored.drafted
             marked = {**drafted.cluster, SERIAL_MARK: drafted.serial_no + 1, "filling": _FILLING}
             change = Change(Kind.CLUSTER, drafted.cluster_uuid, marked)
-            stored.draft(Edit([change], "a user", "a change"), self.clock.now)
+            edit = Edit(
+                [change],
+                "a user",
+                "a change",
+                request=f"key-{drafted.serial_no + 1}",
+                digest="of the request",
+                reply_of=lambda after: after.serial_no,
+            )
+            stored.draft(edit, self.clock.now)
         serial = stored.drafted.serial_no
         self.note(promises.Configured(serial, is_sure=False))
         is_whole_due = self.dice.random() < WHOLE_CHANCE
@@ -437,8 +445,18 @@ class Machine:
             files=set(component.store.ledger.directory.live_ids()),
             configuration=configuration["serial_no"],
             marked=configuration["cluster"].get(SERIAL_MARK, 1),
+            unanswered=[
+                serial
+                for serial in range(2, configuration["serial_no"] + 1)
+                if not self._is_answered(serial)
+            ],
             clients=set(keys.known_keys(self.places.keys)),
         )
+
+    def _is_answered(self, serial: int) -> bool:
+        """Whether a repetition of this change of the configuration gets the first reply."""
+        known = self.config.component._stored.reply_to("a user", f"key-{serial}")
+        return known is not None and known.reply == serial
 
     def _ids_of(self, key: str) -> list[int]:
         """The jobs in the reply to a repeated submission under this key."""

@@ -176,6 +176,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     files: set[int]
     """Ids of the files that lie in the queue directory."""
     configuration: int
+    unanswered: list[int]
+    """The changes of which a repetition would not get the first reply."""
+
     marked: int
     """Which change the newest one in the configuration says it is."""
     clients: set[str]
@@ -252,6 +255,8 @@ class Promises:
         broken.lost += [f"{name} has lost (part of) it" for name in found.lost_inputs]
         if not self._configuration <= found.configuration <= self._configuration_max:
             broken.other.append(f"configuration {found.configuration} of {self._configuration}")
+        if found.unanswered:
+            broken.other.append(f"replies to changes {found.unanswered} of the configuration")
         if found.marked != found.configuration:
             broken.other.append(f"configuration {found.configuration} has change {found.marked}")
         if not self._clients <= found.clients:

@@ -230,9 +230,18 @@ def test_a_new_rule_is_named_by_the_client_so_that_it_can_be_repeated() -> None:
     assert first.uuid is not None
     assert len(first.uuid) == 36
     assert first.uuid != second.uuid
-    assert requests.new_filter("u", (1.0, 2.5), priority=3) == ReplaceFilter(
-        uuid="u", priority=3, valid_from=1.0, valid_until=2.5
+    assert first.request != second.request
+    assert requests.new_filter("u", (1.0, 2.5), "k", priority=3) == ReplaceFilter(
+        uuid="u", priority=3, valid_from=1.0, valid_until=2.5, request="k"
     )
+    # Under a key of the caller, the daemon names the rule: each call would name another one.
+    assert requests.new_filter(None, (None, None), "k").uuid is None
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, 5, "\ud800"])
+def test_a_key_of_a_change_is_a_short_text(key: Any) -> None:
+    with pytest.raises(errors.BadRequestError, match=r"^key: "):
+        requests.change_key(key)
 
 
 # Rules that are only proposed.
@@ -380,8 +389,8 @@ def test_a_test_of_rules_takes_what_a_simulation_takes() -> None:
 
 def test_limits_are_read_or_changed() -> None:
     assert requests.limits(None, None) == ReadLimits()
-    assert requests.limits(3, None) == SetLimits(running_jobs_max=3)
-    assert requests.limits(None, 4) == SetLimits(tracked_jobs_max=4)
+    assert requests.limits(3, None, "k") == SetLimits(running_jobs_max=3, request="k")
+    assert requests.limits(None, 4, "k") == SetLimits(tracked_jobs_max=4, request="k")
     with pytest.raises(errors.BadRequestError, match=r"^running: expected a number from 1 on, got"):
         requests.limits(0, None)
     with pytest.raises(errors.BadRequestError, match=r"^tracked: expected a number from 1 on, got"):
@@ -389,7 +398,7 @@ def test_limits_are_read_or_changed() -> None:
 
 
 def test_rules_are_named_by_texts() -> None:
-    assert requests.deleted_filter(UUID) == DeleteFilter(uuid=UUID)
+    assert requests.deleted_filter(UUID, "k") == DeleteFilter(uuid=UUID, request="k")
     assert requests.listed_filters(None) == ListFilters()
     assert requests.listed_filters((UUID,)) == ListFilters(uuids=[UUID])
     with pytest.raises(errors.BadRequestError, match=r"^uuid: expected a UUID, got int$"):
