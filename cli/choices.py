@@ -126,6 +126,18 @@ class Whole(click.ParamType[int]):
         return number
 
 
+class WholeRange(click.IntRange):
+    """A whole number within bounds that help shows; an error calls it a number, not a range."""
+
+    name = "integer"
+
+
+class NumberRange(click.FloatRange):
+    """As `WholeRange`, with a fraction."""
+
+    name = "number"
+
+
 class Seconds(click.ParamType[float]):
     """A time span in seconds: finite, and not negative."""
 

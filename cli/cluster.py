@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from . import output
+from . import choices, output
 from .config import json_value
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _master(client: Client, uuid: str | None) -> str | None:
 
 
 @cluster.command(short_help="Change settings of the cluster.")
-@click.option("--run-slots", type=click.IntRange(1), help="How many jobs may run at one time.")
+@click.option("--run-slots", type=choices.WholeRange(1), help="How many jobs may run at one time.")
 @click.option(
     "--predictive-queue/--no-predictive-queue",
     default=None,
@@ -132,7 +132,7 @@ def _master(client: Client, uuid: str | None) -> str | None:
     default=None,
     help="Whether all opcodes of a job count, or its first one.",
 )
-@click.option("--candidate-pool-size", type=click.IntRange(1), help="Wanted master candidates.")
+@click.option("--candidate-pool-size", type=choices.WholeRange(1), help="Wanted master candidates.")
 @click.option("--mac-prefix", metavar="PREFIX", help="Begin of generated MAC addresses.")
 @click.option(
     "--set",

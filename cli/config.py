@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from ..storage.wording import shortened, shown
-from . import output
+from . import choices, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +70,7 @@ def set_value(call: Call, path: str, value: str, why: str) -> None:
 
 
 @config.command(short_help="Show who changed what, when and why.")
-@click.option("-n", "--count", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@click.option("-n", "--count", type=choices.WholeRange(1, 1_000), default=20, show_default=True)
 @output.output_option
 @click.pass_obj
 def history(call: Call, count: int, output_kind: str) -> None:
@@ -89,8 +89,8 @@ def history(call: Call, count: int, output_kind: str) -> None:
 
 
 @config.command(short_help="Show what has changed since a serial number.")
-@click.argument("since", type=click.IntRange(0))
-@click.argument("until", type=click.IntRange(0), required=False)
+@click.argument("since", type=choices.WholeRange(0))
+@click.argument("until", type=choices.WholeRange(0), required=False)
 @click.pass_obj
 def diff(call: Call, since: int, until: int | None) -> None:
     """Show what differs between the configuration of serial number SINCE and UNTIL, or now.

@@ -143,7 +143,7 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--rapi-port",
             metavar="PORT",
-            type=click.IntRange(1, 65_535),
+            type=choices.WholeRange(1, 65_535),
             help=f"Where the remote API listens ({rapi_settings.PORT}, or the next free one).",
         ),
         click.option(
@@ -162,7 +162,7 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--hung-after",
             metavar="SECONDS",
-            type=click.FloatRange(min=2.0),
+            type=choices.NumberRange(min=2.0),
             default=settings.HUNG_SECONDS,
             show_default=True,
             help="Replace a component that has worked at one message for longer.",

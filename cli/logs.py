@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from . import output
+from . import choices, output
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ _KEPT = "\n\t\r"
 @click.argument("job_id", metavar="ID", type=int)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
-    "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines."
+    "--tail", type=choices.WholeRange(min=0), metavar="N", help="Begin with the last N lines."
 )
 @click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this output.")
 @click.option(
-    "--op", type=click.IntRange(min=0), metavar="N", help="Only of this opcode, counted from 0."
+    "--op", type=choices.WholeRange(min=0), metavar="N", help="Only of this opcode, counted from 0."
 )
 @click.pass_obj
 def logs(

@@ -35,7 +35,7 @@ def rapi() -> None:
 )
 @click.option(
     "--days",
-    type=click.IntRange(1, 36_500),
+    type=choices.WholeRange(1, 36_500),
     default=rapi_settings.CERTIFICATE_DAYS,
     show_default=True,
     help="How long it is valid.",

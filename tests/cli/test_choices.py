@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from ganger.cli import choices
+from ganger.cli.main import ganger
 from ganger.storage import errors
 
 
@@ -59,3 +61,17 @@ def test_a_number_of_an_option_has_64_bits() -> None:
     for beyond in (-(2**63) - 1, 2**63, "x"):
         with pytest.raises(errors.UsageError, match="--set: expected"):
             choices.checked_number(str(beyond), "--set")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--rapi-port", "abc"), "'abc' is not a valid integer."),
+        (("--rapi-port", "99999"), "99999 is not in the range 1<=x<=65535."),
+        (("--hung-after", "abc"), "'abc' is not a valid number."),
+    ],
+)
+def test_what_is_no_number_is_called_so(words: tuple[str, ...], problem: str) -> None:
+    done = CliRunner().invoke(ganger, ["up", *words])
+    assert done.exit_code == 2
+    assert problem in done.output
