@@ -255,11 +255,18 @@ class Session:
             what = name_of(request.message) if isinstance(request, PendingCall) else ""
             error = errors.DeadlineError(f"{what}: no answer came before the deadline")
         else:
-            error = errors.DaemonUnreachableError(self._reach.unreachable)
+            error = errors.DaemonUnreachableError(self._unreachable_over(request))
         self._in_flight.stop_lasting(request)
         self._in_flight.finish(request, error)
         if isinstance(request, PendingCall) and request.probes is not None:
             self._watches.take_probe(request.probes, request, now)
+
+    def _unreachable_over(self, request: PendingRequest) -> str:
+        """That no daemon answers, and whether one may have carried out the request before."""
+        text = self._reach.unreachable
+        if isinstance(request, PendingCall) and (request.is_sent or request.may_be_done):
+            return f"the outcome of {name_of(request.message)} is unknown: {text}"
+        return text
 
     def _send_all_again(self, now: float) -> None:
         self._in_flight.clear_outbox()

@@ -155,6 +155,28 @@ def test_without_a_connection_a_deadline_means_unreachable() -> None:
         call.result()
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_request_that_a_daemon_had_before_it_went_has_an_unknown_outcome(restarts: int) -> None:
+    talk, call = calling(messages.ArchiveJob(id=1), 3.0)
+    for _ in range(restarts):
+        talk.reconnect()
+    talk.link(ConnectionEvent.LOST)
+    talk.turn(3.0)
+    with pytest.raises(errors.DaemonUnreachableError) as caught:
+        call.result()
+    assert caught.value.text == f"the outcome of archive_job is unknown: {UNREACHABLE}"
+
+
+def test_of_a_request_that_was_never_sent_nothing_is_unknown() -> None:
+    talk = Talk()
+    talk.link(ConnectionEvent.LOST)
+    call = talk.call(messages.ArchiveJob(id=1), 3.0)
+    talk.turn(3.0)
+    with pytest.raises(errors.DaemonUnreachableError) as caught:
+        call.result()
+    assert caught.value.text == UNREACHABLE
+
+
 def test_a_first_connection_that_is_not_accepted_is_given_up_soon() -> None:
     talk = Talk(connected=False)
     call = talk.call(messages.ReadInfo())
