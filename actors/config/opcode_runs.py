@@ -15,7 +15,7 @@ import msgspec
 
 from ...storage import errors, lock_files, opcodes, settings
 from ...storage.cluster.objects import Kind
-from ...storage.cluster.operations import table
+from ...storage.cluster.operations import delays, table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.locks import CONFIG_LOCK
@@ -50,7 +50,7 @@ OPERATIONS = {**table.OPERATIONS, **query_operations.OPERATIONS}
 """All operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
 
 
-_PREPARED = {**OPERATIONS, "OP_QUERY": QUERY}
+_PREPARED = {**OPERATIONS, **delays.OPERATIONS, "OP_QUERY": QUERY}
 
 
 def prepared(snapshot: Configuration, message: PrepareOpcode, now: float) -> OpcodePrepared:

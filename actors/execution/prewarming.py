@@ -62,6 +62,8 @@ def _answer(message: messages.Message) -> messages.Message | None:
     match message:
         case messages.RecordState():
             return messages.StateRecorded(serial=message.serial)
+        case messages.PrepareOpcode():
+            return messages.OpcodePrepared(locks={"node": {"exclusive": ("n1",)}}, serial_no=0)
         case messages.RequestLocks():
             return messages.LocksGranted()
         case messages.ReleaseLocks():

@@ -217,7 +217,7 @@ class JobActor:
             self._release_locks()
         if index > 0 and (depends := opcodes.dependencies(op.input)):
             self._check_dependencies(depends)
-        needs = self._store.prepare() if opcode.is_locked_by_store else opcode.lock_needs()
+        needs = self._store.prepare() if opcode.asks_store_for_locks() else opcode.lock_needs()
         if changes := needs.to_changes():
             if index > 0:
                 self._gate.ask()

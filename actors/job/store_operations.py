@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...storage.opcodes import LockNeeds, OperationError
+from ...storage.opcodes import LockNeeds, OperationError, catalogue
 from ...transport import messages
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ class StoreOperations:
 
     def _new_uuid(self) -> str:
         """For an object that the opcode makes; the same whenever this process asks."""
+        if self._running.op.input.get("OP_ID") not in catalogue.RUN_IN_STORE:
+            # It makes none, and would cost the library that makes them.
+            return ""
         place = f"{self._running.owner.lock_file}/{self._running.index}"
         return str(uuid.uuid5(uuid.NAMESPACE_URL, place))
 

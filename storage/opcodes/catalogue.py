@@ -134,6 +134,7 @@ class OpTestDelay(Opcode, kw_only=True):
     summary_field: ClassVar[str | None] = "duration"
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
+    is_locked_by_store: ClassVar[bool] = True
 
     duration: float
     on_master: bool = True
@@ -144,14 +145,18 @@ class OpTestDelay(Opcode, kw_only=True):
     no_locks: bool = True
     """Has no effect, as in Ganeti: the job takes the locks of the nodes all the same."""
 
-    def lock_needs(self) -> LockNeeds:
-        """Each node exclusively, and the master node too by default."""
+    def lock_needs(self, uuid_of: Callable[[str], str] = str) -> LockNeeds:
+        """Each node exclusively, and the master node too by default.
+
+        The configuration store resolves their names; ``uuid_of`` gives a name that it does not know
+        as it is.
+        """
         nodes = set(self.on_nodes if self.on_node_uuids is None else self.on_node_uuids)
         if self.on_master:
             nodes.add(MASTER_NODE)
         if not nodes:
             return NO_LOCKS
-        return LockNeeds(node=LevelNeeds(exclusive=tuple(sorted(nodes))))
+        return LockNeeds(node=LevelNeeds(exclusive=tuple(sorted(set(map(uuid_of, nodes))))))
 
     @classmethod
     def summary_value(cls, fields: Mapping[str, Any]) -> str | None:

@@ -260,6 +260,13 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """The locks that the job holds while the operation runs; none by default."""
         return NO_LOCKS
 
+    def asks_store_for_locks(self) -> bool:
+        """Whether the configuration store names the locks: not if there are surely none."""
+        if not self.is_locked_by_store:
+            return False
+        is_declared = type(self).lock_needs is not Opcode.lock_needs
+        return not (is_declared and self.lock_needs() is NO_LOCKS)
+
     def lock_forecast(self) -> LockNeeds:
         """The locks that the scheduler is to expect of the job: by default those of `lock_needs`.
 

@@ -15,10 +15,10 @@ from .lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
     NO_LOCKS,
+    UNKNOWN_EXCLUSIVE,
     UNKNOWN_SHARED,
     LevelForecast,
     LockForecast,
-    exclusive,
     forecast_of,
 )
 from .needs import forecast_of_needs
@@ -134,14 +134,21 @@ def command(asked: Asked) -> LockForecast:
 
 
 def test_delay(asked: Asked) -> LockForecast:
-    """The nodes, as the opcode names them, and the master node."""
+    """The nodes, and the master node; those that the configuration does not know by their names."""
     by_uuid = asked.parameters.get("on_node_uuids") is not None
     nodes = set(asked.texts("on_node_uuids" if by_uuid else "on_nodes"))
     if asked.flag("on_master", default=True):
         nodes.add(MASTER_NODE)
     if "" in nodes:
         raise MalformedError("on_nodes")
-    return forecast_of(node=exclusive(nodes))
+    if not nodes:
+        return NO_LOCKS
+    names = asked.names
+    if names is None:
+        return forecast_of(node=UNKNOWN_EXCLUSIVE)
+    master = names.master_node()
+    found = {(master if name == MASTER_NODE else names.node(name)) or name for name in nodes}
+    return forecast_of(node=alone(frozenset(found)))
 
 
 _UNLOCKED: Final = (
@@ -181,6 +188,6 @@ DECLARED: Final = {
     "OP_TAGS_DEL": (change_tags, _TAGS),
     "OP_TAGS_GET": (read_tags, _TAGS),
     "OP_TAGS_SET": (change_tags, _TAGS),
-    "OP_TEST_DELAY": (test_delay, ()),
+    "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""

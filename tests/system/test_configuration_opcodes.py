@@ -184,6 +184,21 @@ def test_an_opcode_whose_object_went_while_it_waited_is_refused(client: Client, 
     assert op.result == ["OpPrereqError", ["Node 'node0' not known", "unknown_entity"]]
 
 
+@pytest.mark.parametrize("name", ["node0", "node0.example.com", uuid_of("nodes", 0)])
+def test_delays_lock_their_nodes_as_all_other_opcodes_do(client: Client, name: str) -> None:
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 60.0, "on_nodes": [name, "elsewhere"]}
+    first = client.submit({**delay, "on_master": False})
+    until_running(client, first)
+    locks = {"node": {"exclusive": [uuid_of("nodes", 0)]}}
+    second = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"], "locks": locks})
+    until(client, [second], JobStatus.WAITING)
+    held = {row.name for row in client.locks() if row.owners}
+    assert {f"node/{uuid_of('nodes', 0)}", "node/elsewhere"} <= held
+    client.cancel(first, kill=True)
+    client.wait(second, timeout=60)
+    assert statuses(client, second) == ["success"]
+
+
 HOLDER = """
 import os, sys
 from ganger import Client

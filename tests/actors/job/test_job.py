@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ganger.actors.job import job_log
@@ -41,6 +42,15 @@ class FakeLink(Link):
             self.is_up = False
         if not self.is_up:
             return False
+        if (
+            isinstance(message, messages.PrepareOpcode)
+            and message.opcode["OP_ID"] == DELAY["OP_ID"]
+        ):
+            # In a configuration without nodes, locks have the names that the opcode gives.
+            locks = opcodes.parse(message.opcode).lock_needs()
+            plain = msgspec.to_builtins(locks)
+            self._answers.append(Received(messages.OpcodePrepared(plain, serial_no=1), number))
+            return True
         self.said.append(message)
         answer: messages.Message | None = None
         match message:

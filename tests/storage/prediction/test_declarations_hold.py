@@ -17,7 +17,7 @@ from tests.storage.queries.recorded_clusters import larger
 from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.objects import Kind
-from ganger.storage.cluster.operations import table
+from ganger.storage.cluster.operations import delays, table
 from ganger.storage.cluster.operations.base import Circumstances
 from ganger.storage.opcodes import LockNeeds, catalogue
 from ganger.storage.prediction.declared import answer_to, forecast, question_of
@@ -33,7 +33,12 @@ from ganger.storage.queries.configured_names import ConfiguredNames
 from ganger.storage.queries.query_locks import QUERY
 
 NEW_UUID = "99999999-0000-4000-8000-000000000000"
-OPERATIONS = {**table.OPERATIONS, **query_operations.OPERATIONS, "OP_QUERY": QUERY}
+OPERATIONS = {
+    **table.OPERATIONS,
+    **query_operations.OPERATIONS,
+    **delays.OPERATIONS,
+    "OP_QUERY": QUERY,
+}
 CONFIGURATIONS = {
     "made": Configuration.load(made_configuration(nodes=5, instances=12, networks=2)),
     "recorded": Configuration.load(larger()),
@@ -111,6 +116,9 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
                 {"on_nodes": ["n1", "n2"], "on_master": False},
                 {"on_nodes": ["n1"], "on_node_uuids": ["u2"]},
                 {"on_nodes": ["n1"], "on_node_uuids": []},
+                {"on_nodes": [nodes[0], "n1"], "on_master": False},
+                {"on_nodes": nodes[:2]},
+                {"on_node_uuids": [uuid_of("nodes", 1), nodes[2]], "on_master": False},
             )
         ],
     }

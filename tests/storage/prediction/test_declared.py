@@ -141,7 +141,7 @@ def test_opcodes_with_the_same_locks_ask_the_same() -> None:
     "opcode",
     [
         {"OP_ID": "OP_EXEC", "argv": ["true"]},
-        {"OP_ID": "OP_TEST_DELAY", "duration": 1},
+        {"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_master": False},
         {"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"},
         {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": []},
         {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "a"},
@@ -179,10 +179,10 @@ DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["a"]}
 JOBS: list[tuple[list[Any], str, str]] = [
     ([], "", ""),
     ([REBOOT], "instance X i0", "instance X i0"),
-    ([DELAY], "node X a master", "node X a master"),
+    ([DELAY], "node X a n0", "node X a n0"),
     ([REBOOT, MIGRATE], "instance X i0", "instance X i0, node s n2"),
-    ([DELAY, REBOOT], "node X a master", "instance X i0, node X a master"),
-    ([MIGRATE, DELAY, REBOOT, REBOOT], "node s n2", "instance X i0, node X a master"),
+    ([DELAY, REBOOT], "node X a n0", "instance X i0, node X a n0"),
+    ([MIGRATE, DELAY, REBOOT, REBOOT], "node s n2", "instance X i0, node X a n0"),
 ]
 
 

@@ -447,7 +447,8 @@ TABLE = [
         locks={"instance": {"exclusive": ["a"]}, "node": {"shared": ["*"]}},
     ),
     declares("EXEC", EVERYTHING, EVERYTHING, locks={"cluster": {"exclusive": ["BGL"]}}),
-    declares("TEST_DELAY", *["node X a b master"] * 2, duration=1, on_nodes=["b", "a"]),
+    declares("TEST_DELAY", "node X?", "node X a b n0", duration=1, on_nodes=["b", "a"]),
+    declares("TEST_DELAY", "node X?", "node X n2 n3", on_nodes=["node2", "node3"], on_master=False),
     declares("TEST_DELAY", "", "", duration=1, on_master=False),
 ]
 
