@@ -75,7 +75,7 @@ def test_new_jobs_are_announced_when_they_are_durable(queue: Queue) -> None:
     assert queue.stage.take(messages.JobsArrived) == []
     queue.actor.end_turn()
     arrived = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
-    told = [msgspec.structs.replace(one.job, forecast=None) for one in arrived.jobs]
+    told = [msgspec.structs.replace(one.job, forecast=None, question=None) for one in arrived.jobs]
     assert told == [
         messages.PendingJob(id=1, priority=0),
         messages.PendingJob(id=2, priority=-5, depends=((1, ("success",)),)),

@@ -12,7 +12,7 @@ from ganger.actors.queue.row_templates import row_of
 from ganger.storage import job_views, jobs, opcodes
 from ganger.storage.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
-from ganger.storage.prediction.lock_types import UNKNOWN_EXCLUSIVE, exclusive, forecast_of
+from ganger.storage.prediction.lock_types import UNKNOWN_EXCLUSIVE, forecast_of
 from ganger.transport.messages import JobSummary, PendingJob
 
 
@@ -54,8 +54,9 @@ def test_the_scheduler_gets_priority_dependencies_and_the_locks_of_opcodes() -> 
     made = row_of(job(free), Phase.PENDING)
     assert made.as_pending() == PendingJob(id=7, priority=0, depends=((3, ("success",)), (4, ())))
     made = row_of(job(DELAY), Phase.PENDING)
-    taken = forecast_of(node=exclusive(["master"]))
-    assert made.as_pending() == PendingJob(id=7, priority=0, forecast=taken)
+    # The configuration knows the UUID of the master node.
+    taken, question = forecast_of(node=UNKNOWN_EXCLUSIVE), '[{"OP_ID":"OP_TEST_DELAY"}]'
+    assert made.as_pending() == PendingJob(id=7, priority=0, forecast=taken, question=question)
     assert row_of(job(DELAY), Phase.PENDING).foreseen is made.foreseen
     assert row_of(job(DELAY), Phase.HANDED_OVER).foreseen is None
 
