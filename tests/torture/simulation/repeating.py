@@ -184,6 +184,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.ComponentHung,
     messages.RestartDue,
     messages.StopRequested,
+    messages.LocksNotWritten,
 )
 """The second copy comes before anything else that the same sender says later."""
 
