@@ -218,6 +218,7 @@ class JobActor:
         if index > 0 and (depends := opcodes.dependencies(op.input)):
             self._check_dependencies(depends)
         needs = self._store.prepare() if opcode.asks_store_for_locks() else opcode.lock_needs()
+        op.input.update(opcode.filled_in(needs))
         if changes := needs.to_changes():
             if index > 0:
                 self._gate.ask()

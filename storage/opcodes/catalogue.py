@@ -158,6 +158,10 @@ class OpTestDelay(Opcode, kw_only=True):
             return NO_LOCKS
         return LockNeeds(node=LevelNeeds(exclusive=tuple(sorted(set(map(uuid_of, nodes))))))
 
+    def filled_in(self, needs: LockNeeds) -> dict[str, Any]:
+        """The nodes that it locks: clients of Ganeti see there what a name has become."""
+        return {"on_node_uuids": list(needs.node.exclusive)}
+
     @classmethod
     def summary_value(cls, fields: Mapping[str, Any]) -> str | None:
         """The duration in whole nanoseconds."""

@@ -267,6 +267,10 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         is_declared = type(self).lock_needs is not Opcode.lock_needs
         return not (is_declared and self.lock_needs() is NO_LOCKS)
 
+    def filled_in(self, needs: LockNeeds) -> dict[str, Any]:  # noqa: ARG002 - for overriding
+        """Parameters that the job's process fills in when it knows the opcode's locks."""
+        return {}
+
     def lock_forecast(self) -> LockNeeds:
         """The locks that the scheduler is to expect of the job: by default those of `lock_needs`.
 

@@ -194,13 +194,12 @@ _DIFFERS = {name: make for found in DIFFERENCES.values() for name, make in found
 
 
 def plain(value: Any) -> Any:
-    """The value without times and durations, and without what a job's process fills in."""
+    """The value without times and durations."""
     match value:
         case dict():
             return {
                 name: "seconds" if name == "duration" else plain(item)
                 for name, item in value.items()
-                if name != "on_node_uuids"
             }
         case [int(seconds), int(fraction)] if seconds > RECENT_SECONDS:
             assert 0 <= fraction < 10**6

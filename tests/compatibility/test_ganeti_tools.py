@@ -257,7 +257,9 @@ def test_locks_are_listed_with_owners_and_those_who_wait(tools: Tools, daemon: D
     await_status(daemon, waiting, JobStatus.WAITING)
     rows = [row.split() for row in good(tools.run("gnt-debug", "locks")).splitlines()]
     assert rows[0] == RECORDED["gnt-debug locks"].stdout.split()
-    assert [f"node/{MASTER}", "exclusive", owner, f"exclusive:{waiting}"] in rows
+    with daemon.client() as client:
+        (node,) = client.query("node", ["uuid"]).data
+    assert [f"node/{node[0][1]}", "exclusive", owner, f"exclusive:{waiting}"] in rows
     assert ["node/[lockset]", "-", "-", "-"] in rows
     done = tools.run("gnt-job", "cancel", waiting)
     assert good(done) == "Job successfully cancelled\n"

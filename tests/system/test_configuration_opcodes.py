@@ -194,6 +194,8 @@ def test_delays_lock_their_nodes_as_all_other_opcodes_do(client: Client, name: s
     until(client, [second], JobStatus.WAITING)
     held = {row.name for row in client.locks() if row.owners}
     assert {f"node/{uuid_of('nodes', 0)}", "node/elsewhere"} <= held
+    ops = client.job(first).ops or []
+    assert sorted(ops[0].input["on_node_uuids"]) == sorted([uuid_of("nodes", 0), "elsewhere"])
     client.cancel(first, kill=True)
     client.wait(second, timeout=60)
     assert statuses(client, second) == ["success"]
