@@ -127,6 +127,7 @@ class _Run:
         self._limit = limit
         self._clock = MachineClock()
         self._actions_after = ACTIONS_AFTER_RECOVERY
+        self._second_losses = SECOND_LOSSES
         self._entries: list[Entry] = []
         self._judged: set[object] | None = None
         self.second_losses = 0
@@ -172,6 +173,7 @@ class _Run:
         What the same promises and the same rest of the disk come to is looked at once.
         """
         self._actions_after = (0,)
+        self._second_losses = 1
         self._judged = set()
         moments: list[tuple[int, str, random.Random]] = []
         for moment in range(len(self._entries) + 1):
@@ -212,7 +214,7 @@ class _Run:
         return self._limit is not None and self._tally.injected >= self._limit
 
     def _lose_again(self, where: str, recorder: Recorder, past: Sequence[Event]) -> None:
-        for number in range(SECOND_LOSSES):
+        for number in range(self._second_losses):
             if self._is_enough:
                 return
             dice = random.Random(f"{where} {number}")

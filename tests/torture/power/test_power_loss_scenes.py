@@ -19,7 +19,7 @@ from ganger.storage import jobs
 from ganger.storage.queue_files import spool
 from ganger.transport.messages import JobSpec, ListJobs
 
-LOSSES = 6
+LOSSES = 4
 
 RENEW = "inodes.InodePool.renew"
 DROP = "job_files.QueueDirectory.drop_pages"
@@ -448,7 +448,7 @@ def test_the_scenes_find_out_a_product_that_trusts_a_flush(
 ) -> None:
     for call in without:
         monkeypatch.setattr(f"ganger.storage.queue_files.{call}", lambda *_: None)
-    faults = lose_power_everywhere(scene, tmp_path, losses=LOSSES)
+    faults = lose_power_everywhere(scene, tmp_path, losses=2)
     assert any("quarantined" in fault for fault in faults)
 
 
