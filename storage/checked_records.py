@@ -9,6 +9,7 @@ such a file keeps a copy of it (`queue_files.kept_segments`).
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 import typing
@@ -107,8 +108,22 @@ class RecordFormat(Generic[AnyRecord]):
 
     def tail(self, data: bytes, path: str | os.PathLike[str]) -> Tail | None:
         """The part of a file that does not count; None if all of it does."""
-        end = max((after for _, after in self.records_in(data, path)), default=0)
+        end = self._end(data, path)
         if not data[end:].strip(b"\0"):
             return None
-        heads = (match.start() - HEAD.size for match in self._starts.finditer(data, end))
-        return Tail(end, any(head >= end and payload_at(data, head) is not None for head in heads))
+        return Tail(end, any(True for _ in self._payloads_behind(data, end)))
+
+    def left_out(self, data: bytes, path: str | os.PathLike[str]) -> Iterator[AnyRecord]:
+        """Each whole record that does not count, behind the first that is not whole."""
+        for payload in self._payloads_behind(data, self._end(data, path)):
+            with contextlib.suppress(msgspec.DecodeError):
+                yield self._decode(payload)
+
+    def _end(self, data: bytes, path: str | os.PathLike[str]) -> int:
+        return max((after for _, after in self.records_in(data, path)), default=0)
+
+    def _payloads_behind(self, data: bytes, end: int) -> Iterator[bytes]:
+        for match in self._starts.finditer(data, end):
+            head = match.start() - HEAD.size
+            if head >= end and (payload := payload_at(data, head)) is not None:
+                yield payload

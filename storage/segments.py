@@ -51,6 +51,12 @@ def records_of(path: Path, records: RecordFormat[AnyRecord]) -> Iterator[AnyReco
         yield record
 
 
+def left_out(directory: Path, records: RecordFormat[AnyRecord]) -> Iterator[AnyRecord]:
+    """Every whole record that a replay leaves out, because it lies behind damaged bytes."""
+    for path in paths(directory):
+        yield from records.left_out(documents.read(path) or b"", path)
+
+
 def is_damaged(path: Path, records: RecordFormat[AnyRecord]) -> bool:
     """Whether whole records lie behind damaged bytes of this segment: a replay leaves them out."""
     data = documents.read(path)

@@ -32,8 +32,15 @@ class JournalContent(msgspec.Struct):
 
 
 def read_journal(queue_journal: Journal) -> JournalContent:
-    """Replay the journal."""
-    return content_of(queue_journal.replay())
+    """Replay the journal.
+
+    A record behind damaged bytes does not count, but its ids may have been given to somebody: no
+    other job must get them.
+    """
+    journaled = content_of(queue_journal.replay())
+    lost = content_of(queue_journal.left_out())
+    journaled.last_id = max(journaled.last_id, lost.last_id)
+    return journaled
 
 
 def content_of(records: Iterable[Record]) -> JournalContent:

@@ -34,6 +34,19 @@ def test_the_newest_state_in_the_journal_counts_and_the_first_of_equal_ones(
     assert found == replay.JournalContent({7: (3, b"3")}, {8: (1, b"8")}, 8)
 
 
+def test_ids_behind_a_damaged_record_are_not_given_again(places: paths.Places) -> None:
+    kept = Journal(places.journal)
+    for job_id in (6, 7, 8):
+        kept.append(JobsStored([(job_id, 1, b"stored as %d" % job_id)]))
+    kept.commit(5)
+    kept.close()
+    [path] = kept.segments()
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"stored as 7", b"stored as ?"))
+    found = replay.read_journal(Journal(places.journal))
+    assert found == replay.JournalContent({6: (1, b"stored as 6")}, {}, 8)
+
+
 @pytest.mark.parametrize(
     ("journaled", "in_file", "is_ahead"),
     [(None, None, False), (None, 1, False), (1, None, True), (1, 1, False), (2, 1, True)],
