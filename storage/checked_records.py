@@ -4,7 +4,7 @@ The journals of the queue, of the configuration and of the locks consist of such
 a `RecordFormat`, and all of them are read by one rule: a file counts up to its first record that is
 not whole. After a loss of power, whole records may lie behind a torn one: the disk has written them
 first, and none of the group was acknowledged. Damage to a disk looks the same, so whoever deletes
-such a file keeps a copy of it (`queue_files.kept_segments`).
+such a file keeps a copy of it (`segments.keep_copies`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ It draws the same examples in each run; ``GANGER_SEED=random`` lets it draw othe
 from __future__ import annotations
 
 import collections
+import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +69,10 @@ class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
         return next((begin for begin in ONE_PROCESS if path.startswith(begin)), nodeid)
 
 
+DESCRIPTORS_MAX = 200
+"""Open descriptors of a test's process from which on the collector looks for forgotten ones."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessForAFile:
     """Share the tests among the processes."""
@@ -111,6 +117,19 @@ def own_children_left_alone() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         own_children.leave_alone(patch)
         yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Close what simulated worlds have open, long before a test is out of descriptors.
+
+    The components of such a world refer to each other: their descriptors are open until the
+    collector comes, which may take hundreds of tests.
+    """
+    lowest = os.dup(0)
+    os.close(lowest)
+    if lowest > DESCRIPTORS_MAX:
+        gc.collect()
 
 
 @pytest.fixture
