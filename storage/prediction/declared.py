@@ -49,8 +49,9 @@ DECLARED: Final[Mapping[str, tuple[Declaration, tuple[str, ...]]]] = {
 def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
     """The locks of one stored opcode. Never raises.
 
-    >>> forecast({"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["n1"]}).node.names
-    ('master', 'n1')
+    >>> locks = {"node": {"exclusive": ["n1"]}}
+    >>> forecast({"OP_ID": "OP_EXEC", "argv": ["true"], "locks": locks}).node.names
+    ('n1',)
     """
     if not isinstance(opcode, (dict, Mapping)):
         return UNKNOWN

@@ -177,14 +177,11 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[Fresh]:
 def test_a_job_that_is_held_back_is_queued_and_no_waiter(fresh: Fresh) -> None:
     """The page says so, and how to have it as in Ganeti."""
     delay = f"gnt-debug delay --submit --no-master -n {MASTER} 600"
-    fresh.play(
-        [
-            (delay, r"JobID: (?P<holder>\d+)\n"),
-            (delay, r"JobID: (?P<other>\d+)\n"),
-        ]
-    )
+    fresh.play([(delay, r"JobID: (?P<holder>\d+)\n")])
     with fresh.daemon.client() as client:
+        # Its locks are known from now on, also to the scheduler.
         until(client, int(fresh.known["holder"]), JobStatus.RUNNING)
+        fresh.play([(delay, r"JobID: (?P<other>\d+)\n")])
         assert client.job(int(fresh.known["other"])).status is JobStatus.QUEUED
         fresh.play(
             [
