@@ -45,6 +45,14 @@ def clean(daemon: Daemon) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def await_doors(daemon: Daemon) -> None:
+    """Ask for the status until the daemon listens everywhere again: it looks once a second."""
+    tries = itertools.count()
+    while (shown := daemon.run("status", check=False)).returncode:
+        assert next(tries) < STATUS_TRIES_MAX
+    assert shown.stdout.startswith("Daemon:")
+
+
 def test_a_daemon_whose_folders_are_gone_is_reached_again_and_its_jobs_live(
     tmp_path: Path,
 ) -> None:
@@ -56,7 +64,7 @@ def test_a_daemon_whose_folders_are_gone_is_reached_again_and_its_jobs_live(
             later = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
             assert client.wait(later, timeout=30)[0].status is JobStatus.SUCCESS
         assert "The daemon already runs" in daemon.run("up").stdout
-        assert daemon.run("status").stdout.startswith("Daemon:")
+        await_doors(daemon)
         with daemon.client() as client:
             states = [client.job(one).status for one in (job_id, waiter)]
             assert states == [JobStatus.RUNNING, JobStatus.WAITING]
@@ -129,10 +137,7 @@ def test_no_second_daemon_starts_beside_one_whose_files_are_gone(tmp_path: Path)
         second = daemon.run("daemon", "--no-rapi", check=False)
         assert second.returncode == 70
         assert "another daemon uses this queue directory" in second.stderr
-        # Both are back by now, or soon.
-        tries = itertools.count()
-        while daemon.run("status", check=False).returncode:
-            assert next(tries) < STATUS_TRIES_MAX
+        await_doors(daemon)
         with daemon.client() as client:
             assert client.info(timeout=30).pid == pid
             fifo.write_text("go\n")
