@@ -30,6 +30,7 @@ _NAMED_MAX = 5
 def check(directory: QueueDirectory, old: Sequence[Path], left_out: Container[int]) -> None:
     """Raise `StorageError` unless the disk has, in files, each state that ``old`` segments have.
 
+    Also if a file cannot be read, with the reason: without descriptors, say.
     Call it after a flush. ``left_out`` are jobs that a later segment covers.
     """
     records = (segments.records_of(path, journal.RECORDS) for path in old)
@@ -45,7 +46,7 @@ def check(directory: QueueDirectory, old: Sequence[Path], left_out: Container[in
 def missing(
     directory: QueueDirectory, said: JournalContent, left_out: Container[int]
 ) -> Iterator[int]:
-    """The jobs whose files on the disk are damaged, or older than the journal."""
+    """The jobs whose files on the disk are damaged, or older than the journal. `StorageError`."""
     states = [one for one in said.states.items() if one[0] not in left_out]
     for start in range(0, len(states), _AT_ONCE):
         some = states[start : start + _AT_ONCE]
@@ -74,11 +75,8 @@ def _has(directory: QueueDirectory, job_id: int, state: State) -> bool:
 
 
 def _read(directory: QueueDirectory, job_id: int, *, is_archived: bool) -> bytes | None:
-    """What the file holds; nothing is in a file that cannot be read; None: there is no file."""
-    try:
-        return directory.read_archived(job_id) if is_archived else directory.read(job_id)
-    except errors.StorageError:
-        return b""
+    """What the file holds; None: there is no file. `StorageError` says why it cannot be read."""
+    return directory.read_archived(job_id) if is_archived else directory.read(job_id)
 
 
 def _is_as_new(found: bytes, job_id: int, state: State) -> bool:

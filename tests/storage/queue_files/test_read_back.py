@@ -114,3 +114,17 @@ def test_files_are_read_past_the_page_cache(
     monkeypatch.setattr(os, "read", note_read)
     read_back.check(files, segments, ())
     assert sorted(read_at) == ["job-1", "job-2", "job-3"]
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(
+    files: QueueDirectory, segments: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is not to blame if the daemon has no descriptor left."""
+
+    def refuse(_: int) -> bytes:
+        raise errors.StorageError("job-1: Too many open files")
+
+    monkeypatch.setattr(files, "read", refuse)
+    with pytest.raises(errors.StorageError) as caught:
+        read_back.check(files, segments, ())
+    assert caught.value.text == "job-1: Too many open files"
