@@ -189,8 +189,15 @@ def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
         return _absolute(environment)
     if os.geteuid() == 0:
         return Path(DEFAULT_DATA_DIRECTORY)
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "ganger"
+    if folder := os.environ.get("XDG_DATA_HOME"):
+        return Path(folder) / "ganger"
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        # No `HOME`, and a user whom the system does not know: usual in a container.
+        text = f"uid {os.geteuid()} has no home directory: name a data directory, as GANGER_DATA"
+        raise errors.DataDirectoryError(text) from error
+    return home / ".local" / "share" / "ganger"
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:

@@ -77,12 +77,16 @@ def _checked_fields(plain: Mapping[str, Any], declared: type[Opcode]) -> dict[st
     try:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:
             needs.to_changes()
-        return _stored_form(opcode)
+        stored = _stored_form(opcode)
     except BaseException as error:
         if is_ctrl_c(error):
             raise
         # A plug-in's own code may raise anything; that must not stop the daemon.
         raise errors.OpcodeError(f"{declared.op_id}: {_error_text(error)}") from error
+    if not declared.built_in:
+        # A default that is no value of its type, say: the job could only fail when it reads it.
+        _convert(stored, declared)
+    return stored
 
 
 def check_operation(declared: type[Opcode]) -> None:

@@ -304,6 +304,7 @@ COMMON_FIELDS: tuple[str, ...] = Opcode.__struct_fields__
 
 _FACTS = frozenset(vars(Opcode)) - set(COMMON_FIELDS)
 _UNUSABLE_OPTIONS = ("array_like", "omit_defaults", "tag")
+_LISTS_OF_PARAMETERS = ("secret_fields", "private_fields", "later_fields")
 
 
 def defaults(declared: type[Opcode]) -> list[tuple[str, object]]:
@@ -319,7 +320,23 @@ def misdeclared(declared: type[Opcode]) -> str | None:
     for name in declared.__struct_fields__:
         if name in _FACTS:
             return f"{name} is a fact about the class, not a parameter: annotate it as ClassVar"
+    parameters = declared.__struct_encode_fields__
+    if "OP_ID" in parameters:
+        return "a parameter cannot be called OP_ID: that names the opcode"
     for option in _UNUSABLE_OPTIONS:
         if getattr(declared.__struct_config__, option):
             return f"it is declared with {option}, which opcodes cannot have"
+    if declared.summary_field not in (None, *parameters):
+        return f"summary_field: there is no parameter {declared.summary_field!r}"
+    for fact in _LISTS_OF_PARAMETERS:
+        if problem := _misnamed(getattr(declared, fact), parameters):
+            return f"{fact}: {problem}"
     return None
+
+
+def _misnamed(names: object, parameters: tuple[str, ...]) -> str | None:
+    # ("password") is a text, and each of its characters would pass for a name.
+    if not isinstance(names, tuple | list | set | frozenset):
+        return f"expected a tuple of names, such as ('password',), got {names!r}"
+    unknown = next((name for name in names if name not in parameters), None)
+    return None if unknown is None else f"there is no parameter {unknown!r}"

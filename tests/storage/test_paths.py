@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ def test_the_default_depends_on_the_user(monkeypatch: pytest.MonkeyPatch) -> Non
     assert paths.data_directory() == Path("/home/somebody/.local/share/ganger")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
     assert paths.data_directory() == Path("/data/ganger")
+
+
+def test_a_user_without_a_home_has_to_name_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = max(entry.pw_uid for entry in pwd.getpwall()) + 1
+    monkeypatch.setattr(os, "geteuid", lambda: nobody)
+    monkeypatch.setattr(os, "getuid", lambda: nobody)
+    monkeypatch.delenv("HOME", raising=False)
+    with pytest.raises(errors.DataDirectoryError) as caught:
+        paths.data_directory()
+    assert caught.value.text == (
+        f"uid {nobody} has no home directory: name a data directory, as GANGER_DATA"
+    )
+    monkeypatch.setenv("GANGER_DATA", "/data")
+    assert paths.data_directory() == Path("/data")
 
 
 def test_the_run_directory_follows_from_the_data_directory_alone(

@@ -254,7 +254,7 @@ def test_dependencies_that_an_opcode_of_a_user_makes_up_are_checked_too(
     monkeypatch.setitem(catalogue._from_users, "OP_MEDDLING", OpMeddling)
     name, sent = refusal(spec({"OP_ID": "OP_MEDDLING", "waits": waits}))
     assert name == "DependencyError"
-    assert sent.startswith(text)
+    assert sent.startswith(f"OP_MEDDLING: {text}")
     [draft] = drafts(spec({"OP_ID": "OP_MEDDLING", "waits": [["5", ["success"]]]}))
     assert draft.job.ops[0].input["depends"] == [[5, ["success"]]]
 

@@ -332,6 +332,36 @@ PLUG_INS = """
     class OpTagged(OpGood, kw_only=True, tag="x"):
         op_id = "OP_TAGGED"
 
+    class OpSecretText(OpGood, kw_only=True):
+        op_id = "OP_SECRET_TEXT"
+        secret_fields = ("password")
+        password: str = ""
+
+    class OpSecretMisspelt(OpGood, kw_only=True):
+        op_id = "OP_SECRET_MISSPELT"
+        secret_fields = ("pasword",)
+        password: str = ""
+
+    class OpPrivateMisspelt(OpGood):
+        op_id = "OP_PRIVATE_MISSPELT"
+        private_fields = ["sizes"]
+
+    class OpLaterMisspelt(OpGood):
+        op_id = "OP_LATER_MISSPELT"
+        later_fields = ("sizes",)
+
+    class OpSummaryMisspelt(OpGood):
+        op_id = "OP_SUMMARY_MISSPELT"
+        summary_field = "sizes"
+
+    class OpIdAsParameter(OpGood, kw_only=True):
+        op_id = "OP_ID_AS_PARAMETER"
+        OP_ID: str = "OP_EXEC"
+
+    class OpBadDefault(OpGood, kw_only=True):
+        op_id = "OP_BAD_DEFAULT"
+        size: int = "three"
+
     def not_a_class(): pass
 """
 
@@ -422,6 +452,12 @@ def test_loading_again_finds_the_same(declare: Any) -> None:
         ("plug_ins_of_a_test:OpArray", "it is declared with array_like, which opcodes cannot have"),
         ("plug_ins_of_a_test:OpOmitting", "it is declared with omit_defaults, which opcodes"),
         ("plug_ins_of_a_test:OpTagged", "it is declared with tag, which opcodes cannot have"),
+        ("plug_ins_of_a_test:OpSecretText", "secret_fields: expected a tuple of names, such as "),
+        ("plug_ins_of_a_test:OpSecretMisspelt", "secret_fields: there is no parameter 'pasword'"),
+        ("plug_ins_of_a_test:OpPrivateMisspelt", "private_fields: there is no parameter 'sizes'"),
+        ("plug_ins_of_a_test:OpLaterMisspelt", "later_fields: there is no parameter 'sizes'"),
+        ("plug_ins_of_a_test:OpSummaryMisspelt", "summary_field: there is no parameter 'sizes'"),
+        ("plug_ins_of_a_test:OpIdAsParameter", "a parameter cannot be called OP_ID"),
     ],
 )
 def test_a_broken_plug_in_is_reported_with_its_package_and_left_out(
@@ -438,6 +474,15 @@ def test_a_broken_plug_in_is_reported_with_its_package_and_left_out(
         opcodes.check_opcode({"OP_ID": "OP_OF_A_BROKEN_PACKAGE"})
     assert caught.value.text.endswith(f"; {found.problems[0]}")
     assert "\n" not in caught.value.text
+
+
+def test_a_default_that_cannot_be_read_back_is_refused_at_the_submission(declare: Any) -> None:
+    declare("bad-default = plug_ins_of_a_test:OpBadDefault")
+    catalogue.load_user_opcodes()
+    with pytest.raises(errors.OpcodeError) as caught:
+        opcodes.check_opcode({"OP_ID": "OP_BAD_DEFAULT"})
+    assert caught.value.text == "OP_BAD_DEFAULT: size: expected int, got str"
+    assert opcodes.check_opcode({"OP_ID": "OP_BAD_DEFAULT", "size": 3})["size"] == 3
 
 
 def test_a_command_is_stored_as_the_first_version_knows_it() -> None:
