@@ -302,6 +302,9 @@ DISK_RETRY_SECONDS = 1.0
 DISK_RETRY_FACTOR_MAX = 8
 """At most so many times as long, when flushes fail again and again: each try is expensive."""
 
+FORECAST_SECONDS = 2.0
+"""How long a job waits for the store to say which locks it will take, before it counts without."""
+
 ASK_SECONDS = 60.0
 """How long a component waits for the reply of another one, through restarts of that one."""
 

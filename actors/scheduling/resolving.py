@@ -1,9 +1,11 @@
 """Which forecasts wait for names of the configuration, and whose they are: pure.
 
 Jobs whose locks the configuration decides carry a question (`declared.question_of_job`); jobs with
-the same locks carry the same. The configuration store answers them. Until then a job counts with
-the locks that are known without it. When the store says that answers may be others, all questions
-of pending jobs are asked again; the former answers count until then.
+the same locks carry the same. The configuration store answers them. Until the first answer nobody
+knows which locks a job waits for, so it does not start, and neither does any job that comes after
+it. If the store does not answer in time, the job counts with the locks that are known without it.
+When the store says that answers may be others, all questions of pending jobs are asked again; the
+former answers count until then.
 """
 
 from __future__ import annotations

@@ -177,6 +177,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         def resolved(reply: messages.ForecastsResolved) -> None:
             found = self._resolving.answer(asked, reply.forecasts, reply.serial_no)
             for job_id, forecast in found:
+                self._schedule.names_known(job_id)
                 self._schedule.forecast_changed(job_id, *forecast)
             # A pass, and the next questions.
             self._is_due = True
@@ -184,9 +185,12 @@ class Scheduler(Component[messages.SchedulerMessage]):
         def failed(error: errors.GangerError) -> None:
             self.log.warning("forecasts of locks are not resolved", error=error.text)
             self._resolving.fail()
+            self._schedule.no_names_known()
+            self._is_due = True
 
         request = messages.ResolveForecasts(questions=asked)
-        self.runtime.ask(CONFIG_STORE, request, resolved, failed)
+        deadline = self.runtime.clock() + settings.FORECAST_SECONDS
+        self.runtime.ask(CONFIG_STORE, request, resolved, failed, deadline)
 
     def _await_weight(self, due_at: float | None) -> None:
         """Set the one alarm for the next job that its age releases."""
@@ -334,7 +338,9 @@ class Scheduler(Component[messages.SchedulerMessage]):
             job = verdict.job
             if job.question is not None:
                 forecast = self._resolving.note(job.id, job.question)
-                if forecast is not None:
+                if forecast is None:
+                    self._schedule.await_names(job.id)
+                else:
                     self._schedule.forecast_changed(job.id, *forecast)
 
 

@@ -103,6 +103,7 @@ class Schedule:
         self._dependants: defaultdict[int, IdSet] = defaultdict(IdSet)
         self._ends = Ends(self._ends_max)
         self._unknown: set[int] = set()
+        self._unnamed: set[int] = set()
         self._eligible: list[int] = []
 
     def _find(self, entry: Entry) -> Pending | None:
@@ -179,6 +180,21 @@ class Schedule:
         """What is to be asked about the locks of a pending job; None: nothing."""
         job = self._pending.get(job_id)
         return None if job is None else job.wants.question
+
+    def await_names(self, job_id: int) -> None:
+        """The locks of a pending job are being asked for: it does not start before they are known.
+
+        Neither does a younger or less urgent job with locks: it might take those of this one.
+        """
+        self._unnamed.add(job_id)
+
+    def names_known(self, job_id: int) -> None:
+        """All that can be known of a job's locks is known."""
+        self._unnamed.discard(job_id)
+
+    def no_names_known(self) -> None:
+        """Nobody answers: the jobs of `await_names` count with the locks that are known."""
+        self._unnamed.clear()
 
     def forecast_changed(
         self, job_id: int, forecast: LockForecast | None, of_all: LockForecast | None = None
@@ -282,6 +298,7 @@ class Schedule:
         """Remove a job that is no longer pending."""
         job = self._pending.take(job_id)
         self._asked.discard(job_id)
+        self._unnamed.discard(job_id)
         if job is not None:
             self._kinds.remove(job)
             self._templates.leave(job)
@@ -372,7 +389,7 @@ class Schedule:
         self, start: list[int], unjudged: list[int], limits: dict[int, str]
     ) -> None:
         put_back: list[Pending] = []
-        order = self._order
+        order, unnamed = self._order, self._first_unnamed()
         while len(self._running) < self._running_jobs_max and (found := order.first(self._now)):
             line, job = found
             self._prediction.spend()
@@ -384,21 +401,32 @@ class Schedule:
                 break
             elif job.judged.action == REJECTED:
                 order.take(line, job)
-                self.remove(job.id)
-                text = f"rejected by filter rule {job.judged.rule}"
-                self._ends.add(Unsatisfiable(job.id, "rejected", text))
+                self._reject(job)
             elif job.judged.action in HELD:
                 order.hold(line, job, self._chain)
             elif (full := order.full_bucket(job)) is not None:
                 order.park(line, job, full, self._chain)
+            elif self._is_behind(job, unnamed):
+                break
             else:
                 order.take(line, job)
-                self._start(job)
                 start.append(job.id)
-                if job.judged.action == LIMITED:
-                    limits[job.id] = gating.limit_name(job.judged.rule, job.judged.limit)
+                self._start(job, limits)
         for job in put_back:
             order.put_back(job)
+
+    def _first_unnamed(self) -> tuple[int, int] | None:
+        """Priority and id of the first job whose locks are being asked for, if that matters."""
+        if not (self._unnamed and self.policy.is_predictive and self.policy.holds_back):
+            return None
+        return min((self._pending[job_id].priority, job_id) for job_id in self._unnamed)
+
+    def _is_behind(self, job: Pending, unnamed: tuple[int, int] | None) -> bool:
+        """Whether the job might take a lock of one whose locks are being asked for."""
+        if unnamed is None:
+            return False
+        has_locks = job.needs is not None or job.id in self._unnamed
+        return has_locks and unnamed <= (job.priority, job.id)
 
     def _look_at_unjudged(
         self, line: Eligible, job: Pending, unjudged: list[int], put_back: list[Pending]
@@ -413,8 +441,15 @@ class Schedule:
         put_back.append(job)
         return len(unjudged) < _JUDGED_AT_ONCE_MAX
 
-    def _start(self, job: Pending) -> None:
+    def _reject(self, job: Pending) -> None:
+        self.remove(job.id)
+        text = f"rejected by filter rule {job.judged.rule}"
+        self._ends.add(Unsatisfiable(job.id, "rejected", text))
+
+    def _start(self, job: Pending, limits: dict[int, str]) -> None:
         """The job has a run slot, and counts with its forecast as an owner of locks."""
+        if job.judged.action == LIMITED:
+            limits[job.id] = gating.limit_name(job.judged.rule, job.judged.limit)
         self.remove(job.id)
         self._occupy(job.id, Running(job.judged.buckets, job.judged.chain, job.priority))
         if job.needs is not None:

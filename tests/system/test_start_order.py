@@ -110,3 +110,16 @@ def test_a_job_starts_with_the_end_that_is_said_to_start_it(client: Client, gate
     assert statuses(client, holder, younger) == ["success", "queued"]
     gate.let_through(2)
     end(client, older, younger)
+
+
+def test_two_jobs_for_a_node_start_in_order_though_nobody_knows_its_name_yet(
+    tmp_path: Path,
+) -> None:
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 600.0, "on_nodes": ["node1.example.com"]}
+    with Daemon(tmp_path, holds_back=True) as daemon, daemon.client() as client:
+        # The first question about names of this daemon: nothing is known from before.
+        jobs = [client.submit(delay | {"on_master": False}) for _ in range(2)]
+        until_running(client, jobs[0])
+        assert statuses(client, *jobs) == ["running", "queued"]
+        for job_id in reversed(jobs):
+            client.cancel(job_id, kill=True)

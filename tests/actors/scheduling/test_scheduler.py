@@ -11,7 +11,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.runtime.mailbox import TURN_ENDED
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.storage import settings
+from ganger.storage import errors, settings
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
 from ganger.storage.prediction.lock_types import (
@@ -487,6 +487,49 @@ def test_names_that_a_forecast_lacks_come_from_the_configuration_store(stage: St
     assert stage.take(JobsChosen) == []
     scheduler.ask(messages.ForecastsOutdated(serial_no=4))
     assert len(stage.take_requests(messages.ResolveForecasts)) == 1
+
+
+def asking(job_id: int) -> JobsJudged:
+    """A new job whose locks the configuration store knows."""
+    unknown = forecast_of(node=UNKNOWN_EXCLUSIVE)
+    job = PendingJob(id=job_id, priority=0, forecast=unknown, question="x")
+    return JobsJudged(jobs=[JobVerdict(job=job, chain=CHAIN)])
+
+
+def start_with_names_to_come(stage: Stage) -> Staged[Scheduler]:
+    """A scheduler that may start jobs 1 and 5, and asks for the locks of 2 and 3. 4 has one."""
+    scheduler = start(stage)
+    scheduler.notify(HOLDS_BACK, messages.LimitsChanged(running_jobs_max=20))
+    scheduler.notify(JobsJudged(jobs=[], is_all=True, report=1))
+    others = JobsJudged(jobs=[verdict(1), predicted(4), verdict(5)])
+    scheduler.notify(asking(2), asking(3), others)
+    # Job 4 wants the same lock as it turns out.
+    assert newly_chosen(stage, scheduler) == [1, 5]
+    return scheduler
+
+
+def test_nothing_starts_before_the_locks_of_an_earlier_job_are_known(stage: Stage) -> None:
+    scheduler = start_with_names_to_come(stage)
+    [asked] = stage.take_requests(messages.ResolveForecasts)
+    asked.reply(messages.ForecastsResolved(forecasts=[JobForecast(HOT, HOT)], serial_no=3))
+    scheduler.handle_mail()
+    # The others are held back: job 2 takes their lock.
+    assert newly_chosen(stage, scheduler) == [2]
+
+
+def test_a_store_that_is_silent_stops_no_job_for_long(stage: Stage) -> None:
+    scheduler = start_with_names_to_come(stage)
+    [asked] = stage.take_requests(messages.ResolveForecasts)
+    assert asked.deadline == stage.now + settings.FORECAST_SECONDS
+    asked.refuse(errors.DeadlineError("no reply"))
+    scheduler.handle_mail()
+    assert sorted(newly_chosen(stage, scheduler)) == [2, 3, 4]
+
+
+def test_who_holds_nothing_back_waits_for_no_names(stage: Stage) -> None:
+    scheduler = start_with_names_to_come(stage)
+    scheduler.notify(messages.PolicyChanged(policy=Policy(holds_back=False)))
+    assert sorted(newly_chosen(stage, scheduler)) == [2, 3, 4]
 
 
 def test_nothing_is_asked_while_nobody_predicts(stage: Stage) -> None:
