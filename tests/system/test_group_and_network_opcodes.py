@@ -31,6 +31,8 @@ def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     made = Daemon(tmp_path, placement=request.param)
     made.data.mkdir(mode=0o750)
     document = made_configuration(nodes=2, instances=2)
+    # A job that waits for a lock is to be seen with a process.
+    document["cluster"]["predictive_queue"] = {"holds_back": False}
     config_files.write(made.places.config, document)
     with made as daemon:
         yield daemon

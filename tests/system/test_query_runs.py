@@ -117,6 +117,8 @@ def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     made.data.mkdir()
     made.data.chmod(0o750)
     found = clusters.made_configuration(nodes=2, instances=2, groups=2)
+    # A job that waits for a lock is to be seen with a process.
+    found["cluster"]["predictive_queue"] = {"holds_back": False}
     config_files.write(made.places.config, found)
     with made as daemon:
         yield daemon
