@@ -1,7 +1,7 @@
 // The list of jobs, and one job: its opcodes, its log as it comes, its chain, and why it waits.
 
 import { api, follow } from "./page_api.js";
-import { ask, count, h, linked, moment, notice, span, status, table } from "./page_parts.js";
+import { ask, count, h, linked, marked, moment, notice, span, status, table } from "./page_parts.js";
 
 const STATUSES = ["queued", "waiting", "running", "success", "error", "canceled"];
 const kept = { status: "", search: "", limit: 100 };
@@ -217,7 +217,7 @@ function stream(id, log, signal) {
   const decoders = {};
   const decoded = ({ op_index: place, stream: name, text, data }) => {
     const bytes = text == null ? Uint8Array.from(atob(data), (sign) => sign.charCodeAt(0)) : new TextEncoder().encode(text);
-    const decoder = decoders[`${place} ${name}`] ??= new TextDecoder();
+    const decoder = decoders[`${place} ${name}`] ??= new TextDecoder("utf-8", { ignoreBOM: true });
     return decoder.decode(bytes, { stream: true });
   };
   follow(`/2/jobs/${id}/log`, (kind, data) => {

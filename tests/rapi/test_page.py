@@ -126,13 +126,15 @@ def test_characters_that_hide_others_are_shown_by_their_numbers(page: Page) -> N
     """In the command, in what it prints, and in the reason."""
     log_in(page)
     turned = "safe\u202egpj.exe\u2066"
-    script = r"printf 'one\033[2Ktwo\rthree\342\200\256four\tfive\nsix\r\n'; : " + turned
+    script = (
+        r"printf '\357\273\277one\033[2Ktwo\rthree\342\200\256four\tfive\nsix\r\n'; : " + turned
+    )
     submit(page, shell(script), reason=f"why \u200b{turned}")
     status_is(page, "success")
     log = page.get_by_label("Log and output")
     log.get_by_text("six").wait_for()
     text = log.inner_text()
-    assert r"one\u001b[2Ktwo\u000dthree\u202efour" in text
+    assert r"\ufeffone\u001b[2Ktwo\u000dthree\u202efour" in text
     assert "four\tfive\nsix" in text
     page.get_by_text("parameters").click()
     whole = page.locator("main").inner_text()
@@ -146,6 +148,19 @@ def test_characters_that_hide_others_are_shown_by_their_numbers(page: Page) -> N
 
 def status_is(page: Page, status: str) -> None:
     page.locator("dl .status", has_text=status).wait_for()
+
+
+def test_the_form_for_a_job_says_why_it_was_refused(page: Page) -> None:
+    log_in(page)
+    page.get_by_role("button", name="Submit a job").click()
+    refused = [
+        ("[{", re.compile("JSON")),
+        ('[{"OP_ID": "OP_NO\\u202eNE"}]', re.compile(r"OP_NO\\u202eNE")),
+    ]
+    for text, problem in refused:
+        page.get_by_label("Opcodes, as JSON").fill(text)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        page.get_by_role("alert").filter(has_text=problem).wait_for()
 
 
 def confirm(page: Page, button: str, action: str) -> None:
