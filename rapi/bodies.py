@@ -5,7 +5,7 @@ The texts are those of Ganeti's remote API.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -27,6 +27,31 @@ def check_type(value: object, expected: type, what: str) -> None:
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
         text = f"{what}: Type is '{type(value).__name__}', but '{expected.__name__}' is expected"
         raise HttpError(400, text)
+
+
+def check_depth(value: object, depth_max: int, what: str) -> None:
+    """`HttpError` 400 if arrays and objects are nested deeper than this.
+
+    The daemon refuses such a value with an error that would look like one of this server.
+
+    >>> check_depth([[], {"a": 1}], 2, "The filter")
+    >>> check_depth([{"a": []}], 2, "The filter")
+    Traceback (most recent call last):
+      ...
+    ganger.rapi.problems.HttpError: The filter is nested deeper than 2
+    """
+    level = _parts([value])
+    for _ in range(depth_max):
+        level = _parts(
+            part for one in level for part in (one.values() if isinstance(one, dict) else one)
+        )
+    if level:
+        raise HttpError(400, f"{what} is nested deeper than {depth_max}")
+
+
+def _parts(values: Iterable[object]) -> list[Any]:
+    """The arrays and objects among these values."""
+    return [value for value in values if isinstance(value, list | dict)]
 
 
 def mapping(body: object) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from ..storage import errors
+from ..storage import errors, filters
 from ..transport.messages import FilterRow
 from . import bodies, problems, rows
 from .declarations import Call, Method, Resource, Right
 from .problems import HttpError
+
+_DEPTH_MAX: Final = 2 + filters.DEPTH_MAX
+"""Of predicates: a list of pairs of a name and a filter."""
 
 
 class WrittenRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -92,6 +95,8 @@ def _rule(body: object) -> Rule:
     predicates = bodies.parameter(given, "predicates", list, [])
     reason = bodies.parameter(given, "reason", list, [])
     bodies.refuse_others(given, Rule.__struct_fields__, "filter rule")
+    for name, value in (("predicates", predicates), ("reason", reason)):
+        bodies.check_depth(value, _DEPTH_MAX, f"'{name}' parameter")
     checked = {"priority": priority, "predicates": predicates, "reason": reason}
     return Rule(**{**given, **checked})
 

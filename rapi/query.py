@@ -59,19 +59,10 @@ async def _answer(call: Call, names: list[Any], raw_filter: object) -> dict[str,
         bodies.check_type(name, str, "'fields' parameter")
     if isinstance(raw_filter, str):
         raise problems.of_query(errors.FilterRuleError("filter: expected a list, got a text"))
-    if not _is_within(raw_filter, filters.DEPTH_MAX):
-        raise HttpError(400, f"The filter is nested deeper than {filters.DEPTH_MAX}")
+    bodies.check_depth(raw_filter, filters.DEPTH_MAX, "The filter")
     what = _what(call, [names, raw_filter])
     fields, data = await _served(call.client.query_json(what, names, raw_filter))
     return {"fields": fields, "data": msgspec.Raw(data)}
-
-
-def _is_within(value: object, depth: int) -> bool:
-    """Whether arrays are nested no deeper than this, as the daemon counts."""
-    arrays = [value] if isinstance(value, list) else []
-    for _ in range(depth):
-        arrays = [part for array in arrays for part in array if isinstance(part, list)]
-    return not arrays
 
 
 def _what(call: Call, arguments: list[Any]) -> str:

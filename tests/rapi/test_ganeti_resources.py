@@ -623,3 +623,26 @@ def test_a_filter_that_is_too_deep_is_the_clients_mistake(served: Served, depth:
             assert answer.status == 400, answer
         elif inner != "[]":
             assert answer.status == 200, answer
+
+
+@pytest.mark.parametrize("depth", [64, 65, 100, 101, 400])
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a": ', "}")], ids=["arrays", "objects"])
+def test_what_is_too_deep_in_a_filter_or_rule_is_the_clients_mistake(
+    served: Served, pair: tuple[str, str], depth: int
+) -> None:
+    begin, end = pair
+    deep = begin * depth + "1" + end * depth
+    code = 400 if depth > filters.DEPTH_MAX else 502
+    for qfilter in (deep, f'["==", "name", {begin * (depth - 1)}1{end * (depth - 1)}]'):
+        body = f'{{"fields": ["name"], "qfilter": {qfilter}}}'
+        text = served.refused(code, "PUT", "/2/query/node", body)
+        assert ("nested deeper than 64" in text) == (code == 400)
+    rules = [
+        f'{{"predicates": [["jobid", {deep}]]}}',
+        f'{{"reason": [["x", {deep}]]}}',
+        f'{{"predicates": [["jobid", ["=", "id", {begin * (depth - 1)}1{end * (depth - 1)}]]]}}',
+    ]
+    uuid = "01111111-2222-4333-8444-555555555555"
+    for method, path in (("POST", "/2/filters"), ("PUT", f"/2/filters/{uuid}")):
+        for rule in rules:
+            served.refused(code, method, path, rule)
