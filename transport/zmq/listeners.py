@@ -83,6 +83,10 @@ class Listener(abc.ABC):
     def end(self, descriptor: int) -> bool:
         """End a connection; False if it has ended already."""
 
+    def suspects(self, silent: list[int]) -> list[int]:
+        """Those of these connections that may keep much memory."""
+        return silent
+
     @abc.abstractmethod
     def forget(self, receiver: bytes) -> None:
         """A peer has left: nothing waits for it any more."""

@@ -25,11 +25,15 @@ from ...storage import settings
 from . import zmtp
 from .accept_queue import AcceptQueue
 from .listeners import RECEIVE_BYTES_MAX, Listener, can_wait
+from .memory_guard import GROWTH_MAX_BYTES
 from .peers import Credentials, Incoming
 from .sockets import HANDSHAKE_SECONDS, SEND_QUEUE_MAX, TURNED_AWAY
 
 _READ_BYTES = 64 * 1_024
 """How much is read at a time."""
+
+KEPT_BYTES_MAX = GROWTH_MAX_BYTES // 2
+"""What silent connections may keep together although the process has grown too much."""
 
 _OWN_DESCRIPTORS = 2
 """What the listener has beside its connections."""
@@ -57,6 +61,11 @@ class LocalPeer:
         self.is_heard = False
         self.unsent: deque[bytes | memoryview] = deque()
         self.unsent_bytes = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the listener keeps for it: the beginning of a message, and what is not sent yet."""
+        return self.reader.rest_bytes + self.unsent_bytes
 
     def write(self, data: bytes) -> int:
         """How many of these bytes the kernel has taken; all, if the connection is broken."""
@@ -194,6 +203,15 @@ class LocalListener(Listener):
             return False
         self._drop(peer)
         return True
+
+    def suspects(self, silent: list[int]) -> list[int]:
+        """Those that keep something, if all of these together keep much: a client may be silent.
+
+        It waits for its reply, and ended it would only send its request once more.
+        """
+        peers = filter(None, map(self._by_descriptor.get, silent))
+        kept = {peer.descriptor: size for peer in peers if (size := peer.kept_bytes)}
+        return list(kept) if sum(kept.values()) > KEPT_BYTES_MAX else []
 
     def forget(self, receiver: bytes) -> None:
         """Nothing to do: what waited for a peer went with its connection."""

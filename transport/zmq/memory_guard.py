@@ -5,8 +5,9 @@ the size of a message, but neither the number of its parts nor the memory of all
 together. What it keeps shows only in the size of the process. So the guard reads that size often.
 When it has grown too much, the router ends the connections on which no message was completed
 lately. A connection that keeps much is always among them: nothing else can come on it meanwhile.
-The other clients connect again and repeat their requests. If the process is as large afterwards,
-something else has grown.
+The other remote clients connect again and repeat their requests. If the process is as large
+afterwards, something else has grown. The local listener knows what it keeps for each connection:
+a local client that waits for its reply keeps nothing, and stays.
 """
 
 from __future__ import annotations

@@ -183,7 +183,11 @@ class Router:
         if not self._memory_guard.is_suspected(size, now, kept):
             return 0
         with self._using:
-            ended = sum(listener.end(one) for listener in self._order for one in silent[listener])
+            ended = sum(
+                listener.end(one)
+                for listener in self._order
+                for one in listener.suspects(silent[listener])
+            )
         if not ended:
             # What earlier ended connections had kept is free by now.
             size = self._size.shrink()

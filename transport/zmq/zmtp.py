@@ -204,6 +204,11 @@ class PeerReader(BaseReader):
         """Whether the peer chose a name itself."""
         self._parts_bytes = 0
 
+    @property
+    def rest_bytes(self) -> int:
+        """The size of the beginning of a frame whose rest has not come yet."""
+        return len(self._buffer)
+
     def forget_rest(self) -> None:
         """Free the beginning of a frame: the rest will not come."""
         self._buffer = bytearray()

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from tests.transport.zmq.routers import PATIENCE_SECONDS, client, connect, link, received, serve
 
-from ganger.storage import keys
+from ganger.storage import keys, settings
 from ganger.transport.zmq import memory_guard
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
+from ganger.transport.zmq.local_listener import KEPT_BYTES_MAX
 from ganger.transport.zmq.memory_guard import (
     CALM_SECONDS,
     GROWTH_MAX_BYTES,
@@ -103,6 +104,10 @@ def test_the_size_is_that_of_this_process_and_shrinks_when_something_is_freed() 
 
 # With sockets.
 
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 1 + 31)
+_DEALER = b"\x05READY\x0bSocket-Type" + (6).to_bytes(4, "big") + b"DEALER"
+READY = b"\x04" + bytes([len(_DEALER)]) + _DEALER
+
 
 @pytest.fixture
 def size(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -112,41 +117,82 @@ def size(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_connections_that_say_nothing_are_ended_when_the_daemon_grows(
+def test_a_local_client_that_waits_for_its_reply_is_never_ended(
+    size: list[int], router: Router, dealer: Dealer
+) -> None:
+    """It would send its request again, and the daemon do the same work again, without an end."""
+    before = router.has_connections
+    connect(router, dealer)
+    assert (before, router.has_connections) == (False, True)
+    assert router.guard_memory() == 0
+    assert dealer.send(b"question")
+    asked = received(router)
+    size.append(TOO_LARGE)
+    for _ in range(10):
+        assert router.guard_memory() == 0
+        size.append(size[-1] + GROWTH_MAX_BYTES + 1)
+    assert router.send(asked.peer, b"answer")
+    assert dealer.receive(PATIENCE_SECONDS) == b"answer"
+
+
+def beginning(router: Router, path: Path, length: int) -> socket.socket:
+    """A local connection on which the first ``length`` bytes of a larger frame have come."""
+    raw = socket.socket(socket.AF_UNIX)
+    raw.connect(os.fspath(path))
+    raw.setblocking(False)  # noqa: FBT003 - positional in the standard library
+    frame = b"\x02" + settings.FRAME_BYTES_MAX.to_bytes(8, "big") + bytes(length - 9)
+    left = GREETING + READY + frame
+
+    def is_sent() -> bool:
+        nonlocal left
+        assert not router.receive()
+        with contextlib.suppress(BlockingIOError):
+            left = left[raw.send(left) :]
+        return not left
+
+    serve(router, is_sent)
+    router.receive()
+    return raw
+
+
+def test_local_connections_that_keep_much_are_ended_when_the_daemon_grows(
     size: list[int], router: Router, dealer: Dealer, path: Path
 ) -> None:
-    before = router.has_connections
-    with contextlib.closing(Dealer(f"ipc://{path}")) as other:
-        connect(router, dealer)
-        connect(router, other)
-        assert (before, router.has_connections) == (False, True)
-        assert router.guard_memory() == 0
-        assert other.send(b"question")
-        asked = received(router)
-        size.append(TOO_LARGE)
-        assert router.guard_memory() == 1
-        # It comes again by itself, and is served.
-        news = link(router, dealer, ConnectionEvent.MADE)
-        assert ConnectionEvent.LOST in news
-        assert router.send(asked.peer, b"answer")
-        assert other.receive(PATIENCE_SECONDS) == b"answer"
-
-
-def test_a_new_connection_gets_a_moment(size: list[int], router: Router, dealer: Dealer) -> None:
     connect(router, dealer)
-    size.append(TOO_LARGE)
-    assert router.guard_memory() == 0
-    assert router.guard_memory() == 1
+    length = settings.FRAME_BYTES_MAX - 1024 * 1024
+    count = KEPT_BYTES_MAX // length + 1
+    with contextlib.ExitStack() as stack:
+        raws = [stack.enter_context(beginning(router, path, length)) for _ in range(count - 1)]
+        size.append(TOO_LARGE)
+        router.guard_memory()
+        # So much may wait for its rest at any time.
+        assert router.guard_memory() == 0
+        size.append(size[-1] + GROWTH_MAX_BYTES + 1)
+        raws.append(stack.enter_context(beginning(router, path, length)))
+        router.guard_memory()
+        assert router.guard_memory() == count
+        for raw in raws:
+            raw.setblocking(True)  # noqa: FBT003 - positional in the standard library
+            with contextlib.suppress(ConnectionError):
+                while raw.recv(1_000_000):
+                    pass
+        # The client that kept nothing is still there.
+        assert dealer.send(b"question")
+        assert received(router).data == b"question"
 
 
-def test_remote_connections_are_ended_too(size: list[int], remote: Router, tmp_path: Path) -> None:
+def test_remote_connections_that_say_nothing_are_ended_when_the_daemon_grows(
+    size: list[int], remote: Router, tmp_path: Path
+) -> None:
     pair = new_key_pair()
     keys.authorise(tmp_path / "keys", pair.public, "mine")
     with contextlib.closing(client(remote, pair)) as dealer:
         connect(remote, dealer)
-        assert remote.guard_memory() == 0
         size.append(TOO_LARGE)
+        # A new connection gets a moment.
+        assert remote.guard_memory() == 0
         assert remote.guard_memory() == 1
+        # It comes again by itself.
         assert ConnectionEvent.LOST in link(remote, dealer, ConnectionEvent.MADE)
 
 
@@ -172,9 +218,7 @@ def test_a_number_that_is_another_files_by_now_is_left_alone(router: Router) -> 
 def test_a_message_that_does_not_end_is_ended_by_the_real_size(router: Router, path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as raw:
         raw.connect(os.fspath(path))
-        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 1 + 31)
-        ready = b"\x05READY\x0bSocket-Type" + (6).to_bytes(4, "big") + b"DEALER"
-        raw.sendall(greeting + b"\x04" + bytes([len(ready)]) + ready)
+        raw.sendall(GREETING + READY)
         part = b"\x03" + (2**20).to_bytes(8, "big") + bytes(2**20)
         raw.setblocking(False)  # noqa: FBT003 - positional in the standard library
         left = b""
@@ -196,11 +240,14 @@ def test_a_message_that_does_not_end_is_ended_by_the_real_size(router: Router, p
 
 
 def test_what_the_daemon_keeps_on_purpose_is_no_growth(
-    size: list[int], router: Router, dealer: Dealer
+    size: list[int], remote: Router, tmp_path: Path
 ) -> None:
-    connect(router, dealer)
-    assert router.guard_memory() == 0
-    size.append(TOO_LARGE)
-    assert router.guard_memory(kept=1) == 0
-    assert router.guard_memory(kept=1) == 0
-    assert router.guard_memory() == 1
+    pair = new_key_pair()
+    keys.authorise(tmp_path / "keys", pair.public, "mine")
+    with contextlib.closing(client(remote, pair)) as dealer:
+        connect(remote, dealer)
+        assert remote.guard_memory() == 0
+        size.append(TOO_LARGE)
+        assert remote.guard_memory(kept=1) == 0
+        assert remote.guard_memory(kept=1) == 0
+        assert remote.guard_memory() == 1
