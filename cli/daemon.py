@@ -34,6 +34,7 @@ from ..storage import (
     lock_files,
     ownership,
     paths,
+    run_directory,
     settings,
 )
 from ..storage.opcodes import catalogue
@@ -105,6 +106,8 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         _prepare(places)
         directory_lock = lock_files.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
+        places = run_directory.with_room(places)
+        documents.make_private_directory(places.run)
         documents.remove_temporaries(places.data, lambda _: False)
         # The file is never closed: a line that is stuck would block that as well.
         writer = LogWriter(os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8"))
@@ -238,7 +241,6 @@ def _prepare(places: Places) -> None:
     file_systems.require_locks(places.data)
     for directory in (places.queue, places.archive):
         documents.make_directory(directory)
-    documents.make_private_directory(places.run)
     documents.make_directory(places.lock_files, 0o700)
 
 
@@ -269,6 +271,8 @@ def _tidy(places: Places) -> None:
         shutil.rmtree(places.dry_runs, ignore_errors=True)
         with suppress(OSError):
             places.run.rmdir()
+    with suppress(OSError):
+        run_directory.forget(places)
 
 
 def _begin_anew(host: Host, writer: LogWriter, reason: str) -> None:

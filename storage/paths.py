@@ -214,7 +214,8 @@ def places(data: str | os.PathLike[str] | None = None) -> Places:
     The run directory follows from the data directory alone: a daemon's successor and every client
     find the same one, whatever their environment. Every user may make names on the memory file
     system: what is there, and not the owner's directory, leaves the run directory to the data
-    directory. One that lies there already stays in use, also when that name is free again.
+    directory, or to where a link in that leads (`run_directory.with_room`). One that is there
+    already stays in use, also when that name is free again.
     """
     # Not `Path.resolve`, which fails at a loop of links; opening the directory reports the loop.
     directory = Path(os.path.realpath(data_directory(data)))
@@ -222,10 +223,11 @@ def places(data: str | os.PathLike[str] | None = None) -> Places:
     if memory is None:
         return Places(directory, own)
     owner = _owner(directory)
+    used = own if _is_directory_of(own, owner) else _linked(own, owner)
     is_free = not os.path.lexists(memory)
-    if _is_directory_of(memory, owner) or (is_free and not _is_directory_of(own, owner)):
+    if _is_directory_of(memory, owner) or (is_free and used is None):
         return Places(directory, memory)
-    return Places(directory, own)
+    return Places(directory, used or own)
 
 
 MEMORY = "/dev/shm"  # noqa: S108 - the memory file system itself; a private folder is made in it
@@ -256,6 +258,16 @@ def _is_directory_of(path: Path, owner: int) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == owner
+
+
+def _linked(link: Path, owner: int) -> Path | None:
+    """The run directory to which this link leads, if it is one that a daemon has made."""
+    try:
+        found = Path(os.readlink(link))
+    except OSError:
+        return None
+    is_ours = os.fspath(found.parent) == MEMORY and _is_directory_of(found, owner)
+    return found if is_ours else None
 
 
 def _digest(data: bytes) -> str:

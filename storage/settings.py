@@ -17,6 +17,9 @@ FRAMES_BYTES_OPEN_MAX = FRAME_BYTES_MAX // 8
 SMALL_FRAME_BYTES = 1_024
 """Frames up to this size have no limit in bytes, only in number (`MAILBOX_DEPTH_MAX`)."""
 
+SOCKET_PATH_BYTES_MAX = 107
+"""Longest path of a Unix socket: the kernel's 108 bytes with the NUL behind it."""
+
 JOB_ID_JUMP_MAX = 10**12
 """How far the id in a file's name may lie above all other known ids, and still count as given.
 

@@ -146,6 +146,26 @@ def test_a_run_directory_that_is_there_stays_in_use(tmp_path: Path, memory: Path
     assert memory in usual.parents
 
 
+def test_a_link_to_the_run_directory_is_followed_if_a_daemon_has_made_it(
+    tmp_path: Path, memory: Path
+) -> None:
+    data, made = tmp_path / "data", memory / "ganger-x"
+    usual = paths.places(data).run
+    (data / "run").symlink_to(made)
+    # It leads nowhere, as after a start of the machine.
+    assert paths.places(data).run == usual
+    made.mkdir()
+    assert paths.places(data).run == made
+    take(usual, "file")
+    assert paths.places(data).run == made
+    made.rmdir()
+    made.touch()
+    assert paths.places(data).run == data / "run"
+    (data / "run").unlink()
+    (data / "run").symlink_to(tmp_path)
+    assert paths.places(data).run == data / "run"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 def test_root_finds_the_run_directory_of_the_owner(tmp_path: Path, memory: Path) -> None:
     data = tmp_path / "data"

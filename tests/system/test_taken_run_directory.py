@@ -62,6 +62,36 @@ def test_the_daemon_starts_and_serves_from_its_data_directory(
         shutil.rmtree(taken) if taken.is_dir() else taken.unlink(missing_ok=True)
 
 
+def test_a_long_path_of_the_data_directory_is_no_hindrance(tmp_path: Path) -> None:
+    """Beside it, a socket's path would be too long: the daemon takes a name that nobody knows."""
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    usual = paths.memory_run(folder / "data")
+    if usual is None:
+        pytest.skip("this machine has no memory file system")
+    take(usual, "file")
+    link = folder / "data/run"
+    try:
+        with Daemon(folder) as daemon:
+            made = paths.places(daemon.data).run
+            assert made.parent == usual.parent
+            assert made != usual
+            assert link.readlink() == made
+            with daemon.client() as client:
+                job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"]})
+                assert str(client.wait(job_id)[0].status) == "success"
+            daemon.kill()
+            assert str(link) not in daemon.run("fsck", check=False).stdout
+            daemon.up()
+            assert paths.places(daemon.data).run == made
+            assert daemon.run("status").stdout.startswith("Daemon:")
+            daemon.run("down")
+            assert not made.exists()
+            assert not link.is_symlink()
+    finally:
+        usual.unlink()
+
+
 def test_the_name_stays_taken_by_us_while_jobs_run_without_a_daemon(
     tmp_path: Path, taken: Path
 ) -> None:

@@ -11,9 +11,7 @@ import socket
 from pathlib import Path
 
 from ...storage import documents, errors
-
-PATH_BYTES_MAX = 107
-"""Longest path of a Unix socket."""
+from ...storage.settings import SOCKET_PATH_BYTES_MAX
 
 _BESIDE = ".new"
 
@@ -26,8 +24,8 @@ class AcceptQueue:
 
     def __init__(self, path: Path, backlog: int) -> None:
         longest = max(path, path.with_name(_BESIDE), key=lambda each: len(os.fsencode(each)))
-        if len(os.fsencode(longest)) > PATH_BYTES_MAX:
-            text = f"{path}: longer than {PATH_BYTES_MAX} bytes, too long for a socket"
+        if len(os.fsencode(longest)) > SOCKET_PATH_BYTES_MAX:
+            text = f"{path}: longer than {SOCKET_PATH_BYTES_MAX} bytes, too long for a socket"
             raise errors.DataDirectoryError(text)
         self._path = path
         self._backlog = backlog

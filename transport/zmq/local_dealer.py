@@ -39,7 +39,6 @@ UNSENT_BYTES_MAX = 2 * settings.FRAME_BYTES_MAX
 
 _SCHEME = "ipc://"
 _READ_BYTES = 256 * 1_024
-_PATH_BYTES_MAX = 107
 _REFUSED = b"400"
 
 
@@ -78,7 +77,10 @@ class BaseLocalDealer:
         """Connect to ``endpoint`` from now on; to the same one again if it refused."""
         path = endpoint.removeprefix(_SCHEME)
         address = "\0" + path[1:] if path.startswith("@") else path
-        if not is_local(endpoint) or not 0 < len(address.encode()) <= _PATH_BYTES_MAX:
+        if (
+            not is_local(endpoint)
+            or not 0 < len(address.encode()) <= settings.SOCKET_PATH_BYTES_MAX
+        ):
             text = f"endpoint {endpoint!r}: expected ipc://PATH or tcp://HOST:PORT"
             raise errors.BadRequestError(text)
         self._drop()

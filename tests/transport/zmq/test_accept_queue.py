@@ -17,7 +17,8 @@ import pytest
 from tests.transport.zmq.routers import LOOPBACK, connect, received, serve
 
 from ganger.storage import errors, settings
-from ganger.transport.zmq.accept_queue import PATH_BYTES_MAX, AcceptQueue
+from ganger.storage.settings import SOCKET_PATH_BYTES_MAX
+from ganger.transport.zmq.accept_queue import AcceptQueue
 from ganger.transport.zmq.dealer import Dealer
 from ganger.transport.zmq.router import Router
 
@@ -250,7 +251,7 @@ def test_a_large_answer_needs_no_descriptors(path: Path) -> None:
 
 
 def test_the_longest_path_of_a_socket_can_be_that_of_a_listener(tmp_path: Path) -> None:
-    name = "n" * (PATH_BYTES_MAX - len(os.fsencode(tmp_path)) - 1)
+    name = "n" * (SOCKET_PATH_BYTES_MAX - len(os.fsencode(tmp_path)) - 1)
     with (
         contextlib.closing(Router(tmp_path / name)),
         contextlib.closing(Dealer(f"ipc://{tmp_path / name}")),
