@@ -114,7 +114,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         announce.log = log
-        _warn(places, announce, log)
+        _warn(options, places, announce, log)
         for problem in catalogue.load_user_opcodes().problems:
             log.error("user opcodes are left out", problem=problem)
         rapi, luxi = _rapi_of(options), _luxi_of(options)
@@ -170,7 +170,9 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
             raise shutdown.error
 
 
-def _warn(places: Places, announce: Announcement, log: FilteringBoundLogger) -> None:
+def _warn(
+    options: DaemonOptions, places: Places, announce: Announcement, log: FilteringBoundLogger
+) -> None:
     """Say what an operator should know of the directories."""
     for warning in ownership.group_warnings(places):
         log.warning("others may write into the data directory", problem=warning)
@@ -179,6 +181,9 @@ def _warn(places: Places, announce: Announcement, log: FilteringBoundLogger) -> 
     if usual is not None and usual != places.run:
         taken, used = str(usual), str(places.run)
         log.warning("the run directory's usual name is taken", path=taken, used=used)
+    for warning in options.closed_to_users():
+        log.warning("others cannot reach LUXI's socket", problem=warning)
+        announce.warn(warning)
 
 
 def _record(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import shlex
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from ..storage import documents, errors, rapi_settings, settings
+from ..storage import documents, errors, ownership, rapi_settings, settings
 from . import choices
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     def beyond(self, other: DaemonOptions) -> DaemonOptions:
         """The options of this one that the other has not, or has with another value."""
         return DaemonOptions(**_unlike(self, other))
+
+    def closed_to_users(self) -> list[str]:
+        """A sentence for each option that lets users in who cannot enter the socket's folder."""
+        if self.no_luxi or self.luxi_socket is None:
+            return []
+        path, found = Path(self.luxi_socket), list[str]()
+        for option, is_given, group in (
+            ("--luxi-anonymous-reads", self.luxi_anonymous_reads, None),
+            ("--luxi-group", self.luxi_group is not None, self.luxi_group),
+        ):
+            if is_given and (folder := ownership.closed_folder(path, group)) is not None:
+                text = f"its users cannot enter {folder}, where {path} lies"
+                found.append(f"{option} has no effect: {text}")
+        return found
 
     def dropped(self, last: DaemonOptions) -> str:
         """A sentence about the options of ``last`` that this one leaves out; or nothing."""

@@ -76,8 +76,9 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
         if credentials is not None:
             for line in credentials.lines():
                 output.echo(line)
-        if dropped:
-            output.echo(f"ganger: {dropped}", err=True)
+        for text in (dropped, *options.closed_to_users()):
+            if text:
+                output.echo(f"ganger: {text}", err=True)
         if options.luxi_socket or not options.no_rapi:
             return _tell_closed(_require_answer(call, pid), options)
         return 0

@@ -65,6 +65,19 @@ def test_nobody_else_reaches_the_run_directory_so_rights_there_are_refused(
         assert run([*words, *more])[0].exit_code == 0
 
 
+@pytest.mark.parametrize("words", [["--luxi-anonymous-reads"], ["--luxi-group", "0"], []])
+def test_rights_at_a_socket_that_their_users_cannot_reach_are_named(
+    words: list[str], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o700)
+    given = ["--luxi-socket", str(tmp_path / "luxi"), *words]
+    warnings = options_of(given).closed_to_users()
+    text = f"its users cannot enter {tmp_path}, where {tmp_path / 'luxi'} lies"
+    assert warnings == [f"{option} has no effect: {text}" for option in words[:1]]
+    assert options_of([*given, "--no-luxi"]).closed_to_users() == []
+    assert options_of(["--luxi-socket", "/luxi", *words]).closed_to_users() == []
+
+
 def test_a_daemon_is_told_which_options_of_the_last_one_it_leaves_out(tmp_path: Path) -> None:
     places = Places(tmp_path, tmp_path)
     assert recorded(places) == DaemonOptions()
