@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
     from .plans import PlannedJob
 
-_UNKNOWN = (errors.DeadlineError, errors.OutcomeUnknownError, errors.RequestFatalError)
+_UNKNOWN = (
+    errors.DeadlineError,
+    errors.OutcomeUnknownError,
+    errors.RequestFatalError,
+    errors.ComponentRestartedError,
+    errors.ConnectionLostError,
+)
 """After these errors nobody knows whether the jobs are stored."""
 
 _PLACE = re.compile(r"job ([0-9]+) of the submission")

@@ -36,8 +36,8 @@ json` is for programs; its times are seconds since the epoch.
 place. A refused request has stored nothing; of a refused batch no job is stored. The exception is a
 batch of which a filter rule rejects some jobs (see `ganger job submit`): each of these has a line.
 If the answer is lost, because the daemon ends or a deadline passes, the change may have been made:
-look before you repeat it. The line says `the outcome of ... is unknown`, or that no answer came
-before the deadline.
+look before you repeat it. The line says `the outcome of ... is unknown`, and after a submission the
+key under which it can be repeated safely.
 
 ```text
 $ ganger job list

@@ -263,6 +263,10 @@ class DaemonUnreachableError(TryAgainError):
     exit_code = 1
 
 
+class ConnectionLostError(DaemonUnreachableError):
+    """The connection was lost before the answer came; the outcome is unknown."""
+
+
 class ComponentRestartedError(TryAgainError):
     """The component that served the request was restarted; the outcome is unknown."""
 
@@ -296,6 +300,10 @@ class ReadOnlyError(StorageError):
     http_status = 503
 
 
+SAFE_UNDER_KEY = "the same key makes a repetition safe"
+"""What an error says of a request with a key, if nobody knows whether it was carried out."""
+
+
 class OutcomeUnknownError(StorageError):
     """A flush failed, and whether the change took effect is unknown."""
 
@@ -303,6 +311,10 @@ class OutcomeUnknownError(StorageError):
     def of(cls, cause: GangerError) -> OutcomeUnknownError:
         """The error for a change that was written, and that ``cause`` kept from being durable."""
         return cls(f"{cause.text}; whether this change took effect is unknown")
+
+    def under_key(self) -> OutcomeUnknownError:
+        """The same error, for a request with a key."""
+        return type(self)(f"{self.text}; {SAFE_UNDER_KEY}")
 
 
 class DirectoryLockedError(OperatorError):

@@ -58,13 +58,15 @@ def keyed(
     """``make``, for a request that may repeat one whose changes are stored.
 
     ``reply_of`` gives the reply, from the configuration after the changes. ``repeated`` sends the
-    reply to the first request again.
+    reply to the first request again. `OutcomeUnknownError` if a loss of power may bring back an
+    earlier change under the key.
     """
     if not message.request:
         return make
     if len(message.request.encode()) > settings.KEY_BYTES_MAX:
         raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
     known_by = digest(message)
+    stored.check_doubt(message.sender, message.request)
 
     def make_once(snapshot: Configuration) -> Made:
         known = stored.reply_to(message.sender, message.request)

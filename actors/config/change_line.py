@@ -318,7 +318,8 @@ class ChangeLine:
             self._configuration.commit()
         except errors.StorageError as error:
             # Also those without changes: they were decided on changes that are not made.
-            _refuse_all([one for one, _, _ in drafted], error)
+            for one, _, _ in drafted:
+                one.envelope.refuse(_in_words(error, one.envelope.message))
             return
         for _, made, after in drafted:
             made.done(after)
@@ -361,6 +362,14 @@ def _refuse(overdue: Sequence[_Waiting], holders: messages.LockHolders) -> None:
     who = holders.text or "others wait for it, too"
     text = f"the configuration lock was not free before the deadline: {who}"
     _refuse_all(overdue, errors.DeadlineError(text))
+
+
+def _in_words(error: errors.StorageError, message: object) -> errors.StorageError:
+    """The error for this request: under its key a repetition is safe, though nobody knows more."""
+    has_key = bool(getattr(message, "request", ""))
+    if isinstance(error, errors.OutcomeUnknownError) and has_key:
+        return error.under_key()
+    return error
 
 
 def _refuse_all(waiting: Iterable[_Waiting], error: errors.GangerError) -> None:

@@ -102,6 +102,7 @@ class StoredConfiguration:
         self._drafts: list[_Draft] = []
         self._listeners: list[Listener] = []
         self._replies: dict[tuple[str, str], KeyedReply] = {}
+        self._doubtful: dict[tuple[str, str], errors.OutcomeUnknownError] = {}
         limits = settings.CHANGE_REPLIES_MAX, settings.CHANGE_REPLIES_BYTES_MAX
         for reply in config_files.last_replies(places.config_history, *limits):
             self._keep_reply(reply)
@@ -163,7 +164,8 @@ class StoredConfiguration:
     def commit(self) -> None:
         """Store all drafted changes with one flush; then they are visible.
 
-        `StorageError`: none of them is made.
+        `StorageError`: none of them is made. `OutcomeUnknownError`: a loss of power may bring them
+        back; until the disk has taken them out, `check_doubt` says so.
         """
         drafts, self._drafts = self._drafts, []
         if not drafts:
@@ -172,10 +174,14 @@ class StoredConfiguration:
             for draft in drafts:
                 self._journal.append(draft.record)
             self._journal.commit(drafts[-1].after.serial_no)
-        except errors.StorageError:
+        except errors.StorageError as error:
             for draft in reversed(drafts):
                 self._index.take_back(draft.before, draft.after, draft.changes)
+            if isinstance(error, errors.OutcomeUnknownError):
+                keys = [_key_of(draft.record.who, draft.record.request) for draft in drafts]
+                self._doubtful = dict.fromkeys(keys, error.under_key())
             raise
+        self._doubtful.clear()
         self.snapshot = drafts[-1].after
         for draft in drafts:
             for listener in self._listeners:
@@ -238,14 +244,28 @@ class StoredConfiguration:
 
         Knows the newest `settings.CHANGE_REPLIES_MAX`.
         """
-        key = _user(who), request
+        key = _key_of(who, request)
         for draft in reversed(self._drafts):
-            if (_user(draft.record.who), draft.record.request) == key:
+            if _key_of(draft.record.who, draft.record.request) == key:
                 return msgspec.convert(draft.record, KeyedReply, from_attributes=True)
         return self._replies.get(key)
 
+    def check_doubt(self, who: str, request: str) -> None:
+        """Raise `OutcomeUnknownError` if a loss of power may bring back a change under this key.
+
+        The disk is asked again to take it out first; then the key is as good as new.
+        """
+        error = self._doubtful.get(_key_of(who, request))
+        if error is None:
+            return
+        try:
+            self._journal.take_out_refused()
+        except errors.StorageError:
+            raise error from None
+        self._doubtful.clear()
+
     def _keep_reply(self, reply: KeyedReply) -> None:
-        self._replies[_user(reply.who), reply.request] = reply
+        self._replies[_key_of(reply.who, reply.request)] = reply
         if len(self._replies) > settings.CHANGE_REPLIES_MAX:
             del self._replies[next(iter(self._replies))]
 
@@ -330,9 +350,9 @@ def _stored(after: Configuration, change: Change) -> Any:  # noqa: ANN401 - deco
     return None if change.object is None else after.get(change.kind, change.uuid)
 
 
-def _user(who: str) -> str:
-    """The user in the name of a sender: each client has a process, or an address, of its own."""
-    return who.partition(", pid ")[0].partition(" at ")[0]
+def _key_of(who: str, request: str) -> tuple[str, str]:
+    """The key of a user's request; each client of the user has a process, or an address."""
+    return who.partition(", pid ")[0].partition(" at ")[0], request
 
 
 def _entry(line: bytes) -> HistoryEntry | None:

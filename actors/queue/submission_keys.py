@@ -85,9 +85,8 @@ class SubmissionKeys:
         """
         if key is None:
             return error
-        known = errors.OutcomeUnknownError(f"{error.text}; the same key makes a repetition safe")
-        self._doubtful[key] = known
-        return known
+        self._doubtful[key] = error.under_key()
+        return self._doubtful[key]
 
     def doubt_of(self, key: str | None) -> errors.OutcomeUnknownError | None:
         """What an earlier submission under this key was answered, if nobody knows its outcome."""

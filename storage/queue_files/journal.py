@@ -162,7 +162,7 @@ class Journal:
     def begin(self, last_id: int) -> None:
         """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
         self._close()
-        self._repeat_truncation()
+        self.take_out_refused()
         self._watch_file_system()
         ahead, self._ahead = self._ahead, None
         if ahead is not None and (descriptor := ahead.take()) is not None:
@@ -364,8 +364,11 @@ class Journal:
             documents.flush_directory(self._directory)
         self._untruncated = None
 
-    def _repeat_truncation(self) -> None:
-        """Truncate a segment for which that failed before; no new one begins until it succeeds."""
+    def take_out_refused(self) -> None:
+        """Truncate a segment for which that failed before; no new one begins until it succeeds.
+
+        Then no loss of power brings back what `commit` has refused. `StorageError` if it fails.
+        """
         if self._untruncated is None:
             return
         number, size = self._untruncated

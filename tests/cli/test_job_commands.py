@@ -328,7 +328,14 @@ def test_a_mistake_is_printed_with_the_name_of_its_job(daemon: JobDaemon, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "error", [errors.OutcomeUnknownError(), errors.DeadlineError(), errors.RequestFatalError()]
+    "error",
+    [
+        errors.OutcomeUnknownError(),
+        errors.DeadlineError(),
+        errors.RequestFatalError(),
+        errors.ComponentRestartedError(),
+        errors.ConnectionLostError(),
+    ],
 )
 @pytest.mark.parametrize("options", [(), ("--key", "mine")])
 def test_an_unknown_outcome_names_the_key_that_makes_a_repetition_safe(

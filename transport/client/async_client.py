@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from types import TracebackType
 from typing import Any, Self, overload
 
-from ...storage import settings
+from ...storage import errors, settings
 from ...storage.job_views import JobChange, JobInfo, LogLine, OutputChunk, StatusChange
 from ..messages import (
     ArchiveJob,
@@ -51,7 +51,6 @@ from .async_streams import AsyncStreams
 from .connection import Connection, EndpointResolver, client_pair
 from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
-from .session import ConnectionLostError
 from .watch_progress import checked_ids
 
 
@@ -463,5 +462,5 @@ class AsyncClient(AsyncClusterVerbs):
     async def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""
         # The connection may end before the reply comes: then the daemon has stopped as well.
-        with contextlib.suppress(ConnectionLostError):
+        with contextlib.suppress(errors.ConnectionLostError):
             await self._caller.call(StopDaemon(), timeout)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import TracebackType
 from typing import Any, Self, overload
 
-from ...storage import settings
+from ...storage import errors, settings
 from ...storage.job_views import JobChange, JobInfo, LogLine, OutputChunk, StatusChange
 from ..messages import (
     ArchiveJob,
@@ -50,7 +50,6 @@ from .cluster_verbs import ClusterVerbs
 from .connection import Connection, EndpointResolver, client_pair
 from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
-from .session import ConnectionLostError
 from .streams import Streams
 from .watch_progress import checked_ids
 
@@ -466,5 +465,5 @@ class Client(ClusterVerbs):
     def stop(self, *, timeout: float | None = None) -> None:
         """Stop the daemon; running jobs go on."""
         # The connection may end before the reply comes: then the daemon has stopped as well.
-        with contextlib.suppress(ConnectionLostError):
+        with contextlib.suppress(errors.ConnectionLostError):
             self._caller.call(StopDaemon(), timeout)

@@ -127,9 +127,19 @@ class InFlight:
         request.retries += 1
         request.retry_at = now + pause
         if request.deadline is not None and request.retry_at >= request.deadline:
-            self.finish(request, error)
+            self.finish(request, self.last_refusal(request, error))
         else:
             self.wake_by(request.retry_at)
+
+    def last_refusal(self, request: PendingRequest, error: errors.GangerError) -> Exception:
+        """The error of a request that was refused, and for which no time is left.
+
+        That it was refused says little if an earlier sending, or a later one, had no reply.
+        """
+        is_open = request.is_sent and request.retry_at is None
+        if isinstance(request, PendingCall) and (request.may_be_done or is_open):
+            return resending.last_refusal(request.message, error)
+        return error
 
     def send_again(self, call: PendingCall[Any], *, was_sent: bool) -> None:
         """Put a request into the outbox again."""

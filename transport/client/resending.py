@@ -61,6 +61,20 @@ def canceled(
     return messages.CancelOutcome(accepted=True, text=text, has_ended=True)
 
 
+def unknown_outcome(message: Message, text: str) -> str:
+    """What is said of a request that may have been carried out; ``text``: what came between."""
+    has_key = getattr(message, "key", None) or getattr(message, "request", "")
+    safe = f"; {errors.SAFE_UNDER_KEY}" if has_key else ""
+    return f"the outcome of {name_of(message)} is unknown: {text}{safe}"
+
+
+def last_refusal(message: Message, error: errors.GangerError) -> errors.GangerError:
+    """The error of a request that may have been carried out, and was refused until its deadline."""
+    text = unknown_outcome(message, error.text)
+    is_lost = isinstance(error, errors.ComponentRestartedError)
+    return type(error)(text) if is_lost else errors.DeadlineError(text)
+
+
 def encode(message: Message, number: int, seconds: float) -> bytes:
     """The frame of a request; `BadRequestError` if it holds a value that no frame can."""
     try:

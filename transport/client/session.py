@@ -9,6 +9,7 @@ has the rules of requests with many replies.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,10 +34,6 @@ LOSSES_MAX = 100
 
 A flooded daemon ends connections too, some dozens in the time of one request.
 """
-
-
-class ConnectionLostError(errors.DaemonUnreachableError):
-    """The connection was lost before the answer came."""
 
 
 class Session:
@@ -196,10 +193,9 @@ class Session:
             error = errors.from_wire(message.error, message.text)
             call.interruptions += isinstance(error, errors.RequestInterruptedError)
             if call.interruptions > INTERRUPTIONS_MAX:
-                error = errors.RequestFatalError(
-                    f"{name_of(call.message)}: {error.text}, {call.interruptions} times over this "
-                    "request; it is not repeated, and whether it took effect is unknown"
-                )
+                text = f"{error.text}, {call.interruptions} times over this request"
+                unknown = resending.unknown_outcome(call.message, f"{text}; it is not repeated")
+                error = errors.RequestFatalError(unknown)
             retried = resending.RETRIED if call.probes is None else resending.WATCH_RETRIED
             lost = resending.settled(call.message, error) if call.may_be_done else None
             if lost is not None:
@@ -245,28 +241,26 @@ class Session:
             self._in_flight.send_again(request, was_sent=True)
 
     def _expire(self, request: PendingRequest, now: float) -> None:
-        error: errors.GangerError
         if isinstance(request, PendingWatch):
             self._watches.expire(request, now, is_connected=self.is_connected)
             return
-        if request.failure is not None:
-            error = request.failure
-        elif self.is_connected:
-            what = name_of(request.message) if isinstance(request, PendingCall) else ""
-            error = errors.DeadlineError(f"{what}: no answer came before the deadline")
-        else:
-            error = errors.DaemonUnreachableError(self._unreachable_over(request))
+        assert isinstance(request, PendingCall)
         self._in_flight.stop_lasting(request)
-        self._in_flight.finish(request, error)
-        if isinstance(request, PendingCall) and request.probes is not None:
+        self._in_flight.finish(request, self._late(request))
+        if request.probes is not None:
             self._watches.take_probe(request.probes, request, now)
 
-    def _unreachable_over(self, request: PendingRequest) -> str:
-        """That no daemon answers, and whether one may have carried out the request before."""
-        text = self._reach.unreachable
-        if isinstance(request, PendingCall) and (request.is_sent or request.may_be_done):
-            return f"the outcome of {name_of(request.message)} is unknown: {text}"
-        return text
+    def _late(self, call: PendingCall[Any]) -> Exception:
+        """The error of a call that has no reply at its deadline."""
+        if call.failure is not None:
+            return self._in_flight.last_refusal(call, call.failure)
+        unknown = functools.partial(resending.unknown_outcome, call.message)
+        if self.is_connected:
+            return errors.DeadlineError(unknown("no answer came before the deadline"))
+        # A watch asks only how its jobs stand.
+        if (call.is_sent or call.may_be_done) and call.probes is None:
+            return errors.ConnectionLostError(unknown(self._reach.unreachable))
+        return errors.DaemonUnreachableError(self._reach.unreachable)
 
     def _send_all_again(self, now: float) -> None:
         self._in_flight.clear_outbox()
@@ -288,10 +282,10 @@ class Session:
             if not isinstance(request, PendingCall) or not request.is_sent:
                 continue
             if isinstance(request.message, resending.SENT_ONCE):
-                self._in_flight.finish(request, ConnectionLostError())
+                self._in_flight.finish(request, errors.ConnectionLostError())
                 continue
             request.losses += self.is_connected
             if request.losses > LOSSES_MAX:
-                text = f"{name_of(request.message)}: the connection was lost {request.losses} times"
-                lost = f"{text} before the answer came; it is not repeated any more"
-                self._in_flight.finish(request, ConnectionLostError(lost))
+                text = f"the connection was lost {request.losses} times before the answer came"
+                unknown = resending.unknown_outcome(request.message, f"{text}; it is not repeated")
+                self._in_flight.finish(request, errors.ConnectionLostError(unknown))

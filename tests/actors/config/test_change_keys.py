@@ -11,7 +11,7 @@ from tests.actors.runtime.stage import Asker, Stage
 from tests.refusals import refusing
 
 from ganger.actors.config import change_keys
-from ganger.storage import config_files, settings
+from ganger.storage import config_files, errors, settings
 from ganger.storage.cluster.objects import Kind
 from ganger.transport import messages
 from ganger.transport.messages import ChangeObjects, ObjectChange, SetValues
@@ -127,6 +127,36 @@ def test_a_copy_of_a_change_that_the_disk_refused_is_made(both: StoreAndLocks) -
         assert both.ask(values("v", powered=False)).refusal[0] == "StorageError"
     both.ask(values("v", powered=False)).answer_as(messages.ObjectsChanged)
     assert node(both)["powered"] is False
+
+
+def test_a_change_that_may_come_back_is_unknown_until_the_disk_has_taken_it_out(
+    both: StoreAndLocks,
+) -> None:
+    before = both.ask(values("", powered=False)).answer_as(messages.ObjectsChanged)
+    # The disk takes the record, refuses its flush, and does not take it out again.
+    with refusing("fdatasync", "ftruncate"):
+        first = both.ask(values("v", powered=True)).refusal
+        again = both.ask(values("v", powered=True)).refusal
+        locked = both.hold()
+        waiting = both.ask(values("v", powered=True), deadline=both.stage.now + 60)
+        other = both.ask(values("w", powered=True), deadline=both.stage.now + 60)
+        both.release(locked)
+    assert first[0] == "OutcomeUnknownError"
+    assert first[1].endswith(errors.SAFE_UNDER_KEY)
+    # No repetition is told that nothing was done.
+    assert first == again == waiting.refusal
+    assert other.refusal[0] == "StorageError"
+    after = both.ask(values("v", powered=True)).answer_as(messages.ObjectsChanged)
+    assert after.serial_no == before.serial_no + 1
+    assert both.ask(values("v", powered=True)).answer == after
+
+
+def test_without_a_key_nothing_is_said_of_a_repetition(both: StoreAndLocks) -> None:
+    both.ask(values("", powered=False)).answer_as(messages.ObjectsChanged)
+    with refusing("fdatasync", "ftruncate"):
+        name, text = both.ask(values("", powered=True)).refusal
+    assert name == "OutcomeUnknownError"
+    assert text.endswith("is unknown")
 
 
 def test_another_change_under_the_same_key_is_refused(both: StoreAndLocks) -> None:

@@ -168,7 +168,7 @@ def test_a_frame_larger_than_the_limit_reaches_no_daemon(client: Client) -> None
 
 def test_a_call_ends_at_its_own_deadline(start: Start, client: Client) -> None:
     start(silent_to=(messages.SubmitJobs,))
-    with pytest.raises(errors.DeadlineError, match="submit_jobs: no answer"):
+    with pytest.raises(errors.DeadlineError, match="submit_jobs is unknown: no answer"):
         client.submit(OP, timeout=0.05)
 
 

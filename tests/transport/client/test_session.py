@@ -14,7 +14,7 @@ from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, fai
 from ganger.storage import errors, settings
 from ganger.storage.locks import Owner
 from ganger.transport import messages
-from ganger.transport.client import in_flight, reachability, resending
+from ganger.transport.client import in_flight, pending_requests, reachability, resending
 from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -165,6 +165,93 @@ def test_a_request_that_a_daemon_had_before_it_went_has_an_unknown_outcome(resta
     with pytest.raises(errors.DaemonUnreachableError) as caught:
         call.result()
     assert caught.value.text == f"the outcome of archive_job is unknown: {UNREACHABLE}"
+
+
+def busy_until_the_deadline(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+    while not call.is_done:
+        talk.refuse(errors.BusyError("too much to do"), call.number)
+        talk.turn(talk.session.wait_seconds(talk.now) or 0)
+
+
+def answered_by_nobody(talk: Talk, _: object) -> None:
+    talk.turn(3.0)
+
+
+def lost_with_its_daemon(talk: Talk, _: object) -> None:
+    talk.link(ConnectionEvent.LOST)
+    talk.turn(3.0)
+
+
+def lost_then_refused(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+    talk.reconnect()
+    busy_until_the_deadline(talk, call)
+
+
+def lost_with_its_component(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+    while not call.is_done:
+        talk.refuse(errors.ComponentRestartedError("job_queue is restarted"), call.number)
+        talk.turn(talk.session.wait_seconds(talk.now) or 0)
+
+
+def lost_again_and_again(talk: Talk, _: object) -> None:
+    for _ in range(LOSSES_MAX + 1):
+        talk.link(ConnectionEvent.LOST)
+        talk.reconnect()
+
+
+def lost_over_its_component(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+    while not call.is_done:
+        talk.refuse(errors.RequestInterruptedError("job_queue is restarted"), call.number)
+        talk.turn(talk.session.wait_seconds(talk.now) or 0)
+
+
+LOST_ANSWERS: dict[Callable[[Talk, Any], None], str] = {
+    answered_by_nobody: "DeadlineError",
+    lost_with_its_daemon: "ConnectionLostError",
+    lost_then_refused: "DeadlineError",
+    lost_with_its_component: "ComponentRestartedError",
+    lost_again_and_again: "ConnectionLostError",
+    lost_over_its_component: "RequestFatalError",
+}
+
+
+@pytest.mark.parametrize("lose", LOST_ANSWERS)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        messages.SubmitJobs(jobs=[], key="k"),
+        messages.RetryJob(id=1, key="k"),
+        messages.SetLimits(running_jobs_max=3, request="k"),
+    ],
+)
+def test_a_lost_answer_says_unknown_and_that_the_same_key_makes_a_repetition_safe(
+    lose: Callable[[Talk, Any], None], asked: messages.Request[Any]
+) -> None:
+    talk, call = calling(asked, 3.0)
+    lose(talk, call)
+    assert isinstance(call.error, errors.GangerError)
+    assert failed(call) == LOST_ANSWERS[lose]
+    assert "is unknown" in call.error.text
+    assert call.error.text.endswith(f"; {errors.SAFE_UNDER_KEY}")
+
+
+@pytest.mark.parametrize("lose", LOST_ANSWERS)
+def test_without_a_key_a_lost_answer_promises_no_safe_repetition(
+    lose: Callable[[Talk, Any], None],
+) -> None:
+    talk, call = calling(messages.ArchiveJob(id=1), 3.0)
+    lose(talk, call)
+    assert isinstance(call.error, errors.GangerError)
+    assert failed(call) == LOST_ANSWERS[lose]
+    assert errors.SAFE_UNDER_KEY not in call.error.text
+
+
+def test_what_was_refused_each_time_has_a_known_outcome() -> None:
+    talk, call = calling(messages.SubmitJobs(jobs=[], key="k"), 0.2)
+    busy_until_the_deadline(talk, call)
+    with pytest.raises(errors.BusyError) as caught:
+        call.result()
+    assert caught.value.text == "too much to do"
 
 
 def test_of_a_request_that_was_never_sent_nothing_is_unknown() -> None:
@@ -325,7 +412,7 @@ def test_a_reply_of_a_daemon_that_has_ended_is_not_the_final_reason() -> None:
     talk.refuse(errors.ComponentRestartedError())
     talk.link(ConnectionEvent.LOST)
     talk.turn(3.0)
-    assert failed(call) == "DaemonUnreachableError"
+    assert failed(call) == "ConnectionLostError"
 
 
 def test_a_daemon_that_stops_is_believed_by_a_call() -> None:
