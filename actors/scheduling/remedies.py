@@ -5,7 +5,8 @@ If a job cannot start, those of its part after it cannot either, so it looks at 
 that want the names of one that the trial has started are barred from then on.
 So a remedy never names the end of a job whose place another job would take. It weighs jobs once
 after the change, where a pass weighs them after each start: among jobs with locks, the order may
-be another one then.
+be another one then. It ends with this job: a less urgent one that starts after it may let a pass
+give it a slot in which it waits for its locks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Chooses the smallest change that would let a pending job start: pure. `remedies` tries it out.
 
 No step of it can be left out, unless it is not the job's turn. The end of a running job may free a
-place of a limit, a run slot and locks at once, so it is named once. More run slots stand beside the
-ends that free a slot if each of the two suffices, and alone if such an end would let another job go
-first.
+place of a limit, a run slot and locks at once, so it is named once. Where a job may end or give its
+locks back, both start the job; a step that only one of the two needs stays. More run slots stand
+beside the ends that free a slot if each of the two suffices, and alone if such an end would let
+another job go first.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from ...storage.jobs import PRIORITY_MIN
 from ...transport.messages import Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from .holding import OwnerId
 
 _ALTERNATIVES_MAX = 10
+
+_OTHER_ENDS_MAX = 4
+"""Ends that are tried if the first one lets another job go first: each trial takes milliseconds."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -68,6 +72,14 @@ class Trials(msgspec.Struct, frozen=True, eq=False):
     best: Callable[[Change], int | None]
     refused: Collection[int] = ()
 
+    def lets_start(self, change: Change) -> bool:
+        """Whether the job starts after the change, also if those that give locks back end instead.
+
+        Such an end frees more than the locks, and another job may take them.
+        """
+        gone = sorted(self.running.keys() & change.released)
+        return self.starts(change) and (not gone or self.starts(change.with_ends(gone)))
+
 
 def priority_before(best: int | None, refused: Collection[int]) -> int | None:
     """The least urgent priority before ``best`` that is not ``refused``; None: there is none."""
@@ -85,19 +97,20 @@ def chosen(trials: Trials, rules: Sequence[str]) -> Remedy:
         trials.slots,
         released=trials.blocking - trials.waits_for,
     )
-    if trials.starts(base):
+    if trials.lets_start(base):
         return _remedy(trials, rules, base)
     limits = _with_bucket_ends(trials, base)
     by_ends = _with_slot_ends(trials, limits)
     by_slots = _with_slots(trials, limits)
-    if trials.starts(by_ends):
-        return _remedy(trials, rules, by_ends, by_slots)
-    if trials.starts(by_slots):
+    for change in (by_ends, *_with_other_ends(trials, base, by_ends)):
+        if trials.lets_start(change):
+            return _remedy(trials, rules, change, by_slots)
+    if trials.lets_start(by_slots):
         return _remedy(trials, rules, by_slots)
     for change in (by_ends, by_slots):
         priority = priority_before(trials.best(change), trials.refused)
         first = msgspec.structs.replace(change, is_first=True)
-        if priority is not None and trials.starts(first):
+        if priority is not None and trials.lets_start(first):
             other = msgspec.structs.replace(by_slots, is_first=True)
             return msgspec.structs.replace(_remedy(trials, rules, first, other), priority=priority)
     return _remedy(trials, rules, by_ends, is_turn=True)
@@ -118,7 +131,7 @@ def _remedy(
         by_slots is not None
         and change.slots < by_slots.slots
         and change.released == by_slots.released
-        and trials.starts(by_slots)
+        and trials.lets_start(by_slots)
     ):
         slots = by_slots.slots
     return Remedy(
@@ -154,6 +167,15 @@ def _with_slot_ends(trials: Trials, change: Change) -> Change:
     """End as many running jobs as are needed for a run slot."""
     left = _preferred(trials, trials.running.keys() - change.ended, frozenset(), ())
     return change.with_ends(left[: max(0, len(left) - change.slots + 1)])
+
+
+def _with_other_ends(trials: Trials, base: Change, by_ends: Change) -> Iterator[Change]:
+    """As ``by_ends``, but another job ends last, or one that has locks ends and frees its slot."""
+    able = trials.running.keys() - by_ends.ended
+    if not by_ends.ends:
+        able &= base.released
+    for job in _preferred(trials, able, frozenset(), ())[:_OTHER_ENDS_MAX]:
+        yield base.with_ends([*by_ends.ends[:-1], job])
 
 
 def _with_slots(trials: Trials, change: Change) -> Change:
@@ -203,6 +225,6 @@ def _alternatives(trials: Trials, change: Change, job: int) -> list[int]:
         if other == job
         or (
             (is_tight or wanted.issuperset(full.intersection(trials.running[other])))
-            and trials.starts(msgspec.structs.replace(change, ended=others | {other}))
+            and trials.lets_start(msgspec.structs.replace(change, ended=others | {other}))
         )
     ] or [job]

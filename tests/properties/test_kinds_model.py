@@ -220,7 +220,10 @@ def choices(groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 
 
 def check_smallest(schedule: Schedule, job_id: int, then: JobVerdict | None, found: Remedy) -> None:
-    """Each change that is named starts the job, and no part of it does."""
+    """Each change that is named starts the job, and no part of it does.
+
+    A job that is to give locks back may also end.
+    """
     if found.is_turn:
         return
     contention = slow_standing.contention(schedule, job_id, then)
@@ -228,6 +231,10 @@ def check_smallest(schedule: Schedule, job_id: int, then: JobVerdict | None, fou
     assert found.depends == sorted(waits_for)
 
     def starts(steps: Iterable[Step]) -> bool:
+        gone = [("end" if what == "release" else what, value) for what, value in steps]
+        return starts_as_said(steps) and starts_as_said(gone)
+
+    def starts_as_said(steps: Iterable[Step]) -> bool:
         ended, released, slots, is_first = set(waits_for), set(others), contention.slots, False
         for what, value in steps:
             match what:

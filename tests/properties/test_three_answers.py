@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.actors.locks.lock_stage import Locks
@@ -24,7 +25,7 @@ from ganger.storage.locks import Owner
 from ganger.storage.prediction.lock_types import NO_LOCKS, exclusive, forecast_of
 from ganger.storage.prediction.policy import Policy
 from ganger.transport import messages
-from ganger.transport.messages import JobVerdict, PendingJob
+from ganger.transport.messages import JobVerdict, PendingJob, Remedy
 
 CHAIN = 7
 Work = tuple[int, frozenset[str], bool]
@@ -153,8 +154,7 @@ class World:
             position = asker.answer_as(messages.PendingExplained).position
             assert position is not None
             remedy = position.remedy
-            is_enough = not (remedy.locks or remedy.is_turn or remedy.priority is not None)
-            if is_enough and len(remedy.ends) == 1 and job_id in remedy.ends[0]:
+            if is_done_by_end(remedy, job_id):
                 found.add(pending)
         return found
 
@@ -162,6 +162,13 @@ class World:
         asker = self.scheduler.ask(request)
         assert not self.stage.take(messages.JobsChosen), "it could have started before"
         return asker
+
+
+def is_done_by_end(remedy: Remedy, job_id: int) -> bool:
+    """Whether the end of this job is all that the remedy asks for."""
+    groups = [*remedy.ends, *([owner] for owner in remedy.locks)]
+    left = msgspec.structs.replace(remedy, ends=[], locks=[], slots=None)
+    return left == Remedy() and bool(groups) and all(job_id in group for group in groups)
 
 
 @settings(max_examples=60)
@@ -187,4 +194,11 @@ def test_what_why_and_simulate_say_of_an_end_is_what_the_daemon_does(
             assert explained <= set(simulated)
             if explained:
                 event("a job was said to start with the end of another one")
+            for place, job_id in enumerate(simulated):
+                urgency = world.running[job_id].job.priority
+                # No lock holds a job back while a less urgent one has any: not foreseen by `why`.
+                outranked = any(
+                    world.running[other].job.priority > urgency for other in simulated[:place]
+                )
+                assert job_id in explained or outranked
         assert not world.pending, "some never start"

@@ -25,6 +25,7 @@ from ganger.transport.messages import (
 
 CHAIN = 7
 A, B = (forecast_of(node=exclusive([name])) for name in "ab")
+AB = forecast_of(node=exclusive(["a", "b"]))
 HOLDER, OLDER, YOUNGER = 1, 2, 3
 
 
@@ -176,17 +177,56 @@ def test_what_would_help_counts_with_jobs_that_no_locks_hold_back(stage: Stage) 
     first = [verdict(HOLDER, A), verdict(4)]
     assert told.tell(JobsJudged(jobs=first, is_all=True, report=1)) == [HOLDER, 4]
     told.tell(HOLDS_A, JobsJudged(jobs=[verdict(5), verdict(6, A, priority=-10)]))
-    remedies = []
-    for job_id in (5, 6):
-        asker = told.scheduler.ask(messages.ExplainPending(id=job_id))
-        position = asker.answer_as(messages.PendingExplained).position
-        assert position is not None
-        remedies.append(position.remedy)
-    last, urgent = remedies
+    last, urgent = remedy(told, 5), remedy(told, 6)
     # Another one takes the slot of whichever job ends.
     assert (last.priority, last.needs_slots) == (-11, None)
     assert (urgent.locks, urgent.ends) == ([], [[HOLDER, 4]])
     assert told.tell(JobsFinished(jobs=[(4, JobStatus.SUCCESS)])) == [6]
+
+
+def remedy(told: Told, job_id: int) -> messages.Remedy:
+    asker = told.scheduler.ask(messages.ExplainPending(id=job_id))
+    position = asker.answer_as(messages.PendingExplained).position
+    assert position is not None
+    return position.remedy
+
+
+def test_why_knows_that_an_end_frees_more_than_locks(stage: Stage) -> None:
+    """A more urgent job has waited for the place in a limit, and takes the lock."""
+    told = Told(stage, slots=2)
+    limits = (("1:x", 1),)
+    holder = verdict(HOLDER, A, limits=limits)
+    assert told.tell(JobsJudged(jobs=[holder], is_all=True, report=1)) == [HOLDER]
+    urgent = verdict(3, A, priority=-10, limits=limits)
+    assert told.tell(HOLDS_A, JobsJudged(jobs=[verdict(2, A), urgent])) == []
+    found = remedy(told, 2)
+    assert (found.locks, found.ends, found.priority) == ([HOLDER], [], -11)
+    assert (remedy(told, 3).locks, remedy(told, 3).ends) == ([], [[HOLDER]])
+    assert told.tell(IS_OVER) == [3]
+
+
+def test_why_names_the_one_end_that_starts_a_job_behind_others(stage: Stage) -> None:
+    """The end of any other one gives the slot to the job before it, which waits for a limit."""
+    told = Told(stage, slots=2)
+    limits = (("1:x", 1),)
+    first = [verdict(1, limits=limits), verdict(2)]
+    assert told.tell(JobsJudged(jobs=first, is_all=True, report=1)) == [1, 2]
+    assert told.tell(JobsJudged(jobs=[verdict(3, limits=limits), verdict(4)])) == []
+    assert remedy(told, 4).ends == [[2]]
+    assert remedy(told, 4).priority is None
+    assert told.tell(JobsFinished(jobs=[(2, JobStatus.SUCCESS)])) == [4]
+
+
+def test_why_says_that_a_job_must_end_whose_locks_alone_are_not_enough(stage: Stage) -> None:
+    """The only free slot goes to the more urgent job; the end of the holder frees another one."""
+    told = Told(stage, slots=2)
+    assert told.tell(JobsJudged(jobs=[verdict(HOLDER, AB)], is_all=True, report=1)) == [HOLDER]
+    held = OwnersChanged(owners=[(process(HOLDER), AB)])
+    assert told.tell(held, JobsJudged(jobs=[verdict(2, A), verdict(3, B)])) == []
+    assert (remedy(told, 2).locks, remedy(told, 2).ends) == ([HOLDER], [])
+    found = remedy(told, 3)
+    assert (found.locks, found.ends, found.priority) == ([], [[HOLDER]], None)
+    assert told.tell(IS_OVER) == [2, 3]
 
 
 def test_locks_that_were_given_back_are_not_expected_any_more(stage: Stage) -> None:
