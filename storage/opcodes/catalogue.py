@@ -149,9 +149,9 @@ class OpTestDelay(Opcode, kw_only=True):
         """Each node exclusively, and the master node too by default.
 
         The configuration store resolves their names; ``uuid_of`` gives a name that it does not know
-        as it is.
+        as it is. UUIDs beside names are what these were when the job ran that is repeated.
         """
-        nodes = set(self.on_nodes if self.on_node_uuids is None else self.on_node_uuids)
+        nodes = set(self.on_nodes or self.on_node_uuids or ())
         if self.on_master:
             nodes.add(MASTER_NODE)
         if not nodes:

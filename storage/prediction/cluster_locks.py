@@ -135,8 +135,7 @@ def command(asked: Asked) -> LockForecast:
 
 def test_delay(asked: Asked) -> LockForecast:
     """The nodes, and the master node; those that the configuration does not know by their names."""
-    by_uuid = asked.parameters.get("on_node_uuids") is not None
-    nodes = set(asked.texts("on_node_uuids" if by_uuid else "on_nodes"))
+    nodes = set(asked.texts("on_nodes") or asked.texts("on_node_uuids"))
     if asked.flag("on_master", default=True):
         nodes.add(MASTER_NODE)
     if "" in nodes:

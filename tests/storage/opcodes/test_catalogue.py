@@ -253,18 +253,30 @@ def test_a_delay_locks_its_nodes_and_the_master() -> None:
     ]
 
 
-def test_a_delay_locks_by_uuid_where_uuids_are_given() -> None:
+def test_a_delay_locks_by_uuid_where_no_names_are_given() -> None:
+    """Beside names they are those of an earlier run: the node may be another one by now."""
     delay = {
         "OP_ID": "OP_TEST_DELAY",
         "duration": 1,
-        "on_nodes": ["n1"],
         "on_node_uuids": ["u1"],
         "on_master": False,
     }
-    assert opcodes.parse(delay).lock_needs().to_changes() == [
-        ("cluster/BGL", "shared"),
-        ("node/u1", "exclusive"),
-    ]
+    for names, locked in (([], "u1"), (["n1"], "n1")):
+        assert opcodes.parse({**delay, "on_nodes": names}).lock_needs().to_changes() == [
+            ("cluster/BGL", "shared"),
+            (f"node/{locked}", "exclusive"),
+        ]
+
+
+def test_a_repeated_delay_locks_what_its_names_are_now() -> None:
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1, "on_nodes": ["n1"], "on_master": False}
+    first = opcodes.parse(delay)
+    assert isinstance(first, catalogue.OpTestDelay)
+    ran = delay | first.filled_in(first.lock_needs("then-{}".format))
+    assert ran["on_node_uuids"] == ["then-n1"]
+    again = opcodes.parse(ran)
+    assert isinstance(again, catalogue.OpTestDelay)
+    assert again.lock_needs("now-{}".format).node.exclusive == ("now-n1",)
 
 
 def test_a_delay_nowhere_locks_nothing() -> None:
