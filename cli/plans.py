@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..storage import errors
+from ..storage import errors, settings
 from . import reading
 from .choices import FINAL_STATUSES
 
@@ -56,7 +56,16 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(text: str, source: str) -> list[PlannedJob]:
     """The jobs in ``text``, in the order of submission; `PlanError` naming what is wrong."""
-    document = reading.parse(text, source)
+
+    def check_count(count: int) -> None:
+        if count > settings.JOBS_PER_SUBMIT_MAX:
+            most = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs"
+            raise errors.PlanError(f"{source}: {most}, and this has more")
+
+    document = reading.parse(text, source, check_jobs=check_count)
+    match document:
+        case {"jobs": list(entries)} | ([list(), *_] | [{"ops": _}, *_] as entries):
+            check_count(len(entries))
     try:
         return _jobs(document)
     except errors.PlanError as error:

@@ -16,21 +16,26 @@ from ..storage import errors, plain_values, settings
 from . import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import BinaryIO
 
 DEPTH_MAX = 100
 """Deepest nesting of a document: opcodes and rules have lower limits of their own."""
 
 
-def parse(text: str, source: str, root: str = "") -> Any:  # noqa: ANN401 - whatever was written
-    """``text`` as JSON, else as YAML; `PlanError` names ``source`` and the place under ``root``."""
+def parse(
+    text: str, source: str, root: str = "", check_jobs: Callable[[int], None] | None = None
+) -> Any:  # noqa: ANN401 - whatever was written
+    """``text`` as JSON, else as YAML; `PlanError` names ``source`` and the place under ``root``.
+
+    ``check_jobs`` as in `parse_yaml`: YAML is read slowly enough to stop when a plan is too long.
+    """
     try:
         found = json.loads(text, object_pairs_hook=_mapping)
     except (ValueError, RecursionError):
         from .yaml_documents import parse_yaml  # noqa: PLC0415 - most documents are JSON
 
-        found = parse_yaml(text, source)
+        found = parse_yaml(text, source, check_jobs)
     _check(found, source, root)
     return found
 

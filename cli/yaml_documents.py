@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import functools
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from ..storage import errors
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def parse_yaml(text: str, source: str) -> object:
-    """``text`` as YAML; `PlanError` names ``source``, line and column."""
+
+def parse_yaml(text: str, source: str, check_jobs: Callable[[int], None] | None = None) -> object:
+    """``text`` as YAML; `PlanError` names ``source``, line and column.
+
+    ``check_jobs`` is told of each job of a plan how many have come, and may raise `PlanError`.
+    """
     is_collecting = gc.isenabled()
     # Only what is kept is made here: each collection would walk through all of it in vain.
     gc.disable()
     try:
-        return yaml.load(text, _loader(is_fast=len(text) > _PRECISE_CHARACTERS_MAX))  # noqa: S506 - one that makes plain data alone
+        loader = _loader(is_fast=len(text) > _PRECISE_CHARACTERS_MAX)(text)
+        loader.jobs.check = check_jobs
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -29,6 +40,27 @@ def parse_yaml(text: str, source: str) -> object:
     finally:
         if is_collecting:
             gc.enable()
+
+
+_JOB_DEPTH_MAX = 3
+"""Where the jobs of a plan stand: below the document and its key ``jobs``, or one level higher."""
+
+
+class _Jobs:
+    """Counts the jobs of a plan while it is read."""
+
+    def __init__(self) -> None:
+        self.check: Callable[[int], None] | None = None
+        self._is_within = False
+
+    def look(self, depth: int, place: object) -> None:
+        """A node comes. ``place``: its number in a list, or its key in a mapping."""
+        if depth > _JOB_DEPTH_MAX or self.check is None:
+            return
+        if not isinstance(place, int):
+            self._is_within = getattr(place, "value", None) == "jobs"
+        elif depth < _JOB_DEPTH_MAX or self._is_within:
+            self.check(place + 1)
 
 
 _DEPTH_MAX = 300
@@ -43,7 +75,7 @@ It is several times as fast, but says less precisely where a mistake is.
 
 
 @functools.cache
-def _loader(*, is_fast: bool) -> type[yaml.SafeLoader]:
+def _loader(*, is_fast: bool) -> Any:  # noqa: ANN401 - a class that is made here
     """The safe loader, but 2026-11-21 without quotes is text, not a date."""
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if is_fast else yaml.SafeLoader
 
@@ -55,15 +87,17 @@ def _loader(*, is_fast: bool) -> type[yaml.SafeLoader]:
 
         def __init__(self, stream: str) -> None:
             super().__init__(stream)
+            self.jobs = _Jobs()
             self._depth = 0
             self._flattened: set[int] = set()
 
-        def descend_resolver(self, *place: Any) -> None:  # noqa: ANN401 - the library's
+        def descend_resolver(self, parent: Any, place: Any) -> None:  # noqa: ANN401 - the library's
             """Count the levels, for libyaml, which would go on until the stack is used up."""
             self._depth += 1
             if self._depth > _DEPTH_MAX:
                 raise RecursionError
-            super().descend_resolver(*place)
+            self.jobs.look(self._depth, place)
+            super().descend_resolver(parent, place)
 
         def ascend_resolver(self) -> None:
             self._depth -= 1

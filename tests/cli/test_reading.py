@@ -359,3 +359,29 @@ def test_what_is_merged_into_a_mapping_of_a_long_plan_may_be_overridden() -> Non
         {"ops": [1], "name": "b"},
         {"ops": [2], "name": "b"},
     ]
+
+
+@pytest.mark.parametrize("head", ["jobs:\n", ""])
+def test_a_plan_of_too_many_jobs_is_refused_where_they_become_too_many(head: str) -> None:
+    """It is not read to its end, which can take a minute: nobody sees that it does not close."""
+    job = "  - name: a\n    ops: [{OP_ID: OP_EXEC, argv: [true]}]\n"
+    text = head + job * (settings.JOBS_PER_SUBMIT_MAX + 1) + "  - [\n"
+    with pytest.raises(errors.PlanError) as caught:
+        plans.read(text, "plan")
+    assert caught.value.text == f"plan: {TOO_MANY}"
+
+
+TOO_MANY = "a submission has at most 20000 jobs, and this has more"
+
+
+def test_too_many_jobs_in_json_are_refused_before_they_are_looked_at() -> None:
+    text = json.dumps({"jobs": [None] * (settings.JOBS_PER_SUBMIT_MAX + 1)})
+    with pytest.raises(errors.PlanError) as caught:
+        plans.read(text, "plan")
+    assert caught.value.text == f"plan: {TOO_MANY}"
+
+
+def test_lists_within_a_job_may_be_longer_than_a_plan() -> None:
+    words = "- a\n" * (settings.JOBS_PER_SUBMIT_MAX + 1)
+    [job] = plans.read(f"OP_ID: OP_EXEC\nargv:\n{words}", "plan")
+    assert len(job.ops[0]["argv"]) == settings.JOBS_PER_SUBMIT_MAX + 1
