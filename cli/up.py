@@ -80,8 +80,22 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
             if text:
                 output.echo(f"ganger: {text}", err=True)
         if options.luxi_socket or not options.no_rapi:
-            return _tell_closed(_require_answer(call, pid), options)
+            return _tell_closed(_settled(call, pid), options)
         return 0
+
+
+def _settled(call: Call, pid: int) -> DaemonInfo:
+    """What the daemon says as soon as the remote API serves or cannot: its process starts later.
+
+    If that takes long, what the daemon says then.
+    """
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while True:
+        info = _require_answer(call, pid)
+        is_settled = info.rapi is None or info.rapi.is_ready or info.rapi.problem
+        if is_settled or time.monotonic() >= deadline:
+            return info
+        select.select([], [], [], _LOOK_SECONDS)
 
 
 def _tell_closed(info: DaemonInfo, options: DaemonOptions) -> int:

@@ -361,6 +361,26 @@ def test_the_exit_code_of_status_says_whether_the_daemon_serves(
         assert called("status", *words) == code
 
 
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        (msgspec.structs.replace(RAPI, is_ready=True), 0),
+        (msgspec.structs.replace(RAPI, problem="no usable key"), 70),
+        (None, 0),
+    ],
+)
+def test_up_waits_until_the_remote_api_serves_or_says_why_not(
+    last: RapiState | None, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = iter([RAPI, RAPI, last])
+    daemon = mock.Mock(is_away=False, info=lambda: msgspec.structs.replace(INFO, rapi=next(states)))
+    stand_in.use(monkeypatch, daemon)
+    monkeypatch.setattr(up, "_running_pid", lambda _: None)
+    monkeypatch.setattr(up, "_start", lambda *_: (1, None))
+    assert called("up") == code
+    assert list(states) == []
+
+
 def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     problem = "package x: opcode 'y' (x:Y) cannot be loaded: ModuleNotFoundError: z"
     up._show(msgspec.structs.replace(INFO, opcode_problems=[problem]), "table")

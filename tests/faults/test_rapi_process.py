@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import psutil
 import pytest
@@ -167,6 +168,18 @@ def test_a_broken_certificate_changes_nothing_until_the_next_start_and_is_then_n
     path.write_bytes(good)
     until(daemon, lambda now: now.is_ready)
     assert daemon.get("/version") == 2
+
+
+def test_a_start_says_that_the_remote_api_cannot_serve(tmp_path: Path) -> None:
+    """Its process finds that out when the daemon takes requests already."""
+    with Served(tmp_path, has_tls=True) as daemon:
+        daemon.run("down")
+        path = daemon.places.rapi_certificate
+        path.write_text("nothing")
+        done = daemon.run("up", "--test-hooks", *daemon.options, check=False)
+        assert done.returncode == 70
+        assert f": {path}: no usable key and certificate: " in done.stderr
+        assert runs_a_job(daemon)
 
 
 def test_a_new_certificate_is_in_force_without_a_restart(daemon: Served) -> None:
