@@ -265,6 +265,15 @@ def _readable_size(status: os.stat_result) -> int:
     return status.st_size
 
 
+def size(path: str | os.PathLike[str]) -> int:
+    """The bytes of the file; 0 if there is none. `StorageError`."""
+    with storage_errors(path):
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0
+
+
 def drop_pages(path: str | os.PathLike[str]) -> None:
     """Have the next `read` bring the file from the disk, as far as no write waits for that.
 

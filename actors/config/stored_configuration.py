@@ -8,7 +8,6 @@ trace.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
 from collections.abc import Callable, Container, Sequence
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...storage import config_files, documents, errors, quarantine, segments, settings
+from ...storage import config_files, errors, quarantine, segments, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
 from ...storage.cluster.objects import Kind
 from ...storage.config_files import ConfigChanged, KeyedReply, OpcodeAnswer
+from ...storage.config_history import ConfigHistory
 from ...storage.queue_files.journal import Journal
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class StoredConfiguration:
         self._fence = threading.Lock()
         self._is_closed = False
         self._journal = Journal(config_files.journal_directory(places.config))
-        self._unwritten: list[bytes] = []
+        self._history = ConfigHistory(places.config_history)
         self._drafts: list[_Draft] = []
         self._listeners: list[Listener] = []
         self._replies: dict[tuple[str, str], KeyedReply] = {}
@@ -108,7 +108,7 @@ class StoredConfiguration:
             self._keep_reply(reply)
         if stored.changes or self.put_aside:
             self._make(stored.changes, entered)
-            documents.flush_file(self._places.config_history)
+            self._history.settle()
             config_files.write(places.config, self.snapshot.to_document())
             self._journal.begin(self.snapshot.serial_no)
             self._journal.cut()
@@ -189,13 +189,13 @@ class StoredConfiguration:
             self._enter(draft.before, draft.after, draft.record)
         with contextlib.suppress(errors.StorageError):
             # The changes are stored; their entries are written later.
-            self.write_history()
+            self._history.write()
 
     # ------------------------------------------------------------ the whole
 
     def prepare_whole(self) -> Callable[[], None]:
         """Begin a new segment; the work that remains may run in any thread. `StorageError`."""
-        self.write_history()
+        self._history.write()
         self._journal.begin(self.snapshot.serial_no)
         cut = self._journal.prepare_cut()
         document, path = self.snapshot.to_document(), self._places.config
@@ -208,7 +208,7 @@ class StoredConfiguration:
                     return
                 try:
                     # It holds what the segments hold that are deleted.
-                    documents.flush_file(self._places.config_history)
+                    self._history.settle()
                     config_files.write(path, document)
                 except errors.StorageError:
                     if cut is not None:
@@ -223,15 +223,18 @@ class StoredConfiguration:
 
     def history(self, count: int, before: int | None = None) -> list[HistoryEntry]:
         """The newest entries older than the serial ``before``, newest first."""
-        entries = filter(None, map(_entry, documents.last_lines(self._places.config_history)))
-        older = (entry for entry in entries if before is None or entry.serial < before)
-        return list(itertools.islice(older, count))
+        found: list[HistoryEntry] = []
+        for entry in filter(None, map(_entry, self._history.lines())):
+            if len(found) == count:
+                break
+            if before is None or entry.serial < before:
+                found.append(entry)
+                before = entry.serial
+        return found
 
     def find_answer(self, job_id: int, op_index: int, since: int) -> OpcodeAnswer | None:
         """The answer of this opcode of the job, if it made a change newer than that serial."""
-        written = documents.last_lines(self._places.config_history)
-        lines = itertools.chain(reversed(self._unwritten), written)
-        for entry in filter(None, map(_entry, lines)):
+        for entry in filter(None, map(_entry, self._history.lines())):
             if entry.serial <= since:
                 break
             answer = entry.answer
@@ -269,12 +272,6 @@ class StoredConfiguration:
         if len(self._replies) > settings.CHANGE_REPLIES_MAX:
             del self._replies[next(iter(self._replies))]
 
-    def write_history(self) -> None:
-        """Write the entries that a full disk refused before. `StorageError`: they wait."""
-        while self._unwritten:
-            documents.append_line(self._places.config_history, self._unwritten[0])
-            del self._unwritten[0]
-
     def _enter(self, before: Configuration, after: Configuration, record: ConfigChanged) -> None:
         objects = [(Kind(container), uuid) for container, uuid, _ in record.objects]
         found = differences_of(before, after, objects)
@@ -292,7 +289,7 @@ class StoredConfiguration:
         )
         if record.digest:
             self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
-        self._unwritten.append(msgspec.json.encode(entry))
+        self._history.add(msgspec.json.encode(entry))
 
     def _make(self, newer: Sequence[ConfigChanged], entered: int) -> None:
         """Make the changes of the journal, and enter them: the history was not flushed since.
@@ -301,7 +298,7 @@ class StoredConfiguration:
         history alone tells of them.
         """
         if newer and entered <= newer[-1].serial:
-            config_files.cut_history(self._places.config_history, self.snapshot.serial_no)
+            self._history.cut(self.snapshot.serial_no)
             entered = 0
         for record in newer:
             before, document = self.snapshot, self.snapshot.to_document()
@@ -311,7 +308,7 @@ class StoredConfiguration:
                 self._enter(before, self.snapshot, record)
             elif record.digest:
                 self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
-        self.write_history()
+        self._history.write()
 
     def _go_on_behind(self, entered: int, now: float) -> None:
         """Take a serial number that no change has had, and say in the history what happened."""
@@ -323,8 +320,8 @@ class StoredConfiguration:
         self._journal.begin(entered + 1)
         self._journal.cut()
         entry = HistoryEntry(entered + 1, now, "a start of the daemon", why, [])
-        self._unwritten.append(msgspec.json.encode(entry))
-        self.write_history()
+        self._history.add(msgspec.json.encode(entry))
+        self._history.write()
 
 
 def _put_aside(places: Places, stored: config_files.Stored) -> list[str]:

@@ -321,12 +321,15 @@ def test_an_entry_that_the_disk_refused_is_written_with_the_next_one(
     node = nodes(store)[0]
     with refusing("write"):
         store.ask(change(node, powered=False))
-    assert history(store) == []
+    # The change is stored, and so it is shown.
+    assert [entry.serial for entry in history(store)] == [on_disk(stage)["serial_no"]]
+    assert config_files.last_entered(stage.places.config_history) is None
     store.ask(change(node, powered=False, ndparams=PORT))
     assert [entry.serial for entry in history(store)] == [
         on_disk(stage)["serial_no"],
         on_disk(stage)["serial_no"] - 1,
     ]
+    assert config_files.last_entered(stage.places.config_history) == on_disk(stage)["serial_no"]
 
 
 def test_the_history_is_read_in_parts(store: Staged[ConfigStore]) -> None:

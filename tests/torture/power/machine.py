@@ -404,6 +404,11 @@ class Machine:
             if is_whole_due:
                 stored.prepare_whole()()
 
+    def write_whole(self) -> None:
+        """Write the whole configuration, after which older segments of its journal go."""
+        with contextlib.suppress(errors.StorageError):
+            self.config.component._stored.prepare_whole()()
+
     def authorise(self) -> None:
         """Make the key of a client known."""
         number = len(keys.known_keys(self.places.keys)) + 1

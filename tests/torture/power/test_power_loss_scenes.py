@@ -209,6 +209,32 @@ def a_change_of_the_configuration_that_the_disk_refused(machine: Machine) -> Non
     machine.configure(2)
 
 
+def a_history_whose_flush_failed(machine: Machine) -> None:
+    """The replies to changes lie in the history alone once the journal has gone."""
+    machine.configure(3)
+    # Of the name of the new segment, and of the history.
+    machine.next_flushes_fail = [False, True]
+    machine.write_whole()
+    assert not machine.next_flushes_fail
+    machine.configure(2)
+    machine.write_whole()
+    machine.configure(1)
+
+
+def a_history_of_whose_refusal_another_program_heard(machine: Machine) -> None:
+    machine.configure(3)
+    machine.refuse_writing_back()
+    for _ in range(2):
+        machine.write_whole()
+    machine.configure(1)
+    machine.crash_daemon()
+    machine.refuse_writing_back()
+    machine.boot_in_vain()
+    if not machine.is_up:
+        machine.boot()
+    machine.configure(1)
+
+
 def a_job_that_waited_over_a_restart(machine: Machine) -> None:
     submit(machine, job(opcode("a"), opcode("b")), job(opcode("c")))
     restart(machine)
@@ -407,6 +433,8 @@ def test_what_was_refused_does_not_come_back_with_the_power(
         a_key_and_a_rule,
         changes_of_the_configuration_that_share_a_flush,
         a_change_of_the_configuration_that_the_disk_refused,
+        a_history_whose_flush_failed,
+        a_history_of_whose_refusal_another_program_heard,
         a_job_that_waited_over_a_restart,
         a_job_reprioritised_while_a_process_was_made,
         words_of_a_large_job,
