@@ -74,7 +74,8 @@ def test_what_the_disk_has_stays_where_it_is(path: Path) -> None:
 def test_lines_that_come_while_another_thread_settles_are_seen_and_written_by_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history, seen = written(path, b"one"), []
+    history = written(path, b"one")
+    seen: list[bytes] = []
     real = documents.flush_file
 
     def flush(of: Path) -> None:
