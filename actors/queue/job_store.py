@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     Listener = Callable[[Row], None]
 
 
+_MENDED_NAMED_MAX = 10
+
+
 class JobStore:
     """The table of live jobs and their ledger: every part of the queue stands on it."""
 
@@ -88,6 +91,8 @@ class JobStore:
         self.quarantined = loaded.quarantined
         for name in self.quarantined:
             self._note_unreadable(name)
+        if loaded.mended:
+            self._note_mended(*loaded.mended)
         self.unread = loaded.unread
         self.unread.read_from(self.ledger.newest, self._note_unreadable)
         if self.ledger.is_read_only:
@@ -98,8 +103,11 @@ class JobStore:
     def _note_unreadable(self, name: str) -> None:
         self._log.error("job file is quarantined", file=name)
 
-    def _note_mended(self, job_id: int) -> None:
-        self._log.error("damaged job file is written anew from the journal", job=job_id)
+    def _note_mended(self, *ids: int) -> None:
+        # After a loss of power there may be many.
+        some = ids[:_MENDED_NAMED_MAX]
+        text = "damaged job files are written anew from the journal"
+        self._log.warning(text, jobs=some, count=len(ids))
 
     @property
     def has_unread_rows(self) -> bool:

@@ -16,6 +16,7 @@ class Loaded(msgspec.Struct):
 
     ``unflushed_finals`` have ended, as their files say, but the journal knows only the earlier
     states that are here: until the file system has been flushed, the end may not be durable.
+    ``mended`` had damaged files, for which the journal makes up.
     ``unwritten`` and ``unarchived`` come from the journal, and the disk refused to take them.
 
     If they are many, ``is_late``: no file was written, and ``unwritten`` are the jobs whose files
@@ -34,6 +35,7 @@ class Loaded(msgspec.Struct):
     last_id: int
     unflushed_finals: dict[int, tuple[int, bytes]] = {}
     refused_inputs: list[str] = []
+    mended: list[int] = []
     is_late: bool = False
     ahead: dict[int, tuple[int, bytes]] = {}
     archived: dict[int, replay.State | None] = {}

@@ -75,7 +75,7 @@ def load(
             loaded.table.add(row)
             continue
         try:
-            body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
+            found = body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
             row = None if body is None else quick.row(job_id, body)
             if row is not None and body is not None and _is_newest(row, body, journaled):
                 _add_undecoded(directory, loaded, (row, body), journaled, is_doubtful=is_doubtful)
@@ -92,6 +92,7 @@ def load(
             _bring_up(directory, loaded, (job, body), journaled, life)
         elif journaled is not None:
             _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
+        _note_mended(loaded, job, found, body, life)
         _add(loaded, job, body, life)
         quick.note(body, loaded.table.find(job_id))
     progress("looking through the archive", 0, 0)
@@ -218,6 +219,16 @@ def _bring_up(
         _write(directory, job.id, journaled, loaded)
     if _is_unflushed_final(job, body, journaled[0]):
         loaded.unflushed_finals[job.id] = journaled
+
+
+def _note_mended(
+    loaded: Loaded, job: jobs.Job, found: bytes | None, body: bytes, life: Life
+) -> None:
+    """Note the job if its file is damaged, and the journal has made up for that."""
+    if found is None or found is body or life is Life.ALIVE:
+        return
+    if job_files.is_damaged(found):
+        loaded.mended.append(job.id)
 
 
 def _note_late(

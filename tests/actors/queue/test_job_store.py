@@ -9,6 +9,7 @@ import os
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 from tests.actors.queue.queue_rules import REJECTION, take_rules
 from tests.actors.queue.queue_stage import Queue, spec
@@ -562,6 +563,16 @@ def test_statuses_are_reported_live_archived_or_missing(queue: Queue) -> None:
     queue.actor.notify(messages.ReportStatuses(ids=[1, 2, 3, 9]))
     reported = queue.stage.take_one(messages.StatusesReported, to="scheduler")
     assert reported.jobs == [(1, ERROR), (2, SUCCESS), (3, QUEUED), (9, None)]
+
+
+def test_a_start_names_the_damaged_files_for_which_the_journal_makes_up(queue: Queue) -> None:
+    queue.submitted(spec(), spec())
+    queue.actor.be_quiet()
+    (queue.stage.places.queue / "job-2").write_bytes(bytes(500))
+    queue.restart()
+    assert queue.file(2)["id"] == 2
+    [line] = [one for one in queue.stage.log_stream.getvalue().splitlines() if "anew" in one]
+    assert msgspec.json.decode(line)["jobs"] == [2]
 
 
 def test_a_torn_file_in_the_archive_does_not_stop_the_queue(queue: Queue) -> None:

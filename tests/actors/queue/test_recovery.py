@@ -55,6 +55,17 @@ def test_odd_files_do_not_stop_the_queue(disk: Leftovers) -> None:
     assert loaded.last_id == 7
 
 
+def test_damaged_files_that_the_journal_makes_up_for_are_told_and_others_are_not(
+    disk: Leftovers,
+) -> None:
+    disk.journal(*(StateStored(one, 1, disk.body(one, 1, QUEUED)) for one in (1, 2, 3)))
+    disk.write(1, bytes(500))
+    disk.write(2, disk.body(2, 1, QUEUED))
+    loaded = disk.load()
+    assert (loaded.mended, loaded.quarantined) == ([1], [])
+    assert disk.directory.read(1) == disk.body(1, 1, QUEUED)
+
+
 # Ids are never given twice.
 
 
