@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import sys
 import threading
 import time
@@ -147,13 +148,14 @@ class Announcement:
             os.close(descriptor)
 
 
-def goes_to_journal(stream: TextIO) -> bool:
-    """Whether the system keeps what is printed there, as that of a service."""
+def is_kept(stream: TextIO) -> bool:
+    """Whether what is printed there goes into a file or, as that of a service, the journal."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):
         return False
-    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+    journal = os.environ.get("JOURNAL_STREAM")
+    return stat.S_ISREG(status.st_mode) or journal == f"{status.st_dev}:{status.st_ino}"
 
 
 def _print(text: str) -> None:

@@ -68,8 +68,8 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
         dropped = options.dropped(recorded(places))
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
-        is_journal = start_report.goes_to_journal(sys.stdout)
-        if is_journal and not options.no_rapi and not first_rapi.has_users(places):
+        is_kept = start_report.is_kept(sys.stdout)
+        if is_kept and not options.no_rapi and not first_rapi.has_users(places):
             output.echo(f"ganger: {first_rapi.NO_USER}", err=True)
         pid, credentials = _start(places, options.words(), timeout)
         output.echo(f"The daemon is ready (pid {pid}) in {places.data}")
@@ -152,7 +152,7 @@ def _start(
     """
     reader, writer = os.pipe()
     command = [sys.executable, "-P", "-m", "ganger.cli.main", "--data", str(places.data)]
-    unseen = start_report.WITHOUT_SECRETS if start_report.goes_to_journal(sys.stdout) else ""
+    unseen = start_report.WITHOUT_SECRETS if start_report.is_kept(sys.stdout) else ""
     with os.fdopen(documents.open_to_append(places.data / "daemon.out"), "ab") as out:
         process = subprocess.Popen(
             [*command, "daemon", *options],

@@ -269,3 +269,15 @@ def test_a_job_runs_as_the_daemons_user_in_the_root_directory(client: Client) ->
     [job] = client.wait(job_id, timeout=60)
     result: Any = job.ops[0].result if job.ops else None
     assert result["stdout_tail"] == f"{os.getuid()}\n/\n"
+
+
+def test_the_page_names_what_make_takes_from_elsewhere() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [packages] = re.findall(r"^SYSTEM_PACKAGES := (.*)$", makefile, re.MULTILINE)
+    named = f"`make test` also installs {' and '.join(f'`{one}`' for one in packages.split())}"
+    assert named in " ".join(readme.split())
+    assert "rm -rf .ganeti && cp -r" in makefile
+    [jobs] = re.findall(r"make demo .* a plan of (\d+) jobs", readme)
+    plan = plans.read((ROOT / "docs/examples/rolling-maintenance.yaml").read_text(), "plan")
+    assert len(plan) == int(jobs)

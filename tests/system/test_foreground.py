@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -40,20 +41,32 @@ def test_no_password_is_made_where_a_file_or_the_journal_would_keep_it(tmp_path:
     assert no_user in kept.read_text()
     assert "Password" not in kept.read_text()
     assert not daemon.places.rapi_users.exists()
+    background = [*GANGER, "--data", str(daemon.data), "up"]
     with kept.open("wb") as out:
-        status = kept.stat()
-        environment = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-        background = [*GANGER, "--data", str(daemon.data), "up"]
-        done = subprocess.run(
-            background, stdout=out, stderr=subprocess.PIPE, text=True, check=True, env=environment
-        )
+        done = subprocess.run(background, stdout=out, stderr=subprocess.PIPE, text=True, check=True)
     assert no_user in done.stderr
     assert "Password" not in kept.read_text()
     daemon.run("down")
-    # Where somebody may read it, the password is shown, once.
-    assert "Password:   " in daemon.run("up").stdout
+    # The journal gives each service a socket, and names it.
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        status = os.fstat(theirs.fileno())
+        environment = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        done = subprocess.run(
+            background,
+            stdout=theirs.fileno(),
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+            env=environment,
+        )
+        assert no_user in done.stderr
+        assert b"Password" not in ours.recv(100_000)
     daemon.run("down")
-    assert "Password" not in daemon.run("up").stdout
+    # Where somebody may read it, the password is shown, once.
+    assert b"Password:   " in subprocess.run(background, capture_output=True, check=True).stdout
+    daemon.run("down")
+    assert b"Password" not in subprocess.run(background, capture_output=True, check=True).stdout
     daemon.__exit__()
 
 
