@@ -51,6 +51,8 @@ def main() -> int:
     predicates: list[list[object]] = [
         *(["=", name, options.node] for name in NAMES),
         *(["=[]", name, options.node] for name in LISTS),
+        # What changes the tags of a node has its name in two parameters.
+        ["&", ["=", "kind", "node"], ["=", "name", options.node]],
     ]
     if options.all_commands:
         predicates.append(["=", "OP_ID", "OP_EXEC"])
@@ -95,6 +97,7 @@ def _touches(node: str, op: dict[str, Any]) -> bool:
     return (
         node in [op.get(name) for name in NAMES]
         or any(node in (op.get(name) or ()) for name in LISTS)
+        or (op.get("kind"), op.get("name")) == ("node", node)
         or not locked.isdisjoint({node, "*"})
     )
 

@@ -91,7 +91,12 @@ HELD: list[dict[str, Any]] = [
         "on_master": False,
         "on_nodes": ["node8", "node7"],
     },
+    {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node7", "tags": ["held"]},
 ]
+HELD_STATUSES = ["queued"] * len(HELD)
+ENDS = ["success", "success", "error"]
+"""There is no node of this name that could be tagged."""
+
 NOT_HELD: list[dict[str, Any]] = [
     COMMAND | {"locks": {"node": {"exclusive": ["node7"]}}},
     COMMAND | {"argv": ["echo", "node70"]},
@@ -118,10 +123,10 @@ def test_it_holds_the_jobs_that_name_the_node_and_with_an_option_every_command(
             if not options:
                 client.wait(ids[-1], timeout=30)
             found = [str(job.status) for job in client.jobs(ids)]
-            assert found == ["queued", "queued", "queued" if options else "success"]
+            assert found == [*HELD_STATUSES, "queued" if options else "success"]
             client.cancel(running, kill=True)
             tool.communicate(timeout=60)
-        assert [job.status for job in client.wait(*ids, timeout=30)] == ["success"] * 3
+        assert [job.status for job in client.wait(*ids, timeout=30)] == [*ENDS, "success"]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
@@ -129,7 +134,9 @@ def test_the_commands_for_curl_hold_what_the_tool_holds(served: Served) -> None:
     page = (ROOT / "docs" / "rapi.md").read_text(encoding="utf-8")
     start = page.index("    rapi() {")
     script = page[start : page.index("\n\n**What neither holds", start)]
-    named = re.findall(r'\["(=(?:\[\])?)", "(\w+)", "node7"\]', script)
+    tags = '["&", ["=", "kind", "node"], ["=", "name", "node7"]]'
+    assert tags in script
+    named = re.findall(r'\["(=(?:\[\])?)", "(\w+)", "node7"\]', script.replace(tags, ""))
     tool = TOOL.read_text(encoding="utf-8")
     for sign, kind in (("=", "NAMES"), ("=[]", "LISTS")):
         listed = re.search(rf"^{kind} = (\(.*\))$", tool, re.MULTILINE)
@@ -156,9 +163,13 @@ def test_the_commands_for_curl_hold_what_the_tool_holds(served: Served) -> None:
             found = [str(job.status) for job in client.jobs(ids)]
             pipe.write_text("the work is done\n")
             assert typed.wait(timeout=60) == 0
-        assert found == ["queued", "queued", "success", "success"]
+        assert found == [*HELD_STATUSES, "success", "success"]
         assert client.filters() == []
-        assert [job.status for job in client.wait(*ids, timeout=30)] == ["success"] * 4
+        assert [job.status for job in client.wait(*ids, timeout=30)] == [
+            *ENDS,
+            "success",
+            "success",
+        ]
 
 
 def test_the_exit_code_is_that_of_the_command_and_the_rules_go_in_any_case(
