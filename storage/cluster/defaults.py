@@ -65,7 +65,7 @@ _BACKEND: Final = {
     "spindle_use": 1,
     "vcpus": 1,
 }
-_INTERFACE: Final = {"link": "xen-br0", "mode": "bridged", "vlan": ""}
+INTERFACE: Final = {"link": "xen-br0", "mode": "bridged", "vlan": ""}
 
 _NESTED: Final[Mapping[str, Any]] = {
     "ndparams": {
@@ -142,7 +142,7 @@ def with_defaults(cluster: Mapping[str, Any]) -> dict[str, Any]:
         "diskparams": parameters.disk_parameters(_NESTED, cluster),
         "ipolicy": parameters.instance_policy(_NESTED, cluster),
         "beparams": _with_default_group(cluster.get("beparams"), _BACKEND),
-        "nicparams": _with_default_group(cluster.get("nicparams"), _INTERFACE),
+        "nicparams": _with_default_group(cluster.get("nicparams"), INTERFACE),
     }
 
 

@@ -58,6 +58,7 @@ CHANGES: list[tuple[str, str]] = [
     ("gnt-cluster search-tags ^blue$", r"/cluster blue\n\Z"),
     ("gnt-cluster remove-tags blue", r"\Z"),
     ("gnt-cluster modify --candidate-pool-size=7 -B vcpus=2", r"\Z"),
+    ("gnt-cluster modify -N link=br0", r"\Z"),
     ("gnt-cluster modify --ipolicy-vcpu-ratio=5 -N mode=bridged,link=br1", r"\Z"),
     ("gnt-cluster modify --enabled-disk-templates=diskless", r"\Z"),
     ("gnt-cluster modify --enabled-hypervisors=fake", r".* - WARNING: No node was asked "),

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ...opcodes import OperationError
 from .. import parameters
 from ..configuration import Configuration
+from ..defaults import INTERFACE
 from ..objects import Kind
 from . import hypervisors, policies, values
 from .base import Code, prerequisite_error, warning
@@ -90,6 +91,7 @@ def set_interfaces(draft: ClusterDraft) -> None:
     if not given:
         return
     new = {
+        **INTERFACE,
         **draft.of("nicparams").get(_DEFAULT, {}),
         **values.enforced(given, values.INTERFACE),
     }

@@ -264,6 +264,13 @@ def test_states_of_hypervisors_and_disks_are_filled(snapshot: Configuration) -> 
 def test_interfaces_must_go_with_new_defaults(snapshot: Configuration) -> None:
     found = after(snapshot, SET, nicparams={"link": "br7"}).cluster
     assert found["nicparams"]["default"] == {"mode": "bridged", "link": "br7", "vlan": ""}
+    for own in (None, {}, {"default": {"link": "br1"}}):
+        # A new cluster has what Ganeti takes for it.
+        before = with_cluster(snapshot, nicparams=own)
+        [change] = play(before, SET, nicparams={"link": "br7"}).changes
+        assert change.object is not None
+        new = change.object["nicparams"]["default"]
+        assert new == {"mode": "bridged", "link": "br7", "vlan": ""}
     error = refusal(snapshot, SET, nicparams={"mode": "tunnel"})
     assert error == ["ConfigurationError", "Invalid NIC mode 'tunnel'"]
 
