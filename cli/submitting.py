@@ -64,6 +64,8 @@ def send(client: Client, planned: Sequence[PlannedJob], **options: Any) -> list[
             raise
         raise type(error)(_name(match, planned) + error.text[match.end() :]) from error
     except _UNKNOWN as error:
+        if options["dry_run"]:
+            raise
         raise type(error)(f"{error.text} (to repeat it safely: --key {key})") from error
     ids = ids or [None] * len(planned)
     return [

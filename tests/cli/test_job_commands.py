@@ -342,6 +342,10 @@ def test_an_unknown_outcome_names_the_key_that_makes_a_repetition_safe(
     daemon: JobDaemon, tmp_path: Path, error: errors.GangerError, options: tuple[str, ...]
 ) -> None:
     daemon.refusal = error
+    done = submit(tmp_path, PLAN, *options, "--dry-run")
+    # It leaves nothing behind that a repetition could double.
+    assert refusal(done) == error.text
+    daemon.asked.clear()
     done = submit(tmp_path, PLAN, *options)
     key = daemon.asked[0]["key"]
     assert refusal(done) == f"{error.text} (to repeat it safely: --key {key})"

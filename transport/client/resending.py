@@ -63,6 +63,9 @@ def canceled(
 
 def unknown_outcome(message: Message, text: str) -> str:
     """What is said of a request that may have been carried out; ``text``: what came between."""
+    if getattr(message, "dry_run", False):
+        # It leaves nothing behind.
+        return text
     has_key = getattr(message, "key", None) or getattr(message, "request", "")
     safe = f"; {errors.SAFE_UNDER_KEY}" if has_key else ""
     return f"the outcome of {name_of(message)} is unknown: {text}{safe}"

@@ -254,6 +254,15 @@ def test_what_was_refused_each_time_has_a_known_outcome() -> None:
     assert caught.value.text == "too much to do"
 
 
+def test_of_a_dry_run_nothing_is_unknown() -> None:
+    talk, call = calling(messages.SubmitJobs(jobs=[], dry_run=True), 3.0)
+    talk.link(ConnectionEvent.LOST)
+    talk.turn(3.0)
+    with pytest.raises(errors.DaemonUnreachableError) as caught:
+        call.result()
+    assert caught.value.text == UNREACHABLE
+
+
 def test_of_a_request_that_was_never_sent_nothing_is_unknown() -> None:
     talk = Talk()
     talk.link(ConnectionEvent.LOST)
