@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from tests.clusters import INSTANCES, sized_configuration, uuid_of
 
 from ganger.storage import config_files, paths
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.transport import messages
 
 from .figures import Timings
@@ -56,7 +56,7 @@ class Cluster:
         for number in range(count):
             wanted = uuid_of("instances", number * 7 % self._count)
             with timings.one():
-                found = wire.call(messages.ReadObjects(kind=Kind.INSTANCE, names=[wanted]))
+                found = wire.call(messages.ReadObjects(kind=ObjectKind.INSTANCE, names=[wanted]))
             assert isinstance(found, messages.ObjectsRead), found
         wire.close()
         return timings
@@ -100,7 +100,7 @@ def _change(
         # Another value each time: what is so already is no change.
         values = [(["hvparams", "kernel_args"], f"ro {time.perf_counter_ns()}")]
         with timings.one():
-            change = messages.SetValues(kind=Kind.INSTANCE, name=mine, values=values)
+            change = messages.SetValues(kind=ObjectKind.INSTANCE, name=mine, values=values)
             changed = wire.call(change)
         assert isinstance(changed, messages.ObjectsChanged), changed
     wire.close()

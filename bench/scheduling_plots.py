@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from ganger.actors.playing import policies
+from ganger.actors.replay import policies
 from ganger.storage.prediction import generating
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ganger.actors.playing.policies import Result
+    from ganger.actors.replay.policies import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "scheduling.md"

@@ -12,7 +12,7 @@ import click
 
 from ..storage import errors, jobs, ownership, wording
 from ..storage.importing import building, parts, source
-from ..storage.importing.fates import Outcome
+from ..storage.importing.import_decision import Outcome
 from . import output
 from .progress import Bar
 

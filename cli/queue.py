@@ -160,9 +160,9 @@ def simulate(
     if trace is not None or kind is not None:
         if rule is not None or without is not None or priorities or ended:
             raise errors.UsageError("--trace and --generate: go with --slots alone of these")
-        from . import playing  # noqa: PLC0415 - the scheduler is not for every command
+        from . import replay  # noqa: PLC0415 - the scheduler is not for every command
 
-        playing.simulate(
+        replay.simulate(
             trace, kind, jobs=jobs, seed=seed, names=names, slots=slots, output_kind=output_kind
         )
         return

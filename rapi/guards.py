@@ -1,7 +1,8 @@
 """Connections that take too long, are too many, or send too much: none keeps others from theirs.
 
-A `Gate` sees each connection before TLS and counts it, by address and in total. TLS, the header and
-the body of a request each have a deadline. What came in time is served by uvicorn's own protocol.
+A `ConnectionGuard` sees each connection before TLS and counts it, by address and in total. TLS,
+the header and the body of a request each have a deadline. What came in time is served by uvicorn's
+own protocol.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Counts:
             self._is_warned = False
 
 
-class Gate(asyncio.Protocol):
+class ConnectionGuard(asyncio.Protocol):
     """Takes a new connection: counts it, and upgrades it to TLS within a deadline."""
 
     def __init__(

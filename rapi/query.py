@@ -18,7 +18,7 @@ _NO_FIELDS: Final = "Missing 'fields' query argument"
 _T = TypeVar("_T")
 
 
-class Asked(msgspec.Struct):
+class QueryBody(msgspec.Struct):
     """A query as clients write it. ``filter`` is the older name of ``qfilter``."""
 
     fields: list[str] | None = None
@@ -95,7 +95,7 @@ RESOURCES = (
                 right=Right.READ,
                 summary="Query the items that pass a filter.",
                 query=(_FIELDS,),
-                body=Asked,
+                body=QueryBody,
             ),
         },
     ),

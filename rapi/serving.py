@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 from ..storage import rapi_settings
 from ..storage.version import version
 from . import uvicorn_hooks
-from .guards import Counts, Gate, GuardedProtocol, Limits
+from .guards import ConnectionGuard, Counts, GuardedProtocol, Limits
 
 if TYPE_CHECKING:
     import socket
@@ -85,8 +85,8 @@ class Server:
         if self._server is not None:
             self._server.close()
 
-    def _gate(self) -> Gate:
-        return Gate(self._protocol, self._context(), self._counts, self._limits)
+    def _gate(self) -> ConnectionGuard:
+        return ConnectionGuard(self._protocol, self._context(), self._counts, self._limits)
 
     def _protocol(self) -> GuardedProtocol:
         protocol = GuardedProtocol(self._config, self._state, {}, asyncio.get_running_loop())

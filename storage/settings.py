@@ -335,13 +335,13 @@ WINDOW_LOOK_SECONDS = 30.0
 FILES_AT_ONCE = 10
 """Files of new jobs that the queue writes after a rest, before it looks for messages again."""
 
-FILES_ASIDE_MIN = 100
+BACKGROUND_FILES_MIN = 100
 """New jobs without files above which a thread creates the files."""
 
-FILES_ASIDE_MAX = 1_000
+BACKGROUND_FILES_MAX = 1_000
 """Most files that the thread gets at a time."""
 
-FILES_ASIDE_SECONDS = 60.0
+BACKGROUND_FILES_SECONDS = 60.0
 """How long after many files the thread creates the next ones, too, however few they are."""
 
 FILES_SLICE_SECONDS = 0.005

@@ -59,7 +59,7 @@ Make = Callable[[Configuration], Made]
 """Decides on the snapshot of the moment in which the change is made; may raise `GangerError`."""
 
 
-class _Waiting(NamedTuple):
+class _WaitingChange(NamedTuple):
     envelope: Envelope
     make: Make
     busy: Callable[[], None] | None = None
@@ -94,7 +94,7 @@ class ChangeLine:
         self._configuration = configuration
         self._stored = stored
         self.owner = Owner(IDENTIFIER, runtime.host.daemon_lock.path, os.getpid())
-        self._line: deque[_Waiting] = deque()
+        self._line: deque[_WaitingChange] = deque()
         self._handle = 0
         self._of_holders: dict[int, Envelope] = {}
         """Changes whose requesters should hold the lock: the lock manager is asked whether so."""
@@ -120,7 +120,7 @@ class ChangeLine:
         if busy is not None and self._phase is _Phase.BLOCKED:
             busy()
             return
-        waiting = _Waiting(envelope, make, busy, _refused_at(envelope, self._runtime.clock()))
+        waiting = _WaitingChange(envelope, make, busy, _refused_at(envelope, self._runtime.clock()))
         if self._phase is not _Phase.FREE and self._is_hopeless(waiting):
             return
         self._line.append(waiting)
@@ -139,7 +139,7 @@ class ChangeLine:
         def heard(reply: messages.OwnerRead) -> None:
             self._of_holders.pop(handle)
             if (CONFIG_LOCK, LockMode.EXCLUSIVE) in reply.locks:
-                self._make([_Waiting(envelope, make)])
+                self._make([_WaitingChange(envelope, make)])
             else:
                 otherwise()
 
@@ -152,7 +152,7 @@ class ChangeLine:
 
     def add_unlocked(self, envelope: Envelope, make: Make) -> None:
         """Make a change at once: its requester holds the lock, or needs none."""
-        self._make([_Waiting(envelope, make)])
+        self._make([_WaitingChange(envelope, make)])
 
     # ------------------------------------------------------------ the lock
 
@@ -180,7 +180,7 @@ class ChangeLine:
                 del self._of_holders[handle]
                 envelope.refuse(error)
 
-    def _is_hopeless(self, waiting: _Waiting) -> bool:
+    def _is_hopeless(self, waiting: _WaitingChange) -> bool:
         """Refuse a change that would wait for the disk, unless it waits for ever, as jobs do."""
         error = self._refusal_of_disk()
         if error is None or waiting.refused_at is None:
@@ -262,12 +262,12 @@ class ChangeLine:
 
     # ------------------------------------------------------------ deadlines
 
-    def _watch_deadline(self, waiting: _Waiting) -> None:
+    def _watch_deadline(self, waiting: _WaitingChange) -> None:
         if waiting.refused_at is not None:
             left = max(0.0, waiting.refused_at - self._runtime.clock())
             self._runtime.later(left, messages.ChangesOverdue())
 
-    def _look_in_time(self, waiting: _Waiting) -> None:
+    def _look_in_time(self, waiting: _WaitingChange) -> None:
         """As `_watch_deadline`, for answers that come at once as a rule: one alarm for many."""
         due = waiting.refused_at
         if due is not None and (self._look_at is None or due < self._look_at):
@@ -280,7 +280,7 @@ class ChangeLine:
         if self._look_at is not None and self._look_at <= now:
             self._look_at = None
         waiting, self._line = self._line, deque()
-        overdue: list[_Waiting] = []
+        overdue: list[_WaitingChange] = []
         for one in waiting:
             is_due = one.refused_at is not None and one.refused_at <= now
             (overdue if is_due else self._line).append(one)
@@ -303,7 +303,7 @@ class ChangeLine:
 
     # ------------------------------------------------------------ making
 
-    def _make(self, waiting: Sequence[_Waiting]) -> None:
+    def _make(self, waiting: Sequence[_WaitingChange]) -> None:
         """Make these changes, each all or none, and store them with one flush."""
         drafted = []
         for one in waiting:
@@ -326,7 +326,7 @@ class ChangeLine:
         if self._configuration.snapshot is not before:
             self._stored()
 
-    def _draft(self, one: _Waiting) -> tuple[Made, Configuration] | None:
+    def _draft(self, one: _WaitingChange) -> tuple[Made, Configuration] | None:
         deadline = one.envelope.deadline
         if deadline is not None and deadline < self._runtime.clock():
             raise errors.DeadlineError("the change waited for its lock until its deadline")
@@ -358,7 +358,7 @@ def _refused_at(envelope: Envelope, now: float) -> float | None:
     return envelope.deadline - min(settings.CONFIG_REFUSAL_SECONDS, (envelope.deadline - now) / 2)
 
 
-def _refuse(overdue: Sequence[_Waiting], holders: messages.LockHolders) -> None:
+def _refuse(overdue: Sequence[_WaitingChange], holders: messages.LockHolders) -> None:
     who = holders.text or "others wait for it, too"
     text = f"the configuration lock was not free before the deadline: {who}"
     _refuse_all(overdue, errors.DeadlineError(text))
@@ -372,6 +372,6 @@ def _in_words(error: errors.StorageError, message: object) -> errors.StorageErro
     return error
 
 
-def _refuse_all(waiting: Iterable[_Waiting], error: errors.GangerError) -> None:
+def _refuse_all(waiting: Iterable[_WaitingChange], error: errors.GangerError) -> None:
     for one in waiting:
         one.envelope.refuse(error)

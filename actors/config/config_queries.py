@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ...storage.cluster.configuration import Configuration
-    from ...storage.queries.answering import Asked, Resource
+    from ...storage.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
 
@@ -112,7 +112,11 @@ class ConfigQueries:
                 envelope.reply(query_pages.answered(self._runtime, asked, view, message.after))
 
     def _answer_measured(
-        self, envelope: Envelope, asked: Asked[Any], after: str | None, figures: dict[str, Any]
+        self,
+        envelope: Envelope,
+        asked: ParsedQuery[Any],
+        after: str | None,
+        figures: dict[str, Any],
     ) -> None:
         view = self._newest_view()
         try:

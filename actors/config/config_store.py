@@ -23,7 +23,7 @@ import msgspec
 
 from ...storage import config_files, errors, settings, watcher_pause
 from ...storage.cluster.configuration import Change, Configuration
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.prediction.policy import judged
 from ...transport import messages
 from ..runtime import query_pages
@@ -35,8 +35,8 @@ from .change_line import ChangeLine, Made
 from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
-from .in_force import InForce
 from .opcode_runs import OpcodeRuns
+from .pending_acks import PendingAcks
 from .reservation_keeper import ReservationKeeper, ReservationMessage
 from .ssconf_files import SsconfFiles
 from .stored_configuration import Edit, StoredConfiguration
@@ -89,8 +89,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._unflushed: list[tuple[Envelope, messages.Reply]] = []
         self._flushing: list[tuple[Envelope, messages.Reply]] = []
         self._stored = StoredConfiguration(self.places, _first, self.runtime.wall_clock())
-        self.put_aside = tuple(self._stored.put_aside)
-        for text in self.put_aside:
+        self.quarantined = tuple(self._stored.quarantined)
+        for text in self.quarantined:
             self.log.error("file of the configuration is quarantined", file=text)
         if self._stored.lost:
             self.log.warning(
@@ -110,7 +110,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             self.runtime, self._stored, self._changes, self._reservations, self
         )
         # Serials start at the clock, so late confirmations to our predecessor match none.
-        self._slots = InForce(time.monotonic_ns())
+        self._slots = PendingAcks(time.monotonic_ns())
         self._not_in_force: tuple[str, ...] = ()
         self._report()
         self._forecasts.begin()
@@ -279,7 +279,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
         given = {name: value for name, value in wanted.items() if value is not None}
 
         def make(snapshot: Configuration) -> Made:
-            cluster = Change(Kind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, **given})
+            cluster = Change(
+                ObjectKind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, **given}
+            )
             return Made(Edit([cluster], message.sender, "limits of the queue"), done)
 
         def done(after: Configuration) -> None:
@@ -312,7 +314,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self,
         envelope: Envelope,
         message: messages.ChangeObjects | messages.SetValues,
-        kinds: set[Kind],
+        kinds: set[ObjectKind],
         changes_for: Callable[[Configuration], list[Change]],
     ) -> None:
         changes: list[Change] = []
@@ -341,13 +343,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._answer_in_force(envelope, answer, {change.kind for change in changes})
 
     def _answer_in_force(
-        self, envelope: Envelope, answer: messages.Reply, kinds: Container[Kind]
+        self, envelope: Envelope, answer: messages.Reply, kinds: Container[ObjectKind]
     ) -> None:
-        if Kind.FILTER in kinds:
+        if ObjectKind.FILTER in kinds:
             self._rules.load_and_report(envelope, answer)
-            if Kind.CLUSTER in kinds:
+            if ObjectKind.CLUSTER in kinds:
                 self._report_limits()
-        elif Kind.CLUSTER in kinds:
+        elif ObjectKind.CLUSTER in kinds:
             self._slots.add(envelope, answer)
             self._report_limits()
         else:
@@ -391,7 +393,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
             self._note_whole(messages.WholeWritten(error=error.text))
             return
         self._is_writing = True
-        self.runtime.aside(functools.partial(_written, work))
+        self.runtime.in_thread(functools.partial(_written, work))
 
     def _note_whole(self, message: messages.WholeWritten) -> None:
         self._is_writing = False

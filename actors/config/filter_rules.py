@@ -16,13 +16,13 @@ import msgspec
 
 from ...storage import errors, rules
 from ...storage.cluster.configuration import Change, Configuration
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from .change_keys import keyed
 from .change_line import ChangeLine, Made, Make
-from .in_force import InForce
+from .pending_acks import PendingAcks
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FilterRules:
         self._configuration = configuration
         self._changes = changes
         # Serials start at the clock, so late confirmations to our predecessor match none.
-        self._in_force = InForce(time.monotonic_ns())
+        self._in_force = PendingAcks(time.monotonic_ns())
         self._asked: deque[_Asked] = deque()
         self.load()
 
@@ -163,7 +163,7 @@ class FilterRules:
         def make(snapshot: Configuration) -> Made:
             # The rules have changed since the first check.
             changed = rule_changes.with_rule(_filters(snapshot), rule)
-            stored = Change(Kind.FILTER, rule.uuid, changed[rule.uuid])
+            stored = Change(ObjectKind.FILTER, rule.uuid, changed[rule.uuid])
             return Made(Edit([stored], who, "filter rule stored"), done)
 
         def done(_: Configuration) -> None:
@@ -177,7 +177,7 @@ class FilterRules:
 
         def make(snapshot: Configuration) -> Made:
             rule_changes.check_known(_filters(snapshot), unwanted)
-            gone = Change(Kind.FILTER, rules.parse_uuid(unwanted), None)
+            gone = Change(ObjectKind.FILTER, rules.parse_uuid(unwanted), None)
             return Made(Edit([gone], who, "filter rule deleted"), done)
 
         def done(_: Configuration) -> None:

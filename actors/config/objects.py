@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage import errors
 from ...storage.cluster.configuration import Change
 from ...storage.cluster.differences import MASK, masked
-from ...storage.cluster.objects import Kind, place_of
+from ...storage.cluster.objects import ObjectKind, place_of
 from ...storage.wording import shortened
 from ...transport.messages import ObjectChange
 
@@ -24,13 +24,13 @@ DEPTH_MAX = 100
 """Deepest nesting of an object: whatever reads it later has a stack of limited height."""
 
 
-def found(snapshot: Configuration, kind: Kind, name: str) -> dict[str, Any]:
+def found(snapshot: Configuration, kind: ObjectKind, name: str) -> dict[str, Any]:
     """The object with this UUID or name, without its secrets. Raises `UnknownObjectError`."""
     one: dict[str, Any] = masked(_one(snapshot, kind, name))
     return one
 
 
-def _one(snapshot: Configuration, kind: Kind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
+def _one(snapshot: Configuration, kind: ObjectKind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
     one = snapshot.get(kind, name) or snapshot.find_by_name(kind, name)
     if one is None:
         text = f"{place_of(kind, shortened(name))}: there is no such object"
@@ -40,7 +40,7 @@ def _one(snapshot: Configuration, kind: Kind, name: str) -> Any:  # noqa: ANN401
 
 def with_values(snapshot: Configuration, message: SetValues) -> Change:
     """The change that gives these values. Raises `BadRequestError`."""
-    is_cluster = message.kind is Kind.CLUSTER
+    is_cluster = message.kind is ObjectKind.CLUSTER
     one = snapshot.cluster if is_cluster else _one(snapshot, message.kind, message.name)
     # An object that was loaded may have no UUID, but is kept under one.
     uuid = snapshot.cluster_uuid if is_cluster else one.get("uuid", message.name)
@@ -85,7 +85,7 @@ def checked_batch(changes: Sequence[ObjectChange]) -> list[Change]:
 
 def checked(change: ObjectChange) -> Change:
     """The change, unless filter rules have messages of their own. Raises `BadRequestError`."""
-    if change.kind is Kind.FILTER:
+    if change.kind is ObjectKind.FILTER:
         raise errors.BadRequestError("filters: filter rules are changed by `ganger filter`")
     place = place_of(change.kind, change.uuid)
     check_depth(place, change.object)

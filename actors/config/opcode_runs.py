@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ...storage import errors, lock_files, opcodes, settings
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.cluster.operations import delays, table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
@@ -103,7 +103,7 @@ def problem_of(error: OperationError | errors.BadRequestError) -> OperationProbl
 def new_run_slots(snapshot: Configuration, outcome: Outcome) -> int | None:
     """The number of run slots that the opcode sets; None if it leaves them as they are."""
     for change in outcome.changes:
-        if change.kind is Kind.CLUSTER and change.object is not None:
+        if change.kind is ObjectKind.CLUSTER and change.object is not None:
             slots: int | None = change.object.get("max_running_jobs")
             return None if slots == snapshot.cluster.get("max_running_jobs") else slots
     return None
@@ -148,7 +148,7 @@ class Answers:
             self._complete_since = self._stored.snapshot.serial_no
 
 
-class Store(Protocol):
+class StoreForOpcodes(Protocol):
     """What the store does with answers: it knows run slots and files."""
 
     def check_slots(self, wanted: int | None) -> None:
@@ -169,7 +169,7 @@ class OpcodeRuns:
         runtime: Runtime,
         configuration: StoredConfiguration,
         changes: ChangeLine,
-        store: Store,
+        store: StoreForOpcodes,
     ) -> None:
         self._runtime = runtime
         self._configuration = configuration
@@ -217,7 +217,7 @@ class OpcodeRuns:
         if _is_long(message):
             self._in_line[_key(message)] = _Repeats(self._in_line, _key(message), envelope)
             decide = functools.partial(self._decided, self._configuration.snapshot, message)
-            self._runtime.aside(functools.partial(_decided_aside, message, decide))
+            self._runtime.in_thread(functools.partial(_decided_in_thread, message, decide))
             return
         try:
             outcome = self._decided(self._configuration.snapshot, message)
@@ -283,7 +283,7 @@ def _writes_files(message: RunOpcode) -> bool:
     return operation is not None and operation.writes_files and is_real
 
 
-def _decided_aside(message: RunOpcode, decide: Callable[[], Outcome]) -> OpcodeDecided:
+def _decided_in_thread(message: RunOpcode, decide: Callable[[], Outcome]) -> OpcodeDecided:
     """The answer to an opcode that changes nothing; runs in a thread of its own."""
     try:
         outcome = decide()

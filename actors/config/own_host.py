@@ -45,7 +45,7 @@ class OwnHost:
         self._number += 1
         overdue = messages.HostOverdue(number=self._number)
         self._alarm = self._runtime.later(settings.OWN_HOST_SECONDS, overdue)
-        self._runtime.aside(lambda: messages.HostMeasured(figures=machine.figures(storage)))
+        self._runtime.in_thread(lambda: messages.HostMeasured(figures=machine.figures(storage)))
 
     def note_measured(self, message: messages.HostMeasured) -> None:
         """The thread has measured: answer all that wait."""

@@ -16,7 +16,7 @@ from ...storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.damage import undamaged
 from ...storage.cluster.modifications import Modified, released_address
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.cluster.reservations import Reservations, drbd_minors, network_missing
 from ...storage.wording import shortened
 from ...transport import messages
@@ -134,13 +134,13 @@ class ReservationKeeper:
         table, snapshot = self._reservations, self._configuration.snapshot
         match message:
             case messages.ComputeDrbdMap():
-                disks = snapshot.objects(Kind.DISK)
+                disks = snapshot.objects(ObjectKind.DISK)
                 used = ((minor, uuid) for uuid, disk in disks for minor in drbd_minors(disk))
-                nodes = (uuid for uuid, _ in snapshot.objects(Kind.NODE))
+                nodes = (uuid for uuid, _ in snapshot.objects(ObjectKind.NODE))
                 return table.minors_map(nodes, used)
             case messages.AllocateDrbdMinor(disk=disk, nodes=nodes):
                 for node in nodes:
-                    if snapshot.get(Kind.NODE, node) is None:
+                    if snapshot.get(ObjectKind.NODE, node) is None:
                         text = f"Could not find node with UUID {shortened(node)}"
                         raise errors.ModificationError(text)
                 self._is_changed = True
@@ -155,11 +155,11 @@ class ReservationKeeper:
         message = envelope.message
         assert isinstance(message, messages.CommitTemporaryIps)
         networks = self.committed_networks(message.owner, snapshot)
-        changes = [Change(Kind.NETWORK, uuid, network) for uuid, network in networks.items()]
+        changes = [Change(ObjectKind.NETWORK, uuid, network) for uuid, network in networks.items()]
         return _made(envelope, message, Modified(changes, lambda _: None))
 
     def _network(self, uuid: str) -> Network:
-        found: Network | None = self._configuration.snapshot.get(Kind.NETWORK, uuid)
+        found: Network | None = self._configuration.snapshot.get(ObjectKind.NETWORK, uuid)
         if found is None:
             raise network_missing(shortened(uuid))
         return {**found, "uuid": uuid}
@@ -176,7 +176,7 @@ class ReservationKeeper:
     def committed_networks(self, owner: Owner, snapshot: Configuration) -> dict[str, Network]:
         """The networks as they are after the owner's commit. Raises `ReservationError`."""
         wanted = {change.network for change in self._reservations.ip_changes(owner)}
-        found = {uuid: snapshot.get(Kind.NETWORK, uuid) for uuid in wanted}
+        found = {uuid: snapshot.get(ObjectKind.NETWORK, uuid) for uuid in wanted}
         known = {uuid: network for uuid, network in found.items() if network is not None}
         changed = self._reservations.committed_ips(owner, known)
         return {uuid: one for uuid, one in changed.items() if one != known[uuid]}

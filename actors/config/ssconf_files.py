@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings, ssconf_files
 from ...storage.cluster import ssconf
 from ...storage.cluster.integrity import problems
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.queue_files import job_files
 from ...transport import messages
 
@@ -49,7 +49,7 @@ class SsconfFiles:
     def note(self, before: Configuration, after: Configuration, changes: Sequence[Change]) -> None:
         """The configuration has changed, durably."""
         for change in changes:
-            is_cluster = change.kind is Kind.CLUSTER
+            is_cluster = change.kind is ObjectKind.CLUSTER
             one, other = (
                 state.cluster if is_cluster else state.get(change.kind, change.uuid)
                 for state in (before, after)
@@ -134,7 +134,7 @@ class SsconfFiles:
                 names=names, error=text, is_damaged=is_damaged, incarnation=incarnation
             )
 
-        self._runtime.aside(work)
+        self._runtime.in_thread(work)
 
     def _write_files(self, snapshot: Configuration, names: Sequence[str] | None) -> None:
         """Runs in any thread. Raises `StorageError`, or `IntegrityError`."""

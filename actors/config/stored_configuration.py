@@ -19,7 +19,7 @@ from ...storage import config_files, errors, quarantine, segments, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.config_files import ConfigChanged, KeyedReply, OpcodeAnswer
 from ...storage.config_history import ConfigHistory
 from ...storage.queue_files.journal import Journal
@@ -85,7 +85,7 @@ class StoredConfiguration:
         self._places = places
         stored = config_files.read_stored(places.config)
         entered = config_files.last_entered(places.config_history) or 0
-        self.put_aside = _put_aside(places, stored)
+        self.quarantined = _quarantined(places, stored)
         """Of each file that cannot be read, or not to its end, a sentence."""
 
         found = stored.whole
@@ -106,7 +106,7 @@ class StoredConfiguration:
         limits = settings.CHANGE_REPLIES_MAX, settings.CHANGE_REPLIES_BYTES_MAX
         for reply in config_files.last_replies(places.config_history, *limits):
             self._keep_reply(reply)
-        if stored.changes or self.put_aside:
+        if stored.changes or self.quarantined:
             self._make(stored.changes, entered)
             self._history.settle()
             config_files.write(places.config, self.snapshot.to_document())
@@ -273,7 +273,7 @@ class StoredConfiguration:
             del self._replies[next(iter(self._replies))]
 
     def _enter(self, before: Configuration, after: Configuration, record: ConfigChanged) -> None:
-        objects = [(Kind(container), uuid) for container, uuid, _ in record.objects]
+        objects = [(ObjectKind(container), uuid) for container, uuid, _ in record.objects]
         found = differences_of(before, after, objects)
         changed = [(one.path, one.before, one.after) for one in found]
         entry = HistoryEntry(
@@ -324,7 +324,7 @@ class StoredConfiguration:
         self._history.write()
 
 
-def _put_aside(places: Places, stored: config_files.Stored) -> list[str]:
+def _quarantined(places: Places, stored: config_files.Stored) -> list[str]:
     """Keep what the first write of the whole would delete; a sentence about each file."""
     found = segments.keep_copies(stored.damaged, places.quarantine)
     if stored.problem:

@@ -17,7 +17,7 @@ from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import masked
 from ...storage.cluster.integrity import problems
 from ...storage.cluster.modifications import InUse, Modified
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages
@@ -39,12 +39,12 @@ _DESTROYERS_PRIORITY = -21
 """Before every job."""
 
 _UPDATED = {
-    messages.UpdateCluster: Kind.CLUSTER,
-    messages.UpdateNode: Kind.NODE,
-    messages.UpdateInstance: Kind.INSTANCE,
-    messages.UpdateNodeGroup: Kind.NODE_GROUP,
-    messages.UpdateNetwork: Kind.NETWORK,
-    messages.UpdateDisk: Kind.DISK,
+    messages.UpdateCluster: ObjectKind.CLUSTER,
+    messages.UpdateNode: ObjectKind.NODE,
+    messages.UpdateInstance: ObjectKind.INSTANCE,
+    messages.UpdateNodeGroup: ObjectKind.NODE_GROUP,
+    messages.UpdateNetwork: ObjectKind.NETWORK,
+    messages.UpdateDisk: ObjectKind.DISK,
 }
 
 _Update = (
@@ -81,7 +81,7 @@ _Whole = (
 CatalogueMessage = _Whole | messages.AddInstance | _Modification
 
 
-class Store(Protocol):
+class StoreForCatalogue(Protocol):
     """What the store does for its catalogue."""
 
     def answer_in_force(
@@ -112,7 +112,7 @@ class Catalogue:
         configuration: StoredConfiguration,
         changes: ChangeLine,
         reservations: ReservationKeeper,
-        store: Store,
+        store: StoreForCatalogue,
     ) -> None:
         self._runtime = runtime
         self._configuration = configuration
@@ -219,7 +219,7 @@ class Catalogue:
         self, envelope: Envelope, message: messages.FlushConfig | messages.FlushConfigGroup
     ) -> None:
         if isinstance(message, messages.FlushConfigGroup) and (
-            self._configuration.snapshot.get(Kind.NODE_GROUP, message.group) is None
+            self._configuration.snapshot.get(ObjectKind.NODE_GROUP, message.group) is None
         ):
             text = f"Could not find node group with UUID {shortened(message.group)}"
             raise errors.ModificationError(text)
@@ -260,7 +260,7 @@ class Catalogue:
     # ------------------------------------------------------------ modifications
 
     def _add_instance(self, envelope: Envelope, message: messages.AddInstance) -> None:
-        uuid = _checked(Kind.INSTANCE, message.instance)
+        uuid = _checked(ObjectKind.INSTANCE, message.instance)
 
         def make(snapshot: Configuration) -> Made:
             modified = modifications.added_instance(
@@ -304,7 +304,7 @@ class Catalogue:
                 added = lambda now: modifications.added_disk(  # noqa: E731
                     now, uuid, disk, self._in_use(), index=message.index, replaces=message.replaces
                 )
-                return added, _checked(Kind.DISK, disk), False
+                return added, _checked(ObjectKind.DISK, disk), False
             case messages.AttachInstanceDisk(instance=uuid, disk=own, index=index):
                 return lambda now: modifications.attached_disk(now, uuid, own, index), "", False
             case messages.DetachInstanceDisk(instance=uuid, disk=own):
@@ -333,7 +333,7 @@ class Catalogue:
     ) -> tuple[Callable[[Configuration], Modified], str, bool | None]:
         kind = _UPDATED[type(message)]
         uuid = _checked(kind, message.object)
-        released = uuid if kind is Kind.DISK else ""
+        released = uuid if kind is ObjectKind.DISK else ""
         return lambda now: modifications.updated(now, kind, message.object), released, None
 
     def _in_use(self) -> InUse:
@@ -351,7 +351,7 @@ class Catalogue:
         return Made(Edit(modified.changes, who, why), done)
 
 
-def _checked(kind: Kind, found: dict[str, Any]) -> str:
+def _checked(kind: ObjectKind, found: dict[str, Any]) -> str:
     """The UUID of an object that may be stored. Raises `BadRequestError`."""
     uuid = found.get("uuid")
     place = f"{kind}/{shortened(str(uuid))}"

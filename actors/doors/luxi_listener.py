@@ -113,8 +113,8 @@ class LuxiListener(DocumentDoor):
             self._bytes_under_way[served.may_write] -= served.size
         return served
 
-    def _surroundings(self, number: int) -> luxi_talks.Surroundings:
-        return luxi_talks.Surroundings(
+    def _surroundings(self, number: int) -> luxi_talks.MethodContext:
+        return luxi_talks.MethodContext(
             number,
             str(uuid.uuid4()),
             self.runtime.clock,

@@ -19,7 +19,7 @@ from ...transport.luxi_words import cannot_convert
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE
 from . import luxi_opcodes
 from .luxi_queries import QUERIES
-from .luxi_talks import ANSWER_SECONDS, Ask, Fields, JobId, JobIds, Method, Surroundings, Talk
+from .luxi_talks import ANSWER_SECONDS, Ask, Fields, JobId, JobIds, LuxiMethod, MethodContext, Talk
 
 WAIT_SECONDS_MAX: Final = 89
 """Longest time that a client may wait for a change of a job."""
@@ -39,7 +39,7 @@ _DEPTH_MAX: Final = 100
 """Deepest nesting of arguments that are no opcodes."""
 
 
-def begin(call: Call, given: Surroundings) -> tuple[Method, Talk]:
+def begin(call: Call, given: MethodContext) -> tuple[LuxiMethod, Talk]:
     """The method of ``call`` and its conversation. Raises `UnreadableCallError`."""
     method = METHODS.get(call.method)
     if method is None:
@@ -81,8 +81,8 @@ _WITH_DIGITS: Final = (JobId, JobIds)
 # ---------------------------------------------------------------- submitting
 
 
-def _submitting(method: str, *, ignores_drain: bool) -> Method:
-    def talk(given: Surroundings, ops: list[Any]) -> Talk:
+def _submitting(method: str, *, ignores_drain: bool) -> LuxiMethod:
+    def talk(given: MethodContext, ops: list[Any]) -> Talk:
         spec = messages.JobSpec(ops=luxi_opcodes.checked(method, ops))
         # A key, because the request is repeated when the queue was restarted.
         request = messages.SubmitJobs([spec], key=given.uuid, ignores_drain=ignores_drain)
@@ -91,10 +91,10 @@ def _submitting(method: str, *, ignores_drain: bool) -> Method:
             raise errors.RejectedError(f"the job is {reply.rejected[0]}")
         return reply.ids[0]
 
-    return Method((list[Any],), talk, is_writing=True, takes_opcodes=True)
+    return LuxiMethod((list[Any],), talk, is_writing=True, takes_opcodes=True)
 
 
-def _submit_many(given: Surroundings, jobs: list[list[Any]]) -> Talk:
+def _submit_many(given: MethodContext, jobs: list[list[Any]]) -> Talk:
     if not jobs:
         return []
     checked = luxi_opcodes.checked_jobs("SubmitManyJobs", jobs)
@@ -109,7 +109,7 @@ def _submit_many(given: Surroundings, jobs: list[list[Any]]) -> Talk:
     ]
 
 
-def _pick_up(_given: Surroundings, _job_id: int) -> Talk:
+def _pick_up(_given: MethodContext, _job_id: int) -> Talk:
     yield from ()
     raise errors.GangerError("Luxi call 'PickupJob' is for internal use only")
 
@@ -118,7 +118,7 @@ def _pick_up(_given: Surroundings, _job_id: int) -> Talk:
 
 
 def _wait_for_job_change(
-    given: Surroundings,
+    given: MethodContext,
     job_id: int,
     fields: Fields,
     *known: Any,  # noqa: ANN401 - JSON
@@ -149,7 +149,7 @@ def _wait_for_job_change(
     return [msgspec.Raw(values), msgspec.Raw(log)]
 
 
-def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002
+def _cancel(given: MethodContext, job_id: int, kill: bool = False) -> Talk:  # noqa: FBT001, FBT002
     """Cancel, and tell what has become of it: a script may archive the job next."""
     reply = yield Ask(JOB_QUEUE, messages.CancelJob(id=job_id, kill=kill))
     if kill or reply.has_ended or not reply.accepted:
@@ -176,7 +176,7 @@ def _cancel(given: Surroundings, job_id: int, kill: bool = False) -> Talk:  # no
             return [False, f"Job could not be canceled, status {name}"]
 
 
-def _change_priority(_given: Surroundings, job_id: int, priority: int) -> Talk:
+def _change_priority(_given: MethodContext, job_id: int, priority: int) -> Talk:
     reply = yield Ask(JOB_QUEUE, messages.ChangeJobPriority(id=job_id, priority=priority))
     if reply.signaled is not None:
         # LuxiD tells the process, and does not hear that nothing is left to change.
@@ -184,7 +184,7 @@ def _change_priority(_given: Surroundings, job_id: int, priority: int) -> Talk:
     return [reply.accepted, reply.text]
 
 
-def _archive(_given: Surroundings, job_id: int) -> Talk:
+def _archive(_given: MethodContext, job_id: int) -> Talk:
     try:
         yield Ask(JOB_QUEUE, messages.ArchiveJob(id=job_id))
     except (errors.UnknownJobError, errors.JobStateError):
@@ -192,7 +192,7 @@ def _archive(_given: Surroundings, job_id: int) -> Talk:
     return True
 
 
-def _auto_archive(given: Surroundings, age: float, timeout: float) -> Talk:
+def _auto_archive(given: MethodContext, age: float, timeout: float) -> Talk:
     """Archive until nothing is left or the time is over: one request archives some of them."""
     until = given.clock() + min(timeout, ARCHIVE_SECONDS_MAX)
     archived = 0
@@ -206,7 +206,7 @@ def _auto_archive(given: Surroundings, age: float, timeout: float) -> Talk:
 # ---------------------------------------------------------------- rules and the queue
 
 
-def _replace_filter(given: Surroundings, uuid: str | None, *rule: Any) -> Talk:  # noqa: ANN401
+def _replace_filter(given: MethodContext, uuid: str | None, *rule: Any) -> Talk:  # noqa: ANN401
     priority, predicates, action, reason = rule
     # A new rule is named here: a repetition of the request must not make another one.
     request = messages.ReplaceFilter(
@@ -225,7 +225,7 @@ def _replace_filter(given: Surroundings, uuid: str | None, *rule: Any) -> Talk: 
     return reply.uuid
 
 
-def _delete_filter(_given: Surroundings, uuid: str) -> Talk:
+def _delete_filter(_given: MethodContext, uuid: str) -> Talk:
     try:
         yield Ask(CONFIG_STORE, messages.DeleteFilter(uuid=uuid))
     except (errors.UnknownFilterError, errors.FilterRuleError) as error:
@@ -235,32 +235,34 @@ def _delete_filter(_given: Surroundings, uuid: str) -> Talk:
     return None
 
 
-def _set_drain_flag(_given: Surroundings, is_drained: bool) -> Talk:  # noqa: FBT001
+def _set_drain_flag(_given: MethodContext, is_drained: bool) -> Talk:  # noqa: FBT001
     yield Ask(JOB_QUEUE, messages.SetDrain(is_drained=is_drained))
     return True
 
 
-def _set_watcher_pause(_given: Surroundings, until: float | None) -> Talk:
+def _set_watcher_pause(_given: MethodContext, until: float | None) -> Talk:
     yield Ask(CONFIG_STORE, messages.SetWatcherPause(until))
     return until
 
 
-METHODS: Final[dict[str, Method]] = {
+METHODS: Final[dict[str, LuxiMethod]] = {
     "SubmitJob": _submitting("SubmitJob", ignores_drain=False),
     "SubmitJobToDrainedQueue": _submitting("SubmitJobToDrainedQueue", ignores_drain=True),
-    "SubmitManyJobs": Method((list[list[Any]],), _submit_many, is_writing=True, takes_opcodes=True),
-    "PickupJob": Method((JobId,), _pick_up),
-    "WaitForJobChange": Method((JobId, Fields, Any, int | None, int), _wait_for_job_change),
-    "CancelJob": Method((JobId, bool), _cancel, is_writing=True, optional=1),
-    "ArchiveJob": Method((JobId,), _archive, is_writing=True),
-    "AutoArchiveJobs": Method((float, float), _auto_archive, is_writing=True),
-    "ChangeJobPriority": Method((JobId, int), _change_priority, is_writing=True),
-    "SetDrainFlag": Method((bool,), _set_drain_flag, is_writing=True),
-    "SetWatcherPause": Method((int | float | None,), _set_watcher_pause, is_writing=True),
-    "ReplaceFilter": Method(
+    "SubmitManyJobs": LuxiMethod(
+        (list[list[Any]],), _submit_many, is_writing=True, takes_opcodes=True
+    ),
+    "PickupJob": LuxiMethod((JobId,), _pick_up),
+    "WaitForJobChange": LuxiMethod((JobId, Fields, Any, int | None, int), _wait_for_job_change),
+    "CancelJob": LuxiMethod((JobId, bool), _cancel, is_writing=True, optional=1),
+    "ArchiveJob": LuxiMethod((JobId,), _archive, is_writing=True),
+    "AutoArchiveJobs": LuxiMethod((float, float), _auto_archive, is_writing=True),
+    "ChangeJobPriority": LuxiMethod((JobId, int), _change_priority, is_writing=True),
+    "SetDrainFlag": LuxiMethod((bool,), _set_drain_flag, is_writing=True),
+    "SetWatcherPause": LuxiMethod((int | float | None,), _set_watcher_pause, is_writing=True),
+    "ReplaceFilter": LuxiMethod(
         (str | None, int, list[Any], Any, list[Any]), _replace_filter, is_writing=True
     ),
-    "DeleteFilter": Method((str,), _delete_filter, is_writing=True),
+    "DeleteFilter": LuxiMethod((str,), _delete_filter, is_writing=True),
     **QUERIES,
 }
 """Each method by its name on the wire."""

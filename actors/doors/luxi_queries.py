@@ -23,7 +23,7 @@ from ...transport.luxi_words import (
 )
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.directory import Address
-from .luxi_talks import Ask, Fields, JobIds, Method, Surroundings, Talk
+from .luxi_talks import Ask, Fields, JobIds, LuxiMethod, MethodContext, Talk
 
 REPLY_BYTES_MAX: Final = 512 * 1024 * 1024
 """Largest answer to a query."""
@@ -79,7 +79,7 @@ def _check_reply(size: int) -> None:
         )
 
 
-def _query(given: Surroundings, what: str, fields: Fields, raw_filter: Any) -> Talk:  # noqa: ANN401
+def _query(given: MethodContext, what: str, fields: Fields, raw_filter: Any) -> Talk:  # noqa: ANN401
     _check_resource("Query", what, [what, fields, raw_filter])
     try:
         answer = yield from _pages(*_request(what, fields, raw_filter), hides=not given.may_write)
@@ -100,7 +100,7 @@ def _request(
     return asked, CONFIG_STORE
 
 
-def _query_fields(_given: Surroundings, what: str, fields: Fields | None) -> Talk:
+def _query_fields(_given: MethodContext, what: str, fields: Fields | None) -> Talk:
     _check_resource("QueryFields", what, [what, fields])
     reply = yield Ask(CONFIG_STORE, messages.QueryFields(what, fields))
     return {"fields": reply.fields}
@@ -115,7 +115,7 @@ def _check_resource(method: str, what: str, args: list[Any]) -> None:
 
 
 def _classic(
-    given: Surroundings,
+    given: MethodContext,
     what: str,
     fields: Fields,
     names: Sequence[str | int] | None,
@@ -130,7 +130,7 @@ def _classic(
     return rows
 
 
-def _query_jobs(given: Surroundings, ids: JobIds, fields: Fields) -> Talk:
+def _query_jobs(given: MethodContext, ids: JobIds, fields: Fields) -> Talk:
     wanted = list(dict.fromkeys(ids or ()))
     parts: list[bytes] = []
     for start in range(0, max(1, len(wanted)), IDS_PER_QUERY):
@@ -142,21 +142,21 @@ def _query_jobs(given: Surroundings, ids: JobIds, fields: Fields) -> Talk:
     return msgspec.Raw(b"[%b]" % b",".join(filter(None, parts)))
 
 
-def _query_filters(given: Surroundings, uuids: list[str] | None, fields: Fields) -> Talk:
+def _query_filters(given: MethodContext, uuids: list[str] | None, fields: Fields) -> Talk:
     return (yield from _classic(given, "filter", fields, uuids, "uuid"))
 
 
-def _query_exports(given: Surroundings, nodes: list[str], use_locking: bool) -> Talk:  # noqa: FBT001
+def _query_exports(given: MethodContext, nodes: list[str], use_locking: bool) -> Talk:  # noqa: FBT001
     _refuse_locking(use_locking)
     return (yield from _classic(given, "export", ["node", "export"], nodes, "node"))
 
 
-def _listing(what: str) -> Method:
-    def talk(given: Surroundings, names: list[str], fields: Fields, use_locking: bool) -> Talk:  # noqa: FBT001
+def _listing(what: str) -> LuxiMethod:
+    def talk(given: MethodContext, names: list[str], fields: Fields, use_locking: bool) -> Talk:  # noqa: FBT001
         _refuse_locking(use_locking)
         return (yield from _classic(given, what, fields, names))
 
-    return Method((list[str], Fields, bool), talk)
+    return LuxiMethod((list[str], Fields, bool), talk)
 
 
 def _refuse_locking(use_locking: bool) -> None:  # noqa: FBT001
@@ -164,7 +164,7 @@ def _refuse_locking(use_locking: bool) -> None:  # noqa: FBT001
         raise errors.BadRequestError("Sync queries are not allowed")
 
 
-def _query_cluster_info(_given: Surroundings) -> Talk:
+def _query_cluster_info(_given: MethodContext) -> Talk:
     return (yield Ask(CONFIG_STORE, messages.DescribeCluster())).info
 
 
@@ -180,7 +180,7 @@ _OF_INFO: Final = ("modify_ssh_setup", "ssh_key_type", "ssh_key_bits")
 """Those that describe the cluster."""
 
 
-def _query_config_values(_given: Surroundings, names: list[str]) -> Talk:
+def _query_config_values(_given: MethodContext, names: list[str]) -> Talk:
     known: dict[str, Any] = {}
     fields = list(_OF_CLUSTER.values())
     if any(name in _OF_CLUSTER for name in names):
@@ -201,7 +201,7 @@ _TAGGED: Final = {
 }
 
 
-def _query_tags(_given: Surroundings, kind: str, name: str | None) -> Talk:
+def _query_tags(_given: MethodContext, kind: str, name: str | None) -> Talk:
     if kind == "cluster":
         return (yield Ask(CONFIG_STORE, messages.DescribeCluster())).info["tags"]
     if kind not in _TAGGED:
@@ -212,18 +212,18 @@ def _query_tags(_given: Surroundings, kind: str, name: str | None) -> Talk:
     return tags
 
 
-QUERIES: Final[dict[str, Method]] = {
-    "Query": Method((str, Fields, Any), _query),
-    "QueryFields": Method((str, Fields | None), _query_fields),
-    "QueryJobs": Method((JobIds, Fields), _query_jobs),
+QUERIES: Final[dict[str, LuxiMethod]] = {
+    "Query": LuxiMethod((str, Fields, Any), _query),
+    "QueryFields": LuxiMethod((str, Fields | None), _query_fields),
+    "QueryJobs": LuxiMethod((JobIds, Fields), _query_jobs),
     "QueryNodes": _listing("node"),
     "QueryInstances": _listing("instance"),
     "QueryGroups": _listing("group"),
     "QueryNetworks": _listing("network"),
-    "QueryExports": Method((list[str], bool), _query_exports),
-    "QueryFilters": Method((list[str] | None, Fields), _query_filters),
-    "QueryClusterInfo": Method((), _query_cluster_info),
-    "QueryConfigValues": Method((list[str],), _query_config_values),
-    "QueryTags": Method((str, str | None), _query_tags),
+    "QueryExports": LuxiMethod((list[str], bool), _query_exports),
+    "QueryFilters": LuxiMethod((list[str] | None, Fields), _query_filters),
+    "QueryClusterInfo": LuxiMethod((), _query_cluster_info),
+    "QueryConfigValues": LuxiMethod((list[str],), _query_config_values),
+    "QueryTags": LuxiMethod((str, str | None), _query_tags),
 }
 """Each of these methods by its name on the wire."""

@@ -22,7 +22,7 @@ class Ask(NamedTuple):
     seconds: float = ANSWER_SECONDS
 
 
-class Surroundings(NamedTuple):
+class MethodContext(NamedTuple):
     """What a method needs of outside: a new ``uuid`` for what is made, and monotonic seconds.
 
     ``connection``: the number of the caller's connection, on which no two methods are under way.
@@ -39,7 +39,7 @@ Talk = Generator[Ask, Any, object]
 """A method under way. It returns its result; `msgspec.Raw` is JSON already."""
 
 
-class Method(NamedTuple):
+class LuxiMethod(NamedTuple):
     """``takes``: the types of the arguments, of which the last ``optional`` may be missing."""
 
     takes: tuple[Any, ...]

@@ -99,7 +99,7 @@ class WconfdListener(DocumentDoor):
 
     def _request_locks(self, number: int, prepared: Prepared) -> None:
         """Answer at once, and send SIGHUP when a waiting request was granted."""
-        waiting = _Waiting(number)
+        waiting = _WaitingLocks(number)
         waiting.handle = self.runtime.ask(
             prepared.to,
             prepared.request,
@@ -110,7 +110,7 @@ class WconfdListener(DocumentDoor):
         if waiting.is_answered:
             self._following[prepared.request.owner] = waiting.handle
 
-    def _hear(self, waiting: _Waiting, prepared: Prepared, reply: Message) -> None:
+    def _hear(self, waiting: _WaitingLocks, prepared: Prepared, reply: Message) -> None:
         owner = prepared.request.owner
         is_granted = isinstance(reply, messages.LocksGranted)
         if not waiting.is_answered:
@@ -124,7 +124,9 @@ class WconfdListener(DocumentDoor):
         if is_granted:
             self._following.pop(owner, None)
 
-    def _give_up(self, waiting: _Waiting, prepared: Prepared, error: errors.GangerError) -> None:
+    def _give_up(
+        self, waiting: _WaitingLocks, prepared: Prepared, error: errors.GangerError
+    ) -> None:
         owner = prepared.request.owner
         if not waiting.is_answered:
             self._refuse(waiting.number, error)
@@ -143,7 +145,7 @@ _WITHDRAWING = (messages.ReleaseLocks, messages.DowngradeLocks, messages.KeepLoc
 """These drop the owner's waiting request."""
 
 
-class _Waiting:
+class _WaitingLocks:
     """A request for locks on its way. Without a ``number``, no connection waits for its reply."""
 
     def __init__(self, number: int) -> None:

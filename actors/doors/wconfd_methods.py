@@ -27,7 +27,7 @@ ValueT = TypeVar("ValueT")
 _LEVELS = {level.value: level for level in LockLevel}
 
 
-class Method(NamedTuple):
+class WconfdMethod(NamedTuple):
     """``takes``: the types of the arguments; ``request``: makes the message from them."""
 
     takes: tuple[Any, ...]
@@ -106,8 +106,8 @@ def _locks(
     takes: tuple[Any, ...],
     request: Callable[..., Request[Any]],
     result: Callable[[Any], object] = _nothing,
-) -> Method:
-    return Method(takes, LOCK_MANAGER, request, result)
+) -> WconfdMethod:
+    return WconfdMethod(takes, LOCK_MANAGER, request, result)
 
 
 def _value(reply: messages.ConfigAnswered) -> object:
@@ -119,15 +119,15 @@ def _verified(reply: messages.ConfigVerified) -> None:
         raise errors.ConfigVerifyError("Validation failed", reply.problems)
 
 
-def _config(takes: tuple[Any, ...], request: Callable[..., Request[Any]]) -> Method:
-    return Method(takes, CONFIG_STORE, request, _value)
+def _config(takes: tuple[Any, ...], request: Callable[..., Request[Any]]) -> WconfdMethod:
+    return WconfdMethod(takes, CONFIG_STORE, request, _value)
 
 
 _Object = dict[str, Any]
 _Uuid = str
 _Index = Integer | None
 
-_OF_CONFIGURATION: dict[str, Method] = {
+_OF_CONFIGURATION: dict[str, WconfdMethod] = {
     "readConfig": _config((), lambda: messages.ReadConfig(reveals=True)),
     "lockConfig": _config(
         (ClientId, bool), lambda owner, shared: messages.LockConfig(owner, shared, reveals=True)
@@ -135,7 +135,7 @@ _OF_CONFIGURATION: dict[str, Method] = {
     "unlockConfig": _config((ClientId,), messages.UnlockConfig),
     "writeConfig": _config((ClientId, _Object), messages.WriteConfig),
     "writeConfigAndUnlock": _config((ClientId, _Object), messages.WriteConfigAndUnlock),
-    "verifyConfig": Method((), CONFIG_STORE, messages.VerifyConfig, _verified),
+    "verifyConfig": WconfdMethod((), CONFIG_STORE, messages.VerifyConfig, _verified),
     "flushConfig": _config((), messages.FlushConfig),
     "flushConfigGroup": _config((_Uuid,), messages.FlushConfigGroup),
     "prepareClusterDestruction": _config((ClientId,), messages.PrepareClusterDestruction),
@@ -162,7 +162,7 @@ _OF_CONFIGURATION: dict[str, Method] = {
     "updateDisk": _config((_Object,), messages.UpdateDisk),
 }
 
-_OF_RESERVATIONS: dict[str, Method] = {
+_OF_RESERVATIONS: dict[str, WconfdMethod] = {
     "dropAllReservations": _config((ClientId,), messages.DropAllReservations),
     "computeDRBDMap": _config((), messages.ComputeDrbdMap),
     "allocateDRBDMinor": _config((_Uuid, list[_Uuid]), messages.AllocateDrbdMinor),
@@ -179,7 +179,7 @@ _OF_RESERVATIONS: dict[str, Method] = {
     "listReservedIps": _config((ClientId,), messages.ListReservedIps),
 }
 
-METHODS: dict[str, Method] = {
+METHODS: dict[str, WconfdMethod] = {
     **_OF_CONFIGURATION,
     **_OF_RESERVATIONS,
     "listLocks": _locks((ClientId,), messages.ReadOwner, lambda reply: _pairs(reply.locks)),

@@ -166,7 +166,7 @@ class Reaper:
             self._report_end(child)
         elif not child.is_being_cleared:
             child.is_being_cleared = True
-            self._runtime.aside(functools.partial(left_over.end, child, child.identity))
+            self._runtime.in_thread(functools.partial(left_over.end, child, child.identity))
 
     def note_cleared(self, message: messages.LeftOverEnded) -> None:
         """What a dead process left running has ended, or could not be ended."""

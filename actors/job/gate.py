@@ -17,7 +17,7 @@ class JobRejectedError(Exception):
     """A filter rule, named in the text, rejects the job, which has executed nothing."""
 
 
-class Gate:
+class OpcodeGate:
     """The rules under which the job was chosen, and those of which it knows since."""
 
     def __init__(

@@ -4,8 +4,9 @@ From the hand-over to the final status it alone writes the job's file. It runs t
 one after the other: dependencies, locks (status ``waiting``), ``running`` made durable
 before the operation starts, the result made durable before anything else.
 
-It consists of parts: `Conversation` (requests, replies, messages), `Gate` (may the next opcode
-start?), `JobLog`, `StateRecorder` (durable states) and `JobContext` (what operations may use).
+It consists of parts: `Conversation` (requests, replies, messages), `OpcodeGate` (may the next
+opcode start?), `JobLog`, `StateRecorder` (durable states) and `JobContext` (what operations may
+use).
 
 It is an actor without pykka: its mailbox is the link to the daemon, drained on the main
 thread while it waits, because a thread and the libraries for one would cost more than a
@@ -32,7 +33,7 @@ from ..operations import commands, registry
 from ..processes import control_groups, descendants
 from .conversation import RETRY_SECONDS, Conversation
 from .daemon_link import Link
-from .gate import Gate, JobRejectedError, ReturnedError
+from .gate import JobRejectedError, OpcodeGate, ReturnedError
 from .job_context import JobContext
 from .job_log import JobLog
 from .running_job import RunningJob, now
@@ -69,7 +70,7 @@ class JobActor:
         path = job_files.path(go.queue, job.id)
         self._file = StateFile(path, go.spares, self._daemon.rest)
         self._secrets = go.secrets
-        self._gate = Gate(self._running, go.chosen, self._daemon, go.queue)
+        self._gate = OpcodeGate(self._running, go.chosen, self._daemon, go.queue)
         self._log = JobLog(self._running, len(go.body), self._daemon, self._file)
         self._recorder = StateRecorder(
             self._running, self._daemon, self._file, self._gate, self._log

@@ -35,7 +35,7 @@ def run_process(
 
     ``spare`` is the path of an unused lock file, if there is one; ``identity`` is this process's.
     """
-    process = _Process(link, lock_directory, spare, identity or process_identity.own())
+    process = _JobProcess(link, lock_directory, spare, identity or process_identity.own())
     try:
         next_id: int | None = job_id
         while next_id is not None and process.serve(next_id):
@@ -46,7 +46,7 @@ def run_process(
         link.close()
 
 
-class _Process:
+class _JobProcess:
     """This process, over all its jobs."""
 
     def __init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...storage import jobs, settings
 from ...transport import messages
 from .conversation import Conversation
-from .gate import Gate
+from .gate import OpcodeGate
 from .job_log import JobLog
 from .running_job import RunningJob
 from .state_file import StateFile
@@ -25,7 +25,7 @@ class StateRecorder:
         running: RunningJob,
         daemon: Conversation,
         file: StateFile,
-        gate: Gate,
+        gate: OpcodeGate,
         log: JobLog,
     ) -> None:
         self._running = running

@@ -64,7 +64,7 @@ class LockQuestions:
         due, self._waiting = self._waiting, []
         copied = {owner: dict(times) for owner, times in since.items()}
         self._is_at_work = True
-        self._runtime.aside(functools.partial(_answer, snapshot(), copied, due))
+        self._runtime.in_thread(functools.partial(_answer, snapshot(), copied, due))
 
     def answered(self, error: str | None) -> None:
         """The thread has answered: do what is left. Raises `QuestionError` if it failed."""

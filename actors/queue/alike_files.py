@@ -51,7 +51,7 @@ _PARTS: dict[bytes, bytes] = {
 }
 
 
-class _Known(NamedTuple):
+class _KnownFile(NamedTuple):
     match: Callable[[bytes], re.Match[bytes] | None]
     row: Row
     has_time: bool
@@ -63,7 +63,7 @@ class AlikeFiles:
     """The patterns of files that were decoded lately, and the rows of their jobs."""
 
     def __init__(self) -> None:
-        self._known: list[_Known] = []
+        self._known: list[_KnownFile] = []
         self._made = self._misses = 0
 
     def row(self, job_id: int, body: bytes) -> Row | None:
@@ -134,7 +134,7 @@ def _mark(job: jobs.Job) -> bool:
     return True
 
 
-def _known(job: jobs.Job, row: Row) -> _Known:
+def _known(job: jobs.Job, row: Row) -> _KnownFile:
     """The pattern of a job with marks."""
     text = jobs.encode_job(job)[: -jobs.CHECKSUM_BYTES]
     parts, end, has_id = [], 0, False
@@ -148,7 +148,7 @@ def _known(job: jobs.Job, row: Row) -> _Known:
         end = mark.end()
     parts.append(re.escape(text[end:]))
     pattern = re.compile(b"".join(parts) + rb".{%d}" % jobs.CHECKSUM_BYTES)
-    return _Known(
+    return _KnownFile(
         pattern.fullmatch,
         msgspec.structs.replace(row),
         has_time=job.received_timestamp is not None,

@@ -241,8 +241,8 @@ class FileWriter:
     @property
     def written_count(self) -> int:
         """How many new jobs got their files since the start."""
-        aside = 0 if self._new_files is None else len(self._new_files.written)
-        return self._written_count + aside
+        by_thread = 0 if self._new_files is None else len(self._new_files.written)
+        return self._written_count + by_thread
 
     def unwritten_bytes(self) -> int:
         """The size of the states of the new jobs that have no file yet."""

@@ -41,7 +41,7 @@ class JobQueries:
         if row.phase is Phase.HANDED_OVER:
             self._catch_up(row.id)
         job, log_until = self._store.reader.followed(row)
-        return JobState(JobRow(row.id, job, known=_Known(row)), log_until)
+        return JobState(JobRow(row.id, job, known=_RowValues(row)), log_until)
 
     def _whole(self, row: Row) -> jobs.Job:
         if row.phase is Phase.HANDED_OVER:
@@ -80,7 +80,7 @@ class _Rows(Mapping[int, JobRow]):
         """The job; `KeyError` if there is none, `StorageError` if its file is damaged."""
         row = self._store.table.find(job_id)
         if row is not None:
-            return JobRow(job_id, known=_Known(row), read=lambda: self._whole(row))
+            return JobRow(job_id, known=_RowValues(row), read=lambda: self._whole(row))
         try:
             job = self._store.reader.archived(job_id)
         except errors.UnknownJobError as error:
@@ -125,7 +125,7 @@ _FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
-class _Known(Mapping[str, Any]):
+class _RowValues(Mapping[str, Any]):
     """The values of fields that need not be read from the job's file, made when asked for."""
 
     __slots__ = ("_row",)

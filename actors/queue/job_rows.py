@@ -33,7 +33,7 @@ WITH_SLOT = frozenset({Phase.STARTING, Phase.HANDED_OVER})
 """The phases in which a job has a run slot."""
 
 
-class Traits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Derived(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
 
     summary: str = ""
@@ -52,13 +52,13 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Unread(Protocol):
-    """Stands for the traits of rows of which only a part was read (`unread_rows`)."""
+    """Stands for the traits of rows of which only a part was read (`lazy_rows`)."""
 
-    def traits_of(self, row: Row) -> Traits:
+    def traits_of(self, row: Row) -> Derived:
         """Read the traits of the row, and put them there; without any if that fails."""
 
 
-class Run(msgspec.Struct, kw_only=True, gc=False):
+class Execution(msgspec.Struct, kw_only=True, gc=False):
     """What a row has once the job was chosen to start, or has ended."""
 
     started: float | None = None
@@ -78,19 +78,19 @@ class Run(msgspec.Struct, kw_only=True, gc=False):
     """How many of its processes ended, one after the other, before it began."""
 
 
-NO_RUN = Run()
+NO_RUN = Execution()
 """Of all jobs that were not chosen yet. It never changes."""
 
 _Value = TypeVar("_Value")
 
 
 class _OfRun(property, Generic[_Value]):
-    """A field of a row's `Run`; setting it gives the row one of its own."""
+    """A field of a row's `Execution`; setting it gives the row one of its own."""
 
     def __init__(self, name: str) -> None:
         def put(row: Row, value: _Value) -> None:
             if row.run is NO_RUN:
-                row.run = Run()
+                row.run = Execution()
             setattr(row.run, name, value)
 
         super().__init__(attrgetter(f"run.{name}"), put)
@@ -102,14 +102,14 @@ class _OfRun(property, Generic[_Value]):
 
 
 class _OfTraits(property, Generic[_Value]):
-    """A field of a row's `Traits`; setting it gives the row traits of its own."""
+    """A field of a row's `Derived`; setting it gives the row traits of its own."""
 
     def __init__(self, name: str) -> None:
         find = attrgetter(name)
 
         def get(row: Row) -> _Value:
             traits = row.traits
-            value: _Value = find(traits if type(traits) is Traits else row.whole_traits)
+            value: _Value = find(traits if type(traits) is Derived else row.whole_traits)
             return value
 
         def put(row: Row, value: _Value) -> None:
@@ -136,8 +136,8 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     digest: str | None = None
     phase: Phase = Phase.PENDING
     serial: int = 0
-    traits: Traits | Unread = Traits()
-    run: Run = msgspec.field(default_factory=lambda: NO_RUN)
+    traits: Derived | Unread = Derived()
+    run: Execution = msgspec.field(default_factory=lambda: NO_RUN)
 
     summary = _OfTraits[str]("summary")
     reason = _OfTraits[str]("reason")
@@ -158,19 +158,19 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     failed_starts = _OfRun[int]("failed_starts")
 
     @property
-    def whole_traits(self) -> Traits:
+    def whole_traits(self) -> Derived:
         """Its traits, which are read if they were not yet."""
         traits = self.traits
-        return traits if isinstance(traits, Traits) else traits.traits_of(self)
+        return traits if isinstance(traits, Derived) else traits.traits_of(self)
 
     @property
     def is_whole(self) -> bool:
         """Whether its traits are known."""
-        return isinstance(self.traits, Traits)
+        return isinstance(self.traits, Derived)
 
     def complete(self) -> None:
         """Read its traits unless they are known; if that fails, they stay unknown."""
-        if not isinstance(self.traits, Traits):
+        if not isinstance(self.traits, Derived):
             self.traits.traits_of(self)
 
     def take_priority(self, priority: int) -> None:

@@ -15,14 +15,14 @@ from ...storage.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
+from .background_files import BackgroundFiles
 from .file_pace import Due, FilePace
-from .files_aside import FilesAside
 from .job_rows import Phase
+from .lazy_rows import LazyRows
 from .ledger import Ledger
 from .queries import QueueReader
 from .recalling import Recalled
 from .remembering import Remembering
-from .unread_rows import UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,14 +57,14 @@ class JobStore:
     ) -> None:
         """``files``: where the next start finds what files of pending jobs say, if anywhere."""
         self.table = table
-        self.ledger = Ledger(directory, journal, self._cut_aside, self._make_aside)
+        self.ledger = Ledger(directory, journal, self._carry_out_cut, self._make_in_thread)
         self.ledger.files.when_mended = self._note_mended
-        self.files_aside = FilesAside(runtime, self.ledger.files)
+        self.background_files = BackgroundFiles(runtime, self.ledger.files)
         self._pace, self._due = FilePace(), Due()
         self._written = 0
         self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
-        self.unread = UnreadRows()
+        self.unread = LazyRows()
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
 
@@ -333,7 +333,7 @@ class JobStore:
         factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
         self._runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
 
-    def _cut_aside(self, cut: Cut) -> None:
+    def _carry_out_cut(self, cut: Cut) -> None:
         """Flush the file system in a thread, which may take long; `JournalCut` follows."""
         incarnation = self._runtime.incarnation
 
@@ -345,7 +345,7 @@ class JobStore:
                 text = error.text
             return messages.JournalCut(incarnation=incarnation, error=text)
 
-        self._runtime.aside(carry_out)
+        self._runtime.in_thread(carry_out)
 
     def note_cut(self, message: messages.JournalCut) -> None:
         """A thread of this queue, or of its predecessor, has flushed the file system or failed."""
@@ -354,7 +354,7 @@ class JobStore:
         if message.incarnation == self._runtime.incarnation or error is not None:
             self.ledger.was_cut(error)
 
-    def _make_aside(self, ahead: SegmentAhead) -> None:
+    def _make_in_thread(self, ahead: SegmentAhead) -> None:
         """Make the journal's next segment in a thread; `SegmentMade` follows."""
 
         def carry_out() -> Message:
@@ -366,7 +366,7 @@ class JobStore:
             return messages.SegmentMade(error=text)
 
         try:
-            self._runtime.aside(carry_out)
+            self._runtime.in_thread(carry_out)
         except RuntimeError as error:
             # There is no thread to be had.
             ahead.give_up()
@@ -398,22 +398,22 @@ class JobStore:
         """Commit, and let files be created meanwhile, or afterwards, as far as they are due."""
         ledger, files, due = self.ledger, self.ledger.files, self._due
         before = files.unwritten_count
-        if due.files and self.files_aside.is_due:
+        if due.files and self.background_files.is_due:
             # The flush does not need the interpreter.
-            self.files_aside.allow(due.files)
+            self.background_files.allow(due.files)
         ledger.commit(meanwhile)
         new = max(0, files.unwritten_count - before)
         created = files.written_count - self._written
         self._due = due = self._pace.after_turn(new, created, ledger.journal_used)
         if ledger.is_far_behind or due.wait:
             self._write_urgently(settings.FILES_SLICE_SECONDS * (due.wait or 1.0))
-        elif due.files and not self.files_aside.is_due:
+        elif due.files and not self.background_files.is_due:
             ledger.write_newest(min(due.files, settings.FILES_AT_ONCE))
         self._written = files.written_count
 
     def _write_urgently(self, seconds: float) -> None:
         """Write files though messages wait, until the time is up."""
-        if not (self.files_aside.is_due and self.files_aside.hurry(seconds)):
+        if not (self.background_files.is_due and self.background_files.hurry(seconds)):
             self._write_slice(is_urgent=True)
 
     def write_files(self) -> None:
@@ -424,12 +424,12 @@ class JobStore:
             ledger.files.has_left_memory = False
             free_memory.give_back()
             return
-        if not (self.files_aside.is_due and self.files_aside.begin()):
+        if not (self.background_files.is_due and self.background_files.begin()):
             self._write_slice(is_urgent=False)
 
     def note_files(self, message: messages.FilesWritten) -> None:
         """The thread that creates files is through, or has failed."""
-        self.files_aside.note_written(message)
+        self.background_files.note_written(message)
 
     def _write_slice(self, *, is_urgent: bool) -> None:
         is_behind = self.ledger.is_behind
@@ -459,7 +459,7 @@ class JobStore:
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""
-        self.files_aside.close()
+        self.background_files.close()
         self._remembering.close()
         self.unread.forget()
         try:
@@ -473,7 +473,7 @@ class JobStore:
 
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
-        if self.ledger.is_read_only or self.files_aside.is_under_way:
+        if self.ledger.is_read_only or self.background_files.is_under_way:
             return None
         ledger = self.ledger
         if ledger.has_unwritten or ledger.files.is_short_of_spares:

@@ -55,15 +55,15 @@ class Ledger:
         self,
         directory: QueueDirectory,
         journal: Journal,
-        cut_aside: Callable[[Cut], None] | None = None,
-        make_aside: Callable[[SegmentAhead], None] | None = None,
+        carry_out_cut: Callable[[Cut], None] | None = None,
+        make_in_thread: Callable[[SegmentAhead], None] | None = None,
     ) -> None:
-        """``cut_aside`` carries a cut out in another thread; `was_cut` must be called after it.
+        """``carry_out_cut`` carries a cut out in another thread; `was_cut` must be called after it.
 
-        ``make_aside`` has another thread make a segment ahead; None: each is made when needed.
+        ``make_in_thread`` has another thread make a segment ahead; None: each is made when needed.
         """
-        self._cut_aside = cut_aside
-        self._make_aside = make_aside
+        self._carry_out_cut = carry_out_cut
+        self._make_in_thread = make_in_thread
         self.directory = directory
         self.last_id = 0
         self._journal = journal
@@ -136,7 +136,7 @@ class Ledger:
 
         A flush comes first: what files say counts from now on.
         """
-        if self._cut_aside is None or self._is_doubtful or is_quick:
+        if self._carry_out_cut is None or self._is_doubtful or is_quick:
             self.retry()
             return
         try:
@@ -246,16 +246,16 @@ class Ledger:
         # Records that wait for `commit` would be dropped if the new segment failed.
         is_free = not self._effects and not self.is_read_only
         if is_due and is_free and not self._is_behind_at_renewal:
-            self._renew_aside()
+            self._renew_in_thread()
 
     def _want_next_segment(self) -> None:
         """Have a thread make the next segment, if it is time for that."""
-        if self._make_aside is None or self.is_read_only:
+        if self._make_in_thread is None or self.is_read_only:
             return
         # Without a list of the segments, one is made when it is needed, or refused.
         with contextlib.suppress(errors.StorageError):
             if (ahead := self._journal.make_ahead()) is not None:
-                self._make_aside(ahead)
+                self._make_in_thread(ahead)
 
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""
@@ -430,9 +430,9 @@ class Ledger:
             self.files.forget(job_id)
             done()
 
-    def _renew_aside(self) -> None:
+    def _renew_in_thread(self) -> None:
         """Begin a new segment; a thread flushes the file system and deletes the old ones."""
-        if self._cut_aside is None or self._is_doubtful:
+        if self._carry_out_cut is None or self._is_doubtful:
             self.retry()
             return
         try:
@@ -449,7 +449,7 @@ class Ledger:
 
     def _cut_in_thread(self) -> None:
         """Have a thread delete the older segments."""
-        assert self._cut_aside is not None
+        assert self._carry_out_cut is not None
         try:
             cut = self._journal.prepare_cut(self._check())
         except errors.StorageError as error:
@@ -461,7 +461,7 @@ class Ledger:
             return
         self._is_being_cut = True
         self._inputs_to_remove, self._refused_inputs = self._refused_inputs, []
-        self._cut_aside(cut)
+        self._carry_out_cut(cut)
 
     def was_cut(self, error: errors.StorageError | None) -> None:
         """The old segments are gone, or (``error``) the file system could not be flushed."""

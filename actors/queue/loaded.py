@@ -8,7 +8,7 @@ from ...storage import jobs
 from ...storage.queue_files import replay
 from . import recalling
 from .job_table import JobTable
-from .unread_rows import UnreadRows
+from .lazy_rows import LazyRows
 
 
 class Loaded(msgspec.Struct):
@@ -40,5 +40,5 @@ class Loaded(msgspec.Struct):
     ahead: dict[int, tuple[int, bytes]] = {}
     archived: dict[int, replay.State | None] = {}
     journaled: int = 0
-    unread: UnreadRows = msgspec.field(default_factory=UnreadRows)
+    unread: LazyRows = msgspec.field(default_factory=LazyRows)
     recalled: recalling.Recalled = msgspec.field(default_factory=recalling.Recalled)

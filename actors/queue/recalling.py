@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.remembered import Noted
     from .job_rows import Row
-    from .unread_rows import UnreadRows
+    from .lazy_rows import LazyRows
 
 
 class Recalled(msgspec.Struct):
@@ -37,7 +37,7 @@ def recall(
     found: Iterable[Noted],
     directory: QueueDirectory,
     live: Collection[int],
-    unread: UnreadRows,
+    unread: LazyRows,
     looked_at: Callable[[int], None] = lambda _: None,
 ) -> Recalled:
     """The rows of those jobs in ``live`` whose files are as they were.

@@ -14,10 +14,10 @@ from ...storage.queue_files import job_files, replay, spool
 from . import recalling, reconciling
 from .job_rows import Phase
 from .job_table import JobTable
+from .lazy_rows import LazyRows, RowLoader
 from .loaded import Loaded
 from .reconciling import Fate, Life
 from .row_templates import row_of
-from .unread_rows import QuickRows, UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def load(
     if files is not None and len(in_files) >= settings.REMEMBERED_JOBS_MIN and not is_doubtful:
         loaded.recalled = _recalled(directory, files, in_files, loaded.unread, progress)
     remembered = loaded.recalled.rows
-    quick = QuickRows(loaded.unread)
+    quick = RowLoader(loaded.unread)
     for job_id in _told(ids, progress):
         journaled = said.states.get(job_id)
         row = remembered.get(job_id)
@@ -131,7 +131,7 @@ def _recalled(
     directory: QueueDirectory,
     files: RememberedFiles,
     in_files: set[int],
-    unread: UnreadRows,
+    unread: LazyRows,
     progress: Progress,
 ) -> recalling.Recalled:
     """What is remembered of these files; without it, they are read."""

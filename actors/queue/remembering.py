@@ -18,11 +18,11 @@ from ...storage.jobs import JobStatus
 from ...storage.queue_files.looks_aside import Look
 from ...storage.queue_files.remembered import Heads, Page, RememberedFiles, Template
 from ...transport import messages
-from .job_rows import Traits
+from .job_rows import Derived
 from .recalling import row_of_text
 
 if TYPE_CHECKING:
-    from ...storage.job_heads import Head
+    from ...storage.job_headers import JobHeader
     from ...storage.paths import Places
     from ...storage.queue_files.remembered import Mark, Noted
     from ...transport.messages import Message
@@ -48,7 +48,7 @@ def files_of(places: Places) -> RememberedFiles | None:
         return None
 
 
-class _Known(NamedTuple):
+class _Remembered(NamedTuple):
     number: int
     row: Row
     shared: object
@@ -73,7 +73,7 @@ class Remembering:
         self._files = files
         self._log = runtime.log
         self._cursor = self._count = self._number = self._tried = 0
-        self._known: dict[int, list[_Known]] = {}
+        self._known: dict[int, list[_Remembered]] = {}
         self._has_gone_on = False
         self._look: Look | None = None
         self._chosen: list[tuple[Row, int]] = []
@@ -131,7 +131,7 @@ class Remembering:
             return messages.FilesLookedAt(incarnation=incarnation, number=number)
 
         try:
-            self._runtime.aside_in_steps(look.steps(), finished)
+            self._runtime.when_idle(look.steps(), finished)
         except RuntimeError as error:
             self._give_up(str(error))
         else:
@@ -204,7 +204,7 @@ class Remembering:
 
     def _may_have_template(self, row: Row) -> bool:
         traits = row.traits
-        if not isinstance(traits, Traits) or traits.shared_inputs is None:
+        if not isinstance(traits, Derived) or traits.shared_inputs is None:
             return False
         if row.status is not JobStatus.QUEUED or traits.reason or traits.limits:
             return False
@@ -233,7 +233,7 @@ class Remembering:
         return self._number - 1
 
     def _note_template(self, number: int, row: Row, shared: object) -> None:
-        self._known.setdefault(id(shared), []).append(_Known(number, row, shared))
+        self._known.setdefault(id(shared), []).append(_Remembered(number, row, shared))
         self._number = max(self._number, number + 1)
 
 
@@ -246,7 +246,7 @@ def _add(page: Page, row: Row, mark: Mark) -> None:
     page.digests.append(row.digest)
 
 
-def _add_head(heads: Heads, head: Head, mark: Mark) -> None:
+def _add_head(heads: Heads, head: JobHeader, mark: Mark) -> None:
     heads.ids.append(head.id)
     heads.inodes.append(mark[0])
     heads.changed.append(mark[1])

@@ -1,7 +1,7 @@
 """The row of a job, from what its file says.
 
 Jobs whose opcodes have the same parameters share one object with all that follows from these
-(`Traits`): it is found once, and looked up for the next job by what its parameters are.
+(`Derived`): it is found once, and looked up for the next job by what its parameters are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...storage.prediction import estimates
 from ...storage.prediction.declared import foreseen_of_job
 from ...transport.messages import SharedInputs
 from . import submitting
-from .job_rows import NO_RUN, Phase, Row, Run, Traits
+from .job_rows import NO_RUN, Derived, Execution, Phase, Row
 
 _SHARED_CHARACTERS_MAX = 200
 
@@ -47,7 +47,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
     )
 
 
-def traits_of(job: jobs.Job, phase: Phase) -> Traits:
+def traits_of(job: jobs.Job, phase: Phase) -> Derived:
     """What follows from the parameters of the job's opcodes."""
     template = _template_of(job)
     traits = template.ended
@@ -58,7 +58,7 @@ def traits_of(job: jobs.Job, phase: Phase) -> Traits:
     return _with_reasons(job, template, traits)
 
 
-def _with_reasons(job: jobs.Job, template: _Template, traits: Traits) -> Traits:
+def _with_reasons(job: jobs.Job, template: _Template, traits: Derived) -> Derived:
     """The traits with what users gave as reasons; jobs with the same ones share it."""
     reason = shared_text(job_views.job_reason(job))
     limits = job_views.rate_limits(op.input for op in job.ops)
@@ -74,11 +74,11 @@ def _with_reasons(job: jobs.Job, template: _Template, traits: Traits) -> Traits:
     return found
 
 
-def _run_of(job: jobs.Job) -> Run:
+def _run_of(job: jobs.Job) -> Execution:
     times = (job.start_timestamp, job.end_timestamp)
     if job.livelock is None and job.process_id is None and times == (None, None):
         return NO_RUN
-    return Run(
+    return Execution(
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
@@ -89,16 +89,16 @@ def _run_of(job: jobs.Job) -> Run:
 class _Template(msgspec.Struct):
     """The traits of jobs with the same parameters."""
 
-    pending: Traits
+    pending: Derived
     """Of a job that is pending, and has no priority of its own."""
 
-    alone: Traits
+    alone: Derived
     """Of a pending job whose parameters are in its file alone."""
 
-    ended: Traits
+    ended: Derived
     """Of a job that is not pending."""
 
-    with_reasons: tuple[Traits, Traits] | None = None
+    with_reasons: tuple[Derived, Derived] | None = None
     """The last ones that were made of one of these, and of which."""
 
 
@@ -159,7 +159,7 @@ def _found_template(job: jobs.Job, place: int) -> _Template:
         # If they are malformed, no daemon wrote them: the job's process will refuse the opcode.
         with contextlib.suppress(errors.DependencyError):
             depends = tuple(opcodes.dependencies(job.ops[place].input))
-    ended = Traits(
+    ended = Derived(
         summary=shared_text(job_views.job_summary(job)),
         depends=depends,
         needs_user_opcodes=submitting.needs_user_opcodes(job),

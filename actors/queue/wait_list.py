@@ -54,7 +54,7 @@ class Wait:
         self.due = due
 
 
-class _Line:
+class _JobWaits:
     """The waits of one job."""
 
     __slots__ = ("left", "version", "waits")
@@ -72,7 +72,7 @@ class WaitList:
 
     def __init__(self) -> None:
         self._waits: dict[Key, Wait] = {}
-        self._by_job: dict[int, _Line] = {}
+        self._by_job: dict[int, _JobWaits] = {}
         self._by_peer: dict[bytes, set[Key]] = {}
         self._changed: dict[int, None] = {}
         self._overdue: deque[Wait] = deque()
@@ -91,7 +91,7 @@ class WaitList:
         if len(self._waits) >= settings.JOB_WAITS_MAX:
             text = f"{settings.JOB_WAITS_MAX} requests wait for changes of jobs already"
             raise errors.BusyError(text)
-        line = self._by_job.setdefault(wait.job_id, _Line())
+        line = self._by_job.setdefault(wait.job_id, _JobWaits())
         line.waits[wait.key] = wait
         self._waits[wait.key] = wait
         self._by_peer.setdefault(wait.key[0], set()).add(wait.key)

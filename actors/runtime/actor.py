@@ -256,7 +256,7 @@ class ComponentActor(pykka.Actor):
                 ready = ComponentReady(
                     component=self.name,
                     incarnation=self.incarnation,
-                    put_aside=self.component.put_aside,
+                    quarantined=self.component.quarantined,
                 )
                 self.component.runtime.tell(SUPERVISOR, ready)
                 while self._early:

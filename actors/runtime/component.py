@@ -31,7 +31,7 @@ class Component(Generic[MessageT]):
     """One actor of the daemon, known by its name, that accepts the messages ``MessageT``."""
 
     name: ClassVar[str]
-    put_aside: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
     """A sentence about each file that its start could not read, and has put aside."""
 
     def __init__(self, runtime: Runtime) -> None:

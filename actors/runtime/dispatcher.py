@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...transport.envelopes import silence, unsilence
+from .idle_work import IdleWait, IdleWork
 from .mailbox import InboxItem, Mailbox
-from .steps_aside import IdleGate, StepsAside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .actor import ComponentActor
 
-ASIDE = "aside"
+THREAD = "thread"
 """The name of threads that do what would hold up a dispatcher."""
 
 _CLOSED = -1
@@ -88,7 +88,7 @@ class Dispatcher:
         self._running: ComponentActor | None = None
         self._is_asleep = False
         self._looked_at = 0.0
-        self._idle = IdleGate()
+        self._idle = IdleWait()
         self._poll: select.epoll | None = None
         self._wake = _CLOSED
         # Held to change threads, and to wake one: the descriptor may be another file's afterwards.
@@ -165,27 +165,25 @@ class Dispatcher:
         heapq.heappush(self._alarms, alarm)
         return alarm
 
-    def aside(self, _name: str, work: Callable[[], None]) -> None:
+    def in_thread(self, _name: str, work: Callable[[], None]) -> None:
         """Do ``work`` in a thread of its own, for the component of that name."""
 
         def run() -> None:
-            _name_thread(ASIDE)
+            _name_thread(THREAD)
             work()
 
         # `threading.Thread.start` waits until the thread runs: on a busy machine, 30 ms of a turn.
         _thread.start_new_thread(run, ())
 
-    def aside_in_steps(
-        self, name: str, steps: Iterator[object], finish: Callable[[], None]
-    ) -> StepsAside:
-        """As `aside`: take ``steps`` while this dispatcher sleeps, then call ``finish``."""
-        work = StepsAside(self._idle, steps)
+    def when_idle(self, name: str, steps: Iterator[object], finish: Callable[[], None]) -> IdleWork:
+        """As `in_thread`: take ``steps`` while this dispatcher sleeps, then call ``finish``."""
+        work = IdleWork(self._idle, steps)
 
         def run() -> None:
             work.run()
             finish()
 
-        self.aside(name, run)
+        self.in_thread(name, run)
         return work
 
     def have_others_work(self) -> bool:

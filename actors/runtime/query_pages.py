@@ -9,7 +9,7 @@ import msgspec
 
 from ...storage import settings
 from ...storage.queries import paging
-from ...storage.queries.answering import Asked
+from ...storage.queries.answering import ParsedQuery
 from ...storage.queries.resources import RESOURCES
 from ...transport import messages
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEPT_MAX = 8
 
 
-def checked(resource_name: str, message: Query) -> Asked[Any]:
+def checked(resource_name: str, message: Query) -> ParsedQuery[Any]:
     """The query of the message. Raises what `paging.page` raises.
 
     Every page asks for it anew, and the reading of a long filter takes as long as a page: so a few
@@ -36,7 +36,7 @@ def checked(resource_name: str, message: Query) -> Asked[Any]:
         text = msgspec.msgpack.encode(message.filter)
     except (OverflowError, RecursionError, TypeError, ValueError):
         # No filter has such a value: the error names its place.
-        return Asked(RESOURCES[resource_name], fields, message.filter, is_classic=is_classic)
+        return ParsedQuery(RESOURCES[resource_name], fields, message.filter, is_classic=is_classic)
     return _checked(resource_name, fields, text, is_classic)
 
 
@@ -46,13 +46,13 @@ def _checked(
     fields: tuple[str, ...],
     text: bytes,
     is_classic: bool,  # noqa: FBT001 - a key
-) -> Asked[Any]:
+) -> ParsedQuery[Any]:
     raw_filter = msgspec.msgpack.decode(text)
-    return Asked(RESOURCES[resource_name], fields, raw_filter, is_classic=is_classic)
+    return ParsedQuery(RESOURCES[resource_name], fields, raw_filter, is_classic=is_classic)
 
 
 def answered(
-    runtime: Runtime, asked: Asked[Any], source: object, after: str | None
+    runtime: Runtime, asked: ParsedQuery[Any], source: object, after: str | None
 ) -> messages.QueryAnswered:
     """The page behind the mark ``after``. Raises what `paging.page` raises."""
     bounds = paging.Bounds(

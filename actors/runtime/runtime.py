@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from .directory import Address
     from .dispatcher import Alarm
     from .host import Host
-    from .steps_aside import StepsAside
+    from .idle_work import IdleWork
 
 MessageT = TypeVar("MessageT", bound="Message")
 ReplyT = TypeVar("ReplyT", bound="Message")
 
 
-class Asked(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its reply."""
 
     handle: int
@@ -57,7 +57,7 @@ class Runtime:
         self.log = host.log.bind(component=actor.name)
         self._actor = actor
         self._reply_to = ReplyTo(actor)
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, PendingRequest] = {}
         self._numbers: dict[int, int] = {}
         """Under which number each of them was sent last, by its handle."""
         # Numbers start at the clock, so that late replies to a predecessor match none.
@@ -106,7 +106,7 @@ class Runtime:
         self._handles_last += 1
         handle = self._handles_last
         alarm = self._later(deadline - now, None)
-        self._send(Asked(handle, to, envelope, then, otherwise, alarm))
+        self._send(PendingRequest(handle, to, envelope, then, otherwise, alarm))
         return handle
 
     def stop_asking(self, handle: int) -> None:
@@ -141,14 +141,14 @@ class Runtime:
         for asked in waiting.values():
             self._send(asked)
 
-    def _send(self, asked: Asked) -> None:
+    def _send(self, asked: PendingRequest) -> None:
         self._asked_last += 1
         self._asked[self._asked_last] = asked
         self._numbers[asked.handle] = self._asked_last
         asked.alarm.item = Expired(self._asked_last)
         self.forward(asked.to, msgspec.structs.replace(asked.envelope, number=self._asked_last))
 
-    def _forget(self, asked: Asked, number: int) -> None:
+    def _forget(self, asked: PendingRequest, number: int) -> None:
         asked.alarm.cancel()
         del self._asked[number], self._numbers[asked.handle]
 
@@ -175,18 +175,16 @@ class Runtime:
         self._check_not_abandoned()
         return self._actor.dispatcher.later(seconds, self._actor, item)
 
-    def aside(self, work: Callable[[], Message]) -> None:
+    def in_thread(self, work: Callable[[], Message]) -> None:
         """Do ``work`` in a thread, and tell this component, or its successor, the result."""
         name, directory = self._actor.name, self.host.directory
 
         def run() -> None:
             directory.tell(name, Envelope(work()))
 
-        self._actor.dispatcher.aside(name, run)
+        self._actor.dispatcher.in_thread(name, run)
 
-    def aside_in_steps(
-        self, steps: Iterator[object], finished: Callable[[], Message]
-    ) -> StepsAside:
+    def when_idle(self, steps: Iterator[object], finished: Callable[[], Message]) -> IdleWork:
         """Take ``steps`` in a thread, each while this component's dispatcher has nothing to do.
 
         Then tell this component, or its successor, what ``finished`` returns. `RuntimeError`: there
@@ -197,7 +195,7 @@ class Runtime:
         def finish() -> None:
             directory.tell(name, Envelope(finished()))
 
-        return self._actor.dispatcher.aside_in_steps(name, steps, finish)
+        return self._actor.dispatcher.when_idle(name, steps, finish)
 
     # ------------------------------------------------------------ descriptors and turns
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from .known_jobs import Judged, judged_by
+from .pending_job import RuleVerdict, judged_by
 
 if TYPE_CHECKING:
     from ...transport.messages import JobVerdict
     from .kinds import Kind
-    from .known_jobs import Pending
+    from .pending_job import Pending
     from .remedies import Buckets
 
 SETS_MAX = 64
 """So many sets there are at a time."""
 
 
-class Alike(Judged, kw_only=True):
+class Alike(RuleVerdict, kw_only=True):
     """The verdict of ``count`` jobs with the same template and ad-hoc limits, and their kinds."""
 
     limits: Buckets

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from .holding import Conflict
-    from .known_jobs import Pending
+    from .pending_job import Pending
 
 
 SortKey = tuple[int, float, int]
 """Priority, what is left of the weight, id."""
 
 
-class _Line:
+class _ShapeLine:
     """Jobs of one priority and shape, with conflicts on the same names.
 
     ``alike``: the set whose verdict they share; None: each has its own.
@@ -76,7 +76,7 @@ class _Group:
     def __init__(self, key: _GroupKey) -> None:
         self.key = key
         self.shape, self.mask, self.first_shape, self.first_mask, self.is_behind = key
-        self.lines: set[_Line] = set()
+        self.lines: set[_ShapeLine] = set()
         self._heads: list[_Head] = []
         self.generation = -1
         self.weight = 0.0
@@ -91,14 +91,14 @@ class _Group:
                 self.first_shape, self.first_mask
             )
 
-    def note(self, line: _Line) -> None:
+    def note(self, line: _ShapeLine) -> None:
         """A line of this group has another first job."""
         heapq.heappush(self._heads, _head_of(line))
         if len(self._heads) > 2 * len(self.lines) + _STALE_HEADS_MAX:
             self._heads = [_head_of(one) for one in self.lines]
             heapq.heapify(self._heads)
 
-    def first_line(self) -> _Line | None:
+    def first_line(self) -> _ShapeLine | None:
         """The line with the first job of all."""
         while self._heads:
             _, entry, line = self._heads[0]
@@ -109,11 +109,11 @@ class _Group:
         return None
 
 
-_Head = tuple[int, Entry, _Line]
+_Head = tuple[int, Entry, _ShapeLine]
 """The first job of a line, its entry, and the line."""
 
 
-def _head_of(line: _Line) -> _Head:
+def _head_of(line: _ShapeLine) -> _Head:
     first = line.heap[0]
     return (first.id, first, line)
 
@@ -133,11 +133,11 @@ class Eligible:
         self._prediction = prediction
         self._find = find
         self._free = Runs()
-        self._lines: set[_Line] = set()
+        self._lines: set[_ShapeLine] = set()
         # Jobs enter these.
-        self._open: dict[_Place, _Line] = {}
+        self._open: dict[_Place, _ShapeLine] = {}
         self._groups: dict[int, dict[_GroupKey, _Group]] = {}
-        self._from: _Line | None = None
+        self._from: _ShapeLine | None = None
 
     def __len__(self) -> int:
         """How many entries there are, stale ones included."""
@@ -267,18 +267,18 @@ class Eligible:
         place = (job.priority, key, alike_of(job))
         line = self._open.get(place)
         if line is None:
-            line = self._open[place] = _Line(self, *place)
+            line = self._open[place] = _ShapeLine(self, *place)
             self._lines.add(line)
             for level, name, _ in {*conflicts, *first_conflicts}:
                 taken.watchers[level, name].add(line.refresh)
         self._push(line, job.entry)
 
-    def _push(self, line: _Line, entry: Entry) -> None:
+    def _push(self, line: _ShapeLine, entry: Entry) -> None:
         heapq.heappush(line.heap, entry)
         if line.heap[0] is entry:
             self.regroup(line)
 
-    def _give(self, line: _Line, other: Eligible) -> None:
+    def _give(self, line: _ShapeLine, other: Eligible) -> None:
         """Let another order have a line of this one."""
         place = (line.priority, line.key, line.alike)
         known = other._open.get(place)
@@ -294,7 +294,7 @@ class Eligible:
         other._open.setdefault(place, line)
         other.regroup(line)
 
-    def regroup(self, line: _Line) -> None:
+    def regroup(self, line: _ShapeLine) -> None:
         """Put a line into the group of its jobs, by the names that are taken now."""
         shape, first_shape, conflicts, first_conflicts = line.key
         mask = first_mask = self._still(conflicts)
@@ -316,7 +316,7 @@ class Eligible:
         is_taken = self._prediction.taken.is_taken
         return mask_of(tuple(one for one in conflicts if is_taken(*one)))
 
-    def _leave_group(self, line: _Line) -> None:
+    def _leave_group(self, line: _ShapeLine) -> None:
         group, line.group = line.group, None
         if group is None:
             return
@@ -327,20 +327,20 @@ class Eligible:
             if not groups:
                 del self._groups[line.priority]
 
-    def _pop(self, line: _Line) -> None:
+    def _pop(self, line: _ShapeLine) -> None:
         heapq.heappop(line.heap)
         if line.heap:
             self.regroup(line)
         else:
             self._drop_line(line)
 
-    def _forget_line(self, line: _Line) -> None:
+    def _forget_line(self, line: _ShapeLine) -> None:
         self._lines.remove(line)
         place = (line.priority, line.key, line.alike)
         if self._open.get(place) is line:
             del self._open[place]
 
-    def _drop_line(self, line: _Line) -> None:
+    def _drop_line(self, line: _ShapeLine) -> None:
         self._forget_line(line)
         self._leave_group(line)
         _, _, conflicts, first_conflicts = line.key
@@ -360,7 +360,7 @@ class Eligible:
         """Whether the first job of a group would stand in line behind an older one."""
         return group.is_behind or self._prediction.stands_behind_types(group.first_shape, job_id)
 
-    def _first_line(self, group: _Group) -> _Line | None:
+    def _first_line(self, group: _Group) -> _ShapeLine | None:
         """The line with the first job of a group, after dropping stale entries."""
         while (line := group.first_line()) is not None:
             if self._find(line.heap[0]) is not None:
@@ -386,11 +386,11 @@ class Eligible:
                 # Nothing may start before it is known which job is first.
                 return None
 
-    def _lightest_line(self, priority: int, now: float, free: Pending | None) -> _Line | None:
+    def _lightest_line(self, priority: int, now: float, free: Pending | None) -> _ShapeLine | None:
         """The line with the first job, as far as lines know; None: ``free`` comes before."""
         prediction = self._prediction
         best: tuple[float, int] | None = None
-        best_line: _Line | None = None
+        best_line: _ShapeLine | None = None
         if free is not None:
             weight = prediction.weight_without_locks()
             best = (prediction.adjusted(weight, free.id, now), free.id)
@@ -408,7 +408,7 @@ class Eligible:
                 best, best_line = found, line
         return best_line
 
-    def _is_in_place(self, job: Pending, line: _Line) -> bool:
+    def _is_in_place(self, job: Pending, line: _ShapeLine) -> bool:
         """Whether no more names of a job are taken than its line knows."""
         group, taken = line.group, self._prediction.taken
         assert group is not None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..runtime.id_sets import IdSet
 from .alike import Alike
-from .known_jobs import HELD, REJECTED
+from .pending_job import HELD, REJECTED
 from .predicting import shape_of
 from .wanted_names import WantedNames
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from .holding import NamesTaken
-    from .known_jobs import Judged, Pending
+    from .pending_job import Pending, RuleVerdict
     from .predicting import Shape
     from .remedies import Buckets
 
@@ -162,6 +162,6 @@ class Kinds:
         return any(kind.has_locks for kind in self)
 
 
-def _verdict_of(judged: Judged) -> tuple[str, str | None, Buckets]:
+def _verdict_of(judged: RuleVerdict) -> tuple[str, str | None, Buckets]:
     stops = judged.action in _STOPPED
     return judged.action if stops else "", judged.rule if stops else None, judged.buckets

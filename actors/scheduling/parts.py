@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from .holding import NamesTaken
     from .kinds import Kind
-    from .known_jobs import Pending
+    from .pending_job import Pending
     from .remedies import Buckets
 
 

@@ -29,7 +29,7 @@ from .holding import TYPE_INDEX, TYPES, Conflict, Holdings, levels
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .known_jobs import Pending, Running
+    from .pending_job import Pending, SlotHolder
 
 Shape = tuple[int, ...]
 """Of each level the type, as a number; the last one: the big lock."""
@@ -110,7 +110,7 @@ class Prediction:
     ``runs`` must change whenever ``running`` does.
     """
 
-    def __init__(self, policy: Policy, running: Mapping[int, Running]) -> None:
+    def __init__(self, policy: Policy, running: Mapping[int, SlotHolder]) -> None:
         self.policy = policy
         self.runs = 0
         self._running = running

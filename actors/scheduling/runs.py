@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, order=True, gc=False):
     id: int
 
 
-class Run:
+class RunOfEntries:
     """A heap of entries. ``alike``: what their jobs have in common; None: nothing."""
 
     __slots__ = ("alike", "entries", "home")
@@ -44,12 +44,12 @@ class Runs:
     """Entries in order; a run for each ``alike``, and for each one that was taken over."""
 
     def __init__(self) -> None:
-        self._all: set[Run] = set()
+        self._all: set[RunOfEntries] = set()
         # New entries enter these.
-        self._open: dict[Hashable, Run] = {}
+        self._open: dict[Hashable, RunOfEntries] = {}
         # The first entry of each run, and some that are so no longer. The number says which is
         # newer: equal entries can be those of one job.
-        self._heads: list[tuple[Entry, int, Run]] = []
+        self._heads: list[tuple[Entry, int, RunOfEntries]] = []
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Runs:
         """Put an entry in its place."""
         run = self._open.get(alike)
         if run is None:
-            run = Run(alike)
+            run = RunOfEntries(alike)
             run.entries.append(entry)
             self._take(run)
         else:
@@ -72,7 +72,7 @@ class Runs:
             if run.entries[0] is entry:
                 self._note(run)
 
-    def first(self) -> Run | None:
+    def first(self) -> RunOfEntries | None:
         """The run with the first entry of all."""
         heads = self._heads
         while heads:
@@ -82,7 +82,7 @@ class Runs:
             heapq.heappop(heads)
         return None
 
-    def pop(self, run: Run) -> None:
+    def pop(self, run: RunOfEntries) -> None:
         """Remove the first entry of all; ``run`` is what `first` has returned."""
         heapq.heappop(run.entries)
         if run.entries:
@@ -90,7 +90,7 @@ class Runs:
         else:
             self._leave(run)
 
-    def give(self, run: Run, other: Runs) -> None:
+    def give(self, run: RunOfEntries, other: Runs) -> None:
         """Let another order have a run of these."""
         self._leave(run)
         known = other._open.get(run.alike)
@@ -116,19 +116,19 @@ class Runs:
             self._leave(run)
         self._heads.clear()
 
-    def _take(self, run: Run) -> None:
+    def _take(self, run: RunOfEntries) -> None:
         run.home = self
         self._all.add(run)
         self._open.setdefault(run.alike, run)
         self._note(run)
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: RunOfEntries) -> None:
         run.home = None
         self._all.remove(run)
         if self._open.get(run.alike) is run:
             del self._open[run.alike]
 
-    def _note(self, run: Run) -> None:
+    def _note(self, run: RunOfEntries) -> None:
         """A run has another first entry."""
         heapq.heappush(self._heads, (run.entries[0], next(self._numbers), run))
         if len(self._heads) > 2 * len(self._all) + _STALE_HEADS_MAX:

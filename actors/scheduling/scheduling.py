@@ -30,15 +30,15 @@ from ..rules import gating
 from ..runtime.id_maps import IdMap
 from ..runtime.id_sets import IdSet
 from ..runtime.slices import done
-from . import standing
+from . import queue_position
 from .alike import Templates, alike_of
-from .decided import Pass, Unsatisfiable
 from .depending import dependency_outcome
-from .ends import Ends
 from .kinds import Kinds
-from .known_jobs import HELD, LIMITED, REJECTED, Pending, Running, buckets_of
+from .pending_job import HELD, LIMITED, REJECTED, Pending, SlotHolder, buckets_of
 from .predicting import Prediction
+from .scheduling_pass import Pass, Unsatisfiable
 from .start_order import StartOrder
+from .unsatisfiable import UnsatisfiableJobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ class Schedule:
         # No other rules will come into force: what one holds need not stand in line.
         self._is_trial = False
         self._now = 0.0
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, SlotHolder] = {}
         self._prediction = Prediction(policy or Policy(), self._running)
         self._forget()
 
@@ -101,7 +101,7 @@ class Schedule:
         self._order = StartOrder(self._prediction, self._find)
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, IdSet] = defaultdict(IdSet)
-        self._ends = Ends(self._ends_max)
+        self._ends = UnsatisfiableJobs(self._ends_max)
         self._unknown: set[int] = set()
         self._unnamed: set[int] = set()
         self._eligible: list[int] = []
@@ -144,7 +144,7 @@ class Schedule:
         if came:
             self._prediction.arrivals.restart(came)
         for verdict in running:
-            self._occupy(verdict.job.id, Running.under(verdict))
+            self._occupy(verdict.job.id, SlotHolder.under(verdict))
         self._prediction.taken.vacate_others()
         # The news that one of them has ended may have come before this, on a shorter way.
         self._unknown.update(self._running)
@@ -261,7 +261,7 @@ class Schedule:
         self._asked.discard(job_id)
         if job_id in self._running:
             self._order.vacate(self._running[job_id].buckets)
-            self._occupy(verdict.job.id, Running.under(verdict))
+            self._occupy(verdict.job.id, SlotHolder.under(verdict))
             return 0
         job = self._pending.get(job_id)
         return 0 if job is None else self._judge(job, verdict)
@@ -275,7 +275,7 @@ class Schedule:
         self._templates.leave(job)
         self._templates.enter(job, verdict, self._chain)
         self._kinds.place(job)
-        is_moving = job.aside_under == self._chain or alike_of(job) is not alike
+        is_moving = job.parked_under == self._chain or alike_of(job) is not alike
         if job.entry is not None and is_moving:
             self._order.push(job)
         return applied + (job.judged.rule not in {None, before})
@@ -382,7 +382,7 @@ class Schedule:
         return None if due_at is None else max(due_at, now)
 
     def _unjudged_running(self) -> list[int]:
-        """Running jobs without a verdict under this chain: a limiting rule may count them."""
+        """SlotHolder jobs without a verdict under this chain: a limiting rule may count them."""
         return [job_id for job_id, held in self._running.items() if held.chain != self._chain]
 
     def _take_from_the_top(
@@ -451,7 +451,7 @@ class Schedule:
         if job.judged.action == LIMITED:
             limits[job.id] = gating.limit_name(job.judged.rule, job.judged.limit)
         self.remove(job.id)
-        self._occupy(job.id, Running(job.judged.buckets, job.judged.chain, job.priority))
+        self._occupy(job.id, SlotHolder(job.judged.buckets, job.judged.chain, job.priority))
         if job.needs is not None:
             self._prediction.taken.expect(job.id, job.needs_first or job.needs)
 
@@ -477,7 +477,7 @@ class Schedule:
         for job_id, held in self._running.items():
             verdict = known.get(job_id)
             buckets = held.buckets if verdict is None else buckets_of(verdict)
-            other._occupy(job_id, Running(buckets, chain, held.priority))
+            other._occupy(job_id, SlotHolder(buckets, chain, held.priority))
         # All are added before any is placed: each finds the jobs that it depends on.
         for place, verdict in enumerate(pending):
             job = self._pending.get(verdict.job.id)
@@ -525,9 +525,9 @@ class Schedule:
         """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
         return self.standing_now().contention(job_id, then)
 
-    def standing_now(self) -> standing.Standing:
+    def standing_now(self) -> queue_position.ScheduleSnapshot:
         """What it knows, for questions about many jobs; it holds until something changes."""
-        return standing.Standing(
+        return queue_position.ScheduleSnapshot(
             pending=self._pending,
             kinds=self._kinds,
             dependants=self._dependants,
@@ -540,7 +540,7 @@ class Schedule:
 
     # ------------------------------------------------------------ run slots
 
-    def _occupy(self, job_id: int, held: Running) -> None:
+    def _occupy(self, job_id: int, held: SlotHolder) -> None:
         self._running[job_id] = held
         self._prediction.runs += 1
         self._prediction.taken.occupy(job_id)

@@ -24,7 +24,7 @@ from .runs import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .known_jobs import Pending
+    from .pending_job import Pending
     from .predicting import Prediction
     from .remedies import Buckets
 
@@ -74,14 +74,14 @@ class StartOrder:
     def push(self, job: Pending) -> None:
         """The job is in the order, under a new entry."""
         job.entry = Entry(job.priority, job.id)
-        job.aside_under = 0
+        job.parked_under = 0
         self._order.add(job)
 
     @staticmethod
     def leave_out(job: Pending) -> None:
         """The job is eligible, and will never come first: it stands nowhere in the order."""
         job.entry = Entry(job.priority, job.id)
-        job.aside_under = 0
+        job.parked_under = 0
 
     def put_back(self, job: Pending) -> None:
         """A job that was taken out is in the order again, under the same entry."""
@@ -90,25 +90,25 @@ class StartOrder:
     def take(self, line: Eligible, job: Pending) -> None:
         """Take a job that came first out of its line."""
         line.take()
-        job.aside_under = 0
+        job.parked_under = 0
 
     def hold(self, line: Eligible, job: Pending, chain: int) -> None:
         """Let a job that came first stand aside under this rule chain: a rule holds it."""
-        self._put_aside(line, job, self._held, chain)
+        self._park(line, job, self._held, chain)
 
     def park(self, line: Eligible, job: Pending, bucket: str, chain: int) -> None:
         """Let a job that came first stand aside under this rule chain: the bucket is full."""
-        aside = self._parked.setdefault(bucket, self._new_order())
-        self._put_aside(line, job, aside, chain)
+        parked = self._parked.setdefault(bucket, self._new_order())
+        self._park(line, job, parked, chain)
 
-    def _put_aside(self, line: Eligible, job: Pending, aside: Eligible, chain: int) -> None:
+    def _park(self, line: Eligible, job: Pending, parked: Eligible, chain: int) -> None:
         """All jobs that share its verdict would follow, and move together."""
         if alike_of(job) is not None:
-            line.move(aside)
+            line.move(parked)
             return
         self.take(line, job)
-        job.aside_under = chain
-        aside.add(job)
+        job.parked_under = chain
+        parked.add(job)
 
     def recall(self) -> None:
         """Let all that stand aside be in the order again: other rules are in force."""

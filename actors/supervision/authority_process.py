@@ -55,10 +55,10 @@ def main() -> None:
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
     gc.freeze()
     gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
-    _Process(setting, control).serve()
+    _AuthorityProcess(setting, control).serve()
 
 
-class _Process:
+class _AuthorityProcess:
     """What the main thread does: watch the components, and the daemon."""
 
     def __init__(self, setting: AuthoritySetting, control: socket.socket) -> None:

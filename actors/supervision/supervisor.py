@@ -73,7 +73,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self._version = version()
         self._records: dict[str, Record] = {}
         self._ready: dict[str, int] = {}
-        self._put_aside: list[str] = []
+        self._quarantined: list[str] = []
         self._incarnations: dict[str, int] = {}
         self._elsewhere = runtime.host.elsewhere
         self._components = placement.components(self._elsewhere)
@@ -147,7 +147,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             return
         self._ready[name] = message.incarnation
         # A successor finds the files whole; people should still hear of it.
-        self._put_aside += message.put_aside
+        self._quarantined += message.quarantined
         if message.incarnation > 1:
             for notified in NOTIFIED_OF_REPLACEMENT:
                 self.runtime.tell(Address(notified), messages.ComponentReplaced(component=name))
@@ -310,7 +310,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
                 for name in (*names, *servers)
             ],
             counts=queue.counts,
-            quarantined=[*queue.quarantined, *self._put_aside],
+            quarantined=[*queue.quarantined, *self._quarantined],
             flushes=queue.flushes,
             memory=executor.memory,
             is_read_only=queue.is_read_only,

@@ -18,7 +18,7 @@ from .. import errors
 from ..wording import brief, shortened, shown
 from . import tags
 from .address_pools import AddressPool
-from .objects import Kind, Object, place_of, schema_problem
+from .objects import Object, ObjectKind, place_of, schema_problem
 from .ssconf import HYPERVISORS
 
 _DRBD_FIELDS: Final = (str, str, int, int, int, str)
@@ -80,13 +80,13 @@ VOLUME: Final = "logical volume"
 _HYPERVISOR: Final = "enabled hypervisor"
 _TEMPLATE: Final = "enabled disk template"
 _WORDS: Final = {
-    Kind.CLUSTER: "cluster",
-    Kind.NODE: "node",
-    Kind.NODE_GROUP: "node group",
-    Kind.INSTANCE: "instance",
-    Kind.NETWORK: "network",
-    Kind.DISK: "disk",
-    Kind.FILTER: "filter rule",
+    ObjectKind.CLUSTER: "cluster",
+    ObjectKind.NODE: "node",
+    ObjectKind.NODE_GROUP: "node group",
+    ObjectKind.INSTANCE: "instance",
+    ObjectKind.NETWORK: "network",
+    ObjectKind.DISK: "disk",
+    ObjectKind.FILTER: "filter rule",
 }
 _NO_LOCK_NAMES: Final = ("*", "[lockset]")
 """What stands for all locks of a level: an object with such a name would take them."""
@@ -106,10 +106,15 @@ _ONE_LINE: Final = (
 
 _MAC_PREFIX = re.compile("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){2}")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_WITH_UNIQUE_NAMES: Final = (Kind.NODE, Kind.NODE_GROUP, Kind.INSTANCE, Kind.NETWORK)
+_WITH_UNIQUE_NAMES: Final = (
+    ObjectKind.NODE,
+    ObjectKind.NODE_GROUP,
+    ObjectKind.INSTANCE,
+    ObjectKind.NETWORK,
+)
 
 
-def assertions_of(kind: Kind, uuid: str, found: object) -> Assertions:
+def assertions_of(kind: ObjectKind, uuid: str, found: object) -> Assertions:
     """What this object says; `NOTHING` for an object that is not there (None)."""
     if found is None:
         return NOTHING
@@ -120,7 +125,7 @@ def assertions_of(kind: Kind, uuid: str, found: object) -> Assertions:
     if isinstance(found, dict):
         _note_common(kind, uuid, found, notes)
         _READERS[kind](found, notes)
-    if kind is not Kind.CLUSTER:
+    if kind is not ObjectKind.CLUSTER:
         notes.provides.append(Token(_WORDS[kind], uuid))
     return notes.assertions()
 
@@ -171,7 +176,7 @@ class _Notes:
 # ---------------------------------------------------------------- what every object says
 
 
-def _note_common(kind: Kind, uuid: str, found: Object, notes: _Notes) -> None:
+def _note_common(kind: ObjectKind, uuid: str, found: Object, notes: _Notes) -> None:
     own = found.get("uuid")
     if isinstance(own, str) and own != uuid:
         notes.problem("uuid", f"expected its key {uuid}, got {shown(own)}")
@@ -224,7 +229,7 @@ def _note_cluster(found: Object, notes: _Notes) -> None:
             notes.problem(field, "expected at least one entry")
     # An empty text: the cluster is being destroyed, and has no master any more.
     master = found.get("master_node")
-    notes.need("master_node", _WORDS[Kind.NODE], master)
+    notes.need("master_node", _WORDS[ObjectKind.NODE], master)
     notes.need("master_node", MASTER_CANDIDATE, master)
     _note_address("master_ip", found, notes)
     _note_mac_prefix(found, notes)
@@ -255,7 +260,7 @@ def _note_lines_of(field: str, parameters: Mapping[str, object], notes: _Notes) 
 
 
 def _note_node(found: Object, notes: _Notes) -> None:
-    notes.need("group", _WORDS[Kind.NODE_GROUP], found.get("group"))
+    notes.need("group", _WORDS[ObjectKind.NODE_GROUP], found.get("group"))
     for field in ("primary_ip", "secondary_ip"):
         _note_address(field, found, notes)
     notes.claim("primary_ip", "IP address", found.get("primary_ip"))
@@ -276,15 +281,15 @@ def _note_node(found: Object, notes: _Notes) -> None:
 
 def _note_group(found: Object, notes: _Notes) -> None:
     for network in _dict(found.get("networks")):
-        notes.need(f"networks[{network}]", _WORDS[Kind.NETWORK], network)
+        notes.need(f"networks[{network}]", _WORDS[ObjectKind.NETWORK], network)
 
 
 def _note_instance(found: Object, notes: _Notes) -> None:
-    notes.need("primary_node", _WORDS[Kind.NODE], found.get("primary_node"))
+    notes.need("primary_node", _WORDS[ObjectKind.NODE], found.get("primary_node"))
     notes.need("hypervisor", _HYPERVISOR, found.get("hypervisor"))
     notes.claim_port("network_port", found.get("network_port"))
     for disk in _texts(found.get("disks")):
-        notes.need(f"disks[{disk}]", _WORDS[Kind.DISK], disk)
+        notes.need(f"disks[{disk}]", _WORDS[ObjectKind.DISK], disk)
         notes.claim(f"disks[{disk}]", "attached disk", disk)
     for index, nic in enumerate(_list(found.get("nics"))):
         if isinstance(nic, dict):
@@ -296,7 +301,7 @@ def _note_nic(field: str, nic: Object, notes: _Notes) -> None:
     mac, network = nic.get("mac"), nic.get("network")
     notes.claim(f"{field}.mac", MAC_ADDRESS, mac.lower() if isinstance(mac, str) else None)
     if isinstance(network, str):
-        notes.need(f"{field}.network", _WORDS[Kind.NETWORK], network)
+        notes.need(f"{field}.network", _WORDS[ObjectKind.NETWORK], network)
         scope = f"in network {network}"
     else:
         # Without a network, the link is where an address must be unique.
@@ -313,7 +318,7 @@ def _note_disk(found: Object, notes: _Notes) -> None:
 def _note_disk_part(prefix: str, disk: Object, notes: _Notes) -> None:
     """A disk, or a disk of which another one consists: ``prefix`` is the path inside that one."""
     for node in _texts(disk.get("nodes")):
-        notes.need(f"{prefix}nodes[{node}]", _WORDS[Kind.NODE], node)
+        notes.need(f"{prefix}nodes[{node}]", _WORDS[ObjectKind.NODE], node)
     if disk.get("dev_type") == "drbd" and disk.get("logical_id") is not None:
         _note_drbd(f"{prefix}logical_id", disk["logical_id"], notes)
     if disk.get("dev_type") == "plain":
@@ -349,7 +354,7 @@ def _note_drbd(field: str, identity: object, notes: _Notes) -> None:
     notes.claim_port(f"{field}[2]", port)
     notes.provides.append(Token(SECRET, secret))
     for index, (node, minor) in enumerate(zip(nodes, minors, strict=True)):
-        notes.need(f"{field}[{index}]", _WORDS[Kind.NODE], node)
+        notes.need(f"{field}[{index}]", _WORDS[ObjectKind.NODE], node)
         notes.claim(f"{field}[{index + 3}]", MINOR, str(minor), on_node(node))
 
 
@@ -382,14 +387,14 @@ def _note_nothing(_found: Object, _notes: _Notes) -> None:
     """A filter rule refers to no other object."""
 
 
-_READERS: Final[dict[Kind, Callable[[Object, _Notes], None]]] = {
-    Kind.CLUSTER: _note_cluster,
-    Kind.NODE: _note_node,
-    Kind.NODE_GROUP: _note_group,
-    Kind.INSTANCE: _note_instance,
-    Kind.NETWORK: _note_network,
-    Kind.DISK: _note_disk,
-    Kind.FILTER: _note_nothing,
+_READERS: Final[dict[ObjectKind, Callable[[Object, _Notes], None]]] = {
+    ObjectKind.CLUSTER: _note_cluster,
+    ObjectKind.NODE: _note_node,
+    ObjectKind.NODE_GROUP: _note_group,
+    ObjectKind.INSTANCE: _note_instance,
+    ObjectKind.NETWORK: _note_network,
+    ObjectKind.DISK: _note_disk,
+    ObjectKind.FILTER: _note_nothing,
 }
 
 

@@ -18,11 +18,17 @@ import msgspec
 
 from .. import errors
 from ..wording import type_name
-from .objects import CONTAINERS, Kind, Object, in_order, place_of
+from .objects import CONTAINERS, Object, ObjectKind, in_order, place_of
 
-Names: TypeAlias = Mapping[Kind, Mapping[str, tuple[str, ...]]]
+Names: TypeAlias = Mapping[ObjectKind, Mapping[str, tuple[str, ...]]]
 
-_NAMED: Final = (Kind.NODE, Kind.NODE_GROUP, Kind.INSTANCE, Kind.NETWORK, Kind.DISK)
+_NAMED: Final = (
+    ObjectKind.NODE,
+    ObjectKind.NODE_GROUP,
+    ObjectKind.INSTANCE,
+    ObjectKind.NETWORK,
+    ObjectKind.DISK,
+)
 
 ABSENT_SERIAL: Final = 0
 """The serial number to expect of an object that must not exist yet."""
@@ -34,7 +40,7 @@ class Change(msgspec.Struct, frozen=True):
     With ``expected_serial``, the change is refused unless the object has that serial number now.
     """
 
-    kind: Kind
+    kind: ObjectKind
     uuid: str
     object: dict[str, Any] | None
     expected_serial: int | None = None
@@ -63,7 +69,7 @@ class Configuration:
         """
         if not isinstance(decoded, dict):
             raise errors.DataDirectoryError("not a configuration: expected a JSON object")
-        for kind in Kind:
+        for kind in ObjectKind:
             if not isinstance(decoded.get(kind.value, {}), dict):
                 found = type_name(decoded[kind.value])
                 raise errors.DataDirectoryError(f"{kind}: expected an object, got {found}")
@@ -100,7 +106,7 @@ class Configuration:
     @property
     def cluster(self) -> Object:
         """The cluster object; empty if there is none."""
-        found: Object = self._document.get(Kind.CLUSTER.value, {})
+        found: Object = self._document.get(ObjectKind.CLUSTER.value, {})
         return found
 
     @property
@@ -108,32 +114,32 @@ class Configuration:
         """The UUID of the cluster object; empty if it has none."""
         return str(self.cluster.get("uuid", ""))
 
-    def get(self, kind: Kind, uuid: str) -> Any:  # noqa: ANN401 - decoded JSON
+    def get(self, kind: ObjectKind, uuid: str) -> Any:  # noqa: ANN401 - decoded JSON
         """The object, not to be changed; None if there is none."""
-        if kind is Kind.CLUSTER:
+        if kind is ObjectKind.CLUSTER:
             return self.cluster if uuid == self.cluster_uuid and self.cluster else None
         return self._container(kind).get(uuid)
 
-    def find_by_name(self, kind: Kind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
+    def find_by_name(self, kind: ObjectKind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
         """The object of this name, not to be changed; None if there is none.
 
         If several have it, which only a damaged file brings about or the optional names of disks,
         this gives the one with the smallest UUID.
         """
-        if kind is Kind.CLUSTER:
+        if kind is ObjectKind.CLUSTER:
             return self.cluster if self.cluster.get("cluster_name") == name else None
         uuids = self._names.get(kind, {}).get(name, ())
         return self.get(kind, uuids[0]) if uuids else None
 
-    def objects(self, kind: Kind) -> Iterator[tuple[str, Any]]:
+    def objects(self, kind: ObjectKind) -> Iterator[tuple[str, Any]]:
         """All objects of a kind, with their UUIDs."""
-        if kind is Kind.CLUSTER:
+        if kind is ObjectKind.CLUSTER:
             return iter([(self.cluster_uuid, self.cluster)] if self.cluster else [])
         return iter(self._container(kind).items())
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: ObjectKind) -> int:
         """How many objects of a kind there are."""
-        return int(bool(self.cluster)) if kind is Kind.CLUSTER else len(self._container(kind))
+        return int(bool(self.cluster)) if kind is ObjectKind.CLUSTER else len(self._container(kind))
 
     def changed(self, changes: Sequence[Change], now: float) -> Configuration:
         """The next snapshot, after all changes of the batch; ``now`` in seconds since the epoch.
@@ -149,7 +155,7 @@ class Configuration:
         names = dict(self._names)
         for kind in dict.fromkeys(change.kind for change in changes):
             own = [change for change in changes if change.kind is kind]
-            if kind is Kind.CLUSTER:
+            if kind is ObjectKind.CLUSTER:
                 document[kind.value] = self._next_object(own[0], now)
             else:
                 document[kind.value] = self._next_container(kind, own, now)
@@ -159,11 +165,13 @@ class Configuration:
         document["serial_no"] = self.serial_no + 1
         return Configuration(document, names)
 
-    def _container(self, kind: Kind) -> dict[str, Any]:
+    def _container(self, kind: ObjectKind) -> dict[str, Any]:
         found: dict[str, Any] = self._document.get(kind.value, {})
         return found
 
-    def _next_container(self, kind: Kind, changes: Sequence[Change], now: float) -> dict[str, Any]:
+    def _next_container(
+        self, kind: ObjectKind, changes: Sequence[Change], now: float
+    ) -> dict[str, Any]:
         container = dict(self._container(kind))
         for change in changes:
             found = self._next_object(change, now)
@@ -180,12 +188,12 @@ class Configuration:
         if found is None and (change.object is None or self._is_other_cluster(change)):
             raise errors.UnknownObjectError(f"{change.place}: there is no such object")
         if change.object is None:
-            if change.kind is Kind.CLUSTER:
+            if change.kind is ObjectKind.CLUSTER:
                 raise errors.BadRequestError("cluster: this object cannot be removed")
             return None
-        if change.kind is Kind.CLUSTER and change.object.get("uuid", "") != change.uuid:
+        if change.kind is ObjectKind.CLUSTER and change.object.get("uuid", "") != change.uuid:
             raise errors.BadRequestError(f"cluster.uuid: it is {change.uuid}, and cannot change")
-        if change.kind is Kind.FILTER:
+        if change.kind is ObjectKind.FILTER:
             # A rule has neither serial number nor times.
             return change.object
         stamps = {"serial_no": (_serial_of(found) or ABSENT_SERIAL) + 1, "mtime": now}
@@ -194,11 +202,11 @@ class Configuration:
         return in_order(change.kind, {**change.object, **stamps})
 
     def _is_other_cluster(self, change: Change) -> bool:
-        return change.kind is Kind.CLUSTER and bool(self.cluster)
+        return change.kind is ObjectKind.CLUSTER and bool(self.cluster)
 
     # ------------------------------------------------------------ names
 
-    def _names_of(self, kind: Kind) -> dict[str, tuple[str, ...]]:
+    def _names_of(self, kind: ObjectKind) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
         for uuid, item in self.objects(kind):
             name = _name_of(item)
@@ -207,7 +215,7 @@ class Configuration:
         return found
 
     def _next_names(
-        self, kind: Kind, changes: Sequence[Change], names: Mapping[str, tuple[str, ...]]
+        self, kind: ObjectKind, changes: Sequence[Change], names: Mapping[str, tuple[str, ...]]
     ) -> Mapping[str, tuple[str, ...]]:
         """The names after the changes; the same mapping if none of them changed."""
         renamed = [
@@ -229,7 +237,7 @@ class Configuration:
         return found
 
 
-_KINDS: Final = frozenset(kind.value for kind in Kind)
+_KINDS: Final = frozenset(kind.value for kind in ObjectKind)
 
 
 def _serial_of(found: object) -> int | None:

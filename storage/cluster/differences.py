@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from .configuration import Configuration
-from .objects import CONTAINERS, Kind, place_of
+from .objects import CONTAINERS, ObjectKind, place_of
 
 MASK: Final = "<redacted>"
 """Stands for a secret. If only a secret changed, both sides of the difference are this text."""
@@ -57,14 +57,14 @@ def differences(before: Configuration, after: Configuration) -> list[Difference]
 
 
 def differences_of(
-    before: Configuration, after: Configuration, objects: Iterable[tuple[Kind, str]]
+    before: Configuration, after: Configuration, objects: Iterable[tuple[ObjectKind, str]]
 ) -> list[Difference]:
     """As `differences`, of these objects alone; costs what they hold."""
     found: list[Difference] = []
     for kind, uuid in objects:
         old, new = before.get(kind, uuid), after.get(kind, uuid)
         pair = _ABSENT if old is None else old, _ABSENT if new is None else new
-        place = kind.value if kind is Kind.CLUSTER else place_of(kind, uuid)
+        place = kind.value if kind is ObjectKind.CLUSTER else place_of(kind, uuid)
         found += _compared(place, *pair)
     return found
 

@@ -19,7 +19,7 @@ from .. import errors
 from ..wording import counted
 from .assertions import Assertions, Claim, Token, assertions_of
 from .configuration import Change, Configuration
-from .objects import Kind, Object, place_of, top_problem
+from .objects import Object, ObjectKind, place_of, top_problem
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -61,7 +61,7 @@ class Index:
         self._candidates_possible = 0
         self._candidates = 0
         self._set_limits(configuration.cluster)
-        for kind in Kind:
+        for kind in ObjectKind:
             for uuid, found in configuration.objects(kind):
                 self._add(assertions_of(kind, uuid, found))
 
@@ -108,7 +108,7 @@ class Index:
         )
         assertions = (
             (place_of(kind, uuid), assertions_of(kind, uuid, found))
-            for kind in Kind
+            for kind in ObjectKind
             for uuid, found in configuration.objects(kind)
         )
         found = _own_problems(assertions) | self._found(everything)

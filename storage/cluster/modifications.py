@@ -16,7 +16,7 @@ import msgspec
 from .. import errors
 from ..wording import shortened
 from .configuration import Change, Configuration
-from .objects import CONTAINERS, Kind
+from .objects import CONTAINERS, ObjectKind
 from .reservations import network_missing, with_address
 
 PORT_MAX: Final = 14_999
@@ -58,7 +58,7 @@ def added_instance(
 ) -> Modified:
     """Add or replace an instance; ``committed``: the networks that the owner's commit changes."""
     uuid, name = _uuid_of(instance), f'"{instance.get("name", "")}"'
-    before = snapshot.get(Kind.INSTANCE, uuid)
+    before = snapshot.get(ObjectKind.INSTANCE, uuid)
     own = set(_macs(before)) if replaces and before is not None else set()
     taken = sorted(mac for mac in _macs(instance) if mac in in_use.macs and mac not in own)
     if taken:
@@ -68,8 +68,8 @@ def added_instance(
         raise errors.ModificationError(f"Cannot replace {name}: UUID {uuid} not present")
     if not replaces and uuid in in_use.uuids:
         raise errors.ModificationError(f"Cannot add {name}: UUID {uuid} already in use")
-    networks = [Change(Kind.NETWORK, key, one) for key, one in committed(snapshot).items()]
-    return Modified([Change(Kind.INSTANCE, uuid, dict(instance)), *networks])
+    networks = [Change(ObjectKind.NETWORK, key, one) for key, one in committed(snapshot).items()]
+    return Modified([Change(ObjectKind.INSTANCE, uuid, dict(instance)), *networks])
 
 
 def removed_instance(snapshot: Configuration, uuid: str) -> Modified:
@@ -77,26 +77,26 @@ def removed_instance(snapshot: Configuration, uuid: str) -> Modified:
 
     One that is not there is no error: the caller may repeat its request.
     """
-    instance = snapshot.get(Kind.INSTANCE, uuid)
+    instance = snapshot.get(ObjectKind.INSTANCE, uuid)
     if instance is None:
         return Modified([])
-    changes = [Change(Kind.INSTANCE, uuid, None)]
+    changes = [Change(ObjectKind.INSTANCE, uuid, None)]
     port = instance.get("network_port")
     if port is not None:
         changes.append(_with_ports(snapshot, port))
     networks: dict[str, dict[str, Any]] = {}
     for network, address in _addresses(instance):
-        found = networks.get(network) or snapshot.get(Kind.NETWORK, network)
+        found = networks.get(network) or snapshot.get(ObjectKind.NETWORK, network)
         if found is not None:
             networks[network] = _without_address(found, address)
-    changes += [Change(Kind.NETWORK, key, network) for key, network in networks.items()]
+    changes += [Change(ObjectKind.NETWORK, key, network) for key, network in networks.items()]
     return Modified(changes)
 
 
 def with_primary_node(snapshot: Configuration, uuid: str, node: str) -> Modified:
     """Give an instance another primary node, which integrity looks for."""
     instance = _instance(snapshot, uuid)
-    return Modified([Change(Kind.INSTANCE, uuid, {**instance, "primary_node": node})])
+    return Modified([Change(ObjectKind.INSTANCE, uuid, {**instance, "primary_node": node})])
 
 
 def with_status(snapshot: Configuration, uuid: str, state: Mapping[str, Any]) -> Modified:
@@ -104,12 +104,12 @@ def with_status(snapshot: Configuration, uuid: str, state: Mapping[str, Any]) ->
     instance = _instance(snapshot, uuid)
     given = {name: value for name, value in state.items() if value is not None}
     changed = {**instance, **given}
-    changes = [Change(Kind.INSTANCE, uuid, changed)] if changed != instance else []
-    return Modified(changes, lambda after: after.get(Kind.INSTANCE, uuid))
+    changes = [Change(ObjectKind.INSTANCE, uuid, changed)] if changed != instance else []
+    return Modified(changes, lambda after: after.get(ObjectKind.INSTANCE, uuid))
 
 
 def _instance(snapshot: Configuration, uuid: str) -> dict[str, Any]:
-    found: dict[str, Any] | None = snapshot.get(Kind.INSTANCE, uuid)
+    found: dict[str, Any] | None = snapshot.get(ObjectKind.INSTANCE, uuid)
     if found is None:
         text = f"Could not find instance with UUID {shortened(uuid)}"
         raise errors.ModificationError(text)
@@ -165,7 +165,7 @@ def added_disk(
 ) -> Modified:
     """Add or replace a disk, and attach it to the instance ``uuid``."""
     own, name = _uuid_of(disk), f'"{disk.get("name") or ""}"'
-    if replaces and snapshot.get(Kind.DISK, own) is None:
+    if replaces and snapshot.get(ObjectKind.DISK, own) is None:
         raise errors.ModificationError(f"Cannot replace {name}: UUID {own} not present")
     if not replaces and own in in_use.uuids:
         raise errors.ModificationError(f"Cannot add {name}: UUID {own} already in use")
@@ -174,7 +174,7 @@ def added_disk(
 
 def attached_disk(snapshot: Configuration, uuid: str, disk: str, index: int | None) -> Modified:
     """Attach a disk to the instance ``uuid``, at this index or as the last one."""
-    if snapshot.get(Kind.DISK, disk) is None:
+    if snapshot.get(ObjectKind.DISK, disk) is None:
         raise errors.ModificationError(f"Disk {shortened(disk)} doesn't exist")
     return _attached(snapshot, uuid, {}, disk, index)
 
@@ -191,12 +191,12 @@ def detached_disk(
         left = [one for one in disks if one != disk]
         changes = _with_disks(snapshot, instance, left, at, {})
     elif is_removed:
-        for _, other in snapshot.objects(Kind.INSTANCE):
+        for _, other in snapshot.objects(ObjectKind.INSTANCE):
             if disk in (other.get("disks") or ()):
                 text = f"Cannot remove disk {disk}. Disk is attached to an instance"
                 raise errors.DiskAttachedError(text)
-    if is_removed and snapshot.get(Kind.DISK, disk) is not None:
-        changes.append(Change(Kind.DISK, disk, None))
+    if is_removed and snapshot.get(ObjectKind.DISK, disk) is not None:
+        changes.append(Change(ObjectKind.DISK, disk, None))
     return Modified(changes)
 
 
@@ -210,7 +210,7 @@ def _attached(
         raise errors.DiskIndexError("Not accepting negative indices")
     if at > len(disks):
         raise errors.DiskIndexError(f"Got disk index {at}, but there are only {len(disks)}")
-    for _, other in snapshot.objects(Kind.INSTANCE):
+    for _, other in snapshot.objects(ObjectKind.INSTANCE):
         if disk in (other.get("disks") or ()):
             name = f'"{other.get("name", "")}"'
             raise errors.ReservationError(f"Disk {disk} already attached to instance {name}")
@@ -226,13 +226,13 @@ def _with_disks(
     new: Mapping[str, dict[str, Any]],
 ) -> list[Change]:
     """The instance with these disks, which have their names by their places from ``first`` on."""
-    changes = [Change(Kind.INSTANCE, instance["uuid"], {**instance, "disks": disks})]
+    changes = [Change(ObjectKind.INSTANCE, instance["uuid"], {**instance, "disks": disks})]
     for at, uuid in enumerate(disks[first:], first):
-        found = new.get(uuid) or snapshot.get(Kind.DISK, uuid)
+        found = new.get(uuid) or snapshot.get(ObjectKind.DISK, uuid)
         if found is None:
             raise errors.ModificationError(f"Could not find disk with UUID {uuid}")
         if uuid in new or found.get("iv_name") != f"disk/{at}":
-            changes.append(Change(Kind.DISK, uuid, {**found, "iv_name": f"disk/{at}"}))
+            changes.append(Change(ObjectKind.DISK, uuid, {**found, "iv_name": f"disk/{at}"}))
     return changes
 
 
@@ -254,7 +254,7 @@ def allocated_port(snapshot: Configuration) -> Modified:
     else:
         port = highest + 1
         changed = {**cluster, "highest_used_port": port}
-    return Modified([Change(Kind.CLUSTER, snapshot.cluster_uuid, changed)], lambda _: port)
+    return Modified([Change(ObjectKind.CLUSTER, snapshot.cluster_uuid, changed)], lambda _: port)
 
 
 def added_port(snapshot: Configuration, port: int) -> Modified:
@@ -267,33 +267,35 @@ def _with_ports(snapshot: Configuration, port: int) -> Change:
     cluster = snapshot.cluster
     others = [one for one in cluster.get("tcpudp_port_pool") or () if one != port]
     changed = {**cluster, "tcpudp_port_pool": [port, *others]}
-    return Change(Kind.CLUSTER, snapshot.cluster_uuid, changed)
+    return Change(ObjectKind.CLUSTER, snapshot.cluster_uuid, changed)
 
 
 def released_address(snapshot: Configuration, uuid: str, address: str) -> Modified:
     """Release an address in the pool of a network."""
-    network = snapshot.get(Kind.NETWORK, uuid)
+    network = snapshot.get(ObjectKind.NETWORK, uuid)
     if network is None:
         raise network_missing(uuid)
     changed = with_address(network, address, is_reserved=False)
-    return Modified([Change(Kind.NETWORK, uuid, changed)], lambda _: None)
+    return Modified([Change(ObjectKind.NETWORK, uuid, changed)], lambda _: None)
 
 
 def without_master(snapshot: Configuration) -> Modified:
     """The cluster is about to be destroyed."""
-    change = Change(Kind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, "master_node": ""})
+    change = Change(
+        ObjectKind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, "master_node": ""}
+    )
     return Modified([change], lambda _: None)
 
 
 # ---------------------------------------------------------------- whole objects
 
 
-def updated(snapshot: Configuration, kind: Kind, found: Mapping[str, Any]) -> Modified:
+def updated(snapshot: Configuration, kind: ObjectKind, found: Mapping[str, Any]) -> Modified:
     """Replace an object that has the serial number of ``found``. Gives its new stamps.
 
     Nothing changes if it is like that already: the caller may repeat its request.
     """
-    uuid = snapshot.cluster_uuid if kind is Kind.CLUSTER else _uuid_of(found)
+    uuid = snapshot.cluster_uuid if kind is ObjectKind.CLUSTER else _uuid_of(found)
     current = snapshot.get(kind, uuid)
     if current is None:
         raise errors.ModificationError("Configuration object unknown")
@@ -336,7 +338,7 @@ def rewritten(
     """
     _check_whole(present, given)
     changes = []
-    for kind in Kind:
+    for kind in ObjectKind:
         if kind.value not in given:
             continue
         old, new = _objects(base, kind), _objects(given, kind)
@@ -362,7 +364,7 @@ def _check_whole(present: Configuration, given: Mapping[str, Any]) -> None:
     for name in _KEPT[1:]:
         container = given.get(name, {})
         is_right = isinstance(container, dict)
-        if is_right and name != Kind.CLUSTER.value:
+        if is_right and name != ObjectKind.CLUSTER.value:
             is_right = all(isinstance(one, dict) for one in container.values())
         if not is_right:
             raise errors.ModificationError(f"{name}: expected objects")
@@ -370,9 +372,9 @@ def _check_whole(present: Configuration, given: Mapping[str, Any]) -> None:
         raise errors.ModificationError("cluster.uuid: it cannot change")
 
 
-def _objects(whole: Mapping[str, Any], kind: Kind) -> Mapping[str, Any]:
+def _objects(whole: Mapping[str, Any], kind: ObjectKind) -> Mapping[str, Any]:
     found: Mapping[str, Any] = whole.get(kind.value, {})
-    return {str(found.get("uuid", "")): found} if kind is Kind.CLUSTER else found
+    return {str(found.get("uuid", "")): found} if kind is ObjectKind.CLUSTER else found
 
 
 def _content(found: Mapping[str, Any] | None) -> bytes | None:

@@ -23,7 +23,7 @@ Object: TypeAlias = Mapping[str, Any]
 """One object of the configuration: decoded JSON. Its owner copies it before a change."""
 
 
-class Kind(enum.StrEnum):
+class ObjectKind(enum.StrEnum):
     """What an object is. The value is its key at the top of ``config.data``."""
 
     CLUSTER = "cluster"
@@ -35,7 +35,7 @@ class Kind(enum.StrEnum):
     FILTER = "filters"
 
 
-CONTAINERS: Final = tuple(kind for kind in Kind if kind is not Kind.CLUSTER)
+CONTAINERS: Final = tuple(kind for kind in ObjectKind if kind is not ObjectKind.CLUSTER)
 """The kinds of which there may be many: each has a container, from UUIDs to objects."""
 
 Hypervisor = Literal["chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm"]
@@ -328,13 +328,13 @@ class Top(msgspec.Struct, kw_only=True):
     serial_no: Count
 
 
-SCHEMAS: Final[dict[Kind, type[msgspec.Struct]]] = {
-    Kind.CLUSTER: Cluster,
-    Kind.NODE: Node,
-    Kind.NODE_GROUP: NodeGroup,
-    Kind.INSTANCE: Instance,
-    Kind.NETWORK: Network,
-    Kind.DISK: Disk,
+SCHEMAS: Final[dict[ObjectKind, type[msgspec.Struct]]] = {
+    ObjectKind.CLUSTER: Cluster,
+    ObjectKind.NODE: Node,
+    ObjectKind.NODE_GROUP: NodeGroup,
+    ObjectKind.INSTANCE: Instance,
+    ObjectKind.NETWORK: Network,
+    ObjectKind.DISK: Disk,
 }
 
 
@@ -345,7 +345,8 @@ def _without_required(schema: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 
 _PARTIAL: Final = {
-    kind: _without_required(SCHEMAS[kind]) for kind in (Kind.CLUSTER, Kind.INSTANCE, Kind.DISK)
+    kind: _without_required(SCHEMAS[kind])
+    for kind in (ObjectKind.CLUSTER, ObjectKind.INSTANCE, ObjectKind.DISK)
 }
 
 _FIELDS: Final = {
@@ -356,12 +357,12 @@ _FIELDS: Final = {
 _PLACE = re.compile(r"(.*) - at `(?:key` in `)?\$(.*)`", re.DOTALL)
 
 
-def place_of(kind: Kind, uuid: str) -> str:
+def place_of(kind: ObjectKind, uuid: str) -> str:
     """How errors and paths name an object: ``nodes/<uuid>``, or ``cluster``."""
-    return kind.value if kind is Kind.CLUSTER else f"{kind}/{uuid}"
+    return kind.value if kind is ObjectKind.CLUSTER else f"{kind}/{uuid}"
 
 
-def schema_problem(kind: Kind, uuid: str, found: object) -> str | None:
+def schema_problem(kind: ObjectKind, uuid: str, found: object) -> str | None:
     """What is wrong with the fields of an object, in one line with its path; None if nothing is.
 
     Gives the first of several problems. Looks at no other object: references and uniqueness are
@@ -380,15 +381,15 @@ def top_problem(top: Object) -> str | None:
     return _mismatch(dict(top), Top, "")
 
 
-def in_order(kind: Kind, found: Object) -> dict[str, Any]:
+def in_order(kind: ObjectKind, found: Object) -> dict[str, Any]:
     """The object with its fields in Ganeti's order; fields that Ganeti does not know come last."""
     known = _FIELDS.get(kind, ())
     ordered = {name: found[name] for name in known if name in found}
     return ordered | {name: value for name, value in found.items() if name not in ordered}
 
 
-def _is_partial(kind: Kind, found: Object) -> bool:
-    if kind is Kind.CLUSTER:
+def _is_partial(kind: ObjectKind, found: Object) -> bool:
+    if kind is ObjectKind.CLUSTER:
         return "master_node" not in found
     return kind in _PARTIAL and found.get("forthcoming") is True
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from ..wording import type_name
-from .objects import SCHEMAS, Kind, place_of, worded
+from .objects import SCHEMAS, ObjectKind, place_of, worded
 
 _SERIAL_END: Final = 2**62
 _SINGLE: Final = str | int | float | bool | None
@@ -60,10 +60,10 @@ def _misshapen(document: Mapping[str, Any]) -> Iterator[str]:
             yield worded(place, str(error)).replace(_SINGLE_WORDS, "a single value")
 
 
-def _objects(document: Mapping[str, Any]) -> Iterator[tuple[str, object, Kind | None]]:
-    for kind in Kind:
+def _objects(document: Mapping[str, Any]) -> Iterator[tuple[str, object, ObjectKind | None]]:
+    for kind in ObjectKind:
         found = document.get(kind.value, {})
-        if kind is Kind.CLUSTER:
+        if kind is ObjectKind.CLUSTER:
             yield place_of(kind, ""), found, kind
             continue
         for uuid, one in found.items():
@@ -73,7 +73,7 @@ def _objects(document: Mapping[str, Any]) -> Iterator[tuple[str, object, Kind | 
 
 # Made when first needed: a daemon needs none of them to start, and they take long.
 @functools.cache
-def _shape_of(kind: Kind | None) -> Any:  # noqa: ANN401 - a type
+def _shape_of(kind: ObjectKind | None) -> Any:  # noqa: ANN401 - a type
     """The loose type of the objects of a kind; None: of what else the document has."""
     return _loose(inspect.type_info(SCHEMAS[kind])) if kind in SCHEMAS else dict[str, Any]
 
@@ -110,4 +110,4 @@ def _loose_field(field: inspect.Field, inside: tuple[type, ...]) -> tuple[str, A
     return field.name, _loose(field.type, inside) | None, name
 
 
-_KINDS: Final = frozenset(kind.value for kind in Kind)
+_KINDS: Final = frozenset(kind.value for kind in ObjectKind)

@@ -14,7 +14,7 @@ from .. import settings, wording
 from ..checked_records import Tail
 from ..jobs import JobStatus
 from ..queue_files import job_files, replay
-from .findings import Finding, Kind
+from .findings import Finding, FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -124,9 +124,9 @@ class Facts(msgspec.Struct, kw_only=True):
 
 
 def check(facts: Facts) -> list[Finding]:
-    """All findings, in the order of `Kind`."""
+    """All findings, in the order of `FindingKind`."""
     found = [*_version(facts), *_modes(facts), *_owners(facts), *_unreadable_segments(facts)]
-    if not any(finding.kind is Kind.JOURNAL_UNREADABLE for finding in found):
+    if not any(finding.kind is FindingKind.JOURNAL_UNREADABLE for finding in found):
         found += _serial(facts)
         found += _tails(facts.segments)
         found += _misplaced(facts)
@@ -136,10 +136,10 @@ def check(facts: Facts) -> list[Finding]:
         found += _lock_files(facts)
         found += _leftovers(facts)
     found += _other_files(facts)
-    places = {kind: place for place, kind in enumerate(Kind)}
+    places = {kind: place for place, kind in enumerate(FindingKind)}
     closed = {*facts.closed, *(path for path, _ in facts.misowned)}
     # A file that its owner may not read is judged after its mode or owner is repaired.
-    whole = {Kind.MODE, Kind.OWNER, Kind.OPEN_TO_ALL}
+    whole = {FindingKind.MODE, FindingKind.OWNER, FindingKind.OPEN_TO_ALL}
     known = (one for one in found if one.kind in whole or one.path not in closed)
     return sorted(known, key=lambda one: places[one.kind])
 
@@ -160,9 +160,9 @@ def recorded_id(facts: Facts) -> int:
 def _version(facts: Facts) -> Iterator[Finding]:
     path = f"{facts.queue}/version"
     if facts.version is None:
-        yield Finding(Kind.VERSION_MISSING, path, "missing")
+        yield Finding(FindingKind.VERSION_MISSING, path, "missing")
     elif is_torn_version(facts.version):
-        yield Finding(Kind.VERSION_TORN, path, "empty")
+        yield Finding(FindingKind.VERSION_TORN, path, "empty")
 
 
 def is_torn_version(text: bytes) -> bool:
@@ -172,12 +172,12 @@ def is_torn_version(text: bytes) -> bool:
 
 def _modes(facts: Facts) -> Iterator[Finding]:
     for path in facts.closed:
-        yield Finding(Kind.MODE, path, "its owner may not read and write it")
+        yield Finding(FindingKind.MODE, path, "its owner may not read and write it")
 
 
 def _owners(facts: Facts) -> Iterator[Finding]:
     if facts.other_user is not None:
-        yield Finding(Kind.OTHER_USER, facts.queue, f"belongs to {facts.other_user}")
+        yield Finding(FindingKind.OTHER_USER, facts.queue, f"belongs to {facts.other_user}")
     # After a copy by another user every file is listed: one line per directory is enough.
     groups: dict[tuple[str, str], list[str]] = {}
     for path, owner in facts.misowned:
@@ -185,15 +185,15 @@ def _owners(facts: Facts) -> Iterator[Finding]:
     for (_, owner), paths in groups.items():
         more = wording.counted(len(paths) - 1, "other")
         beside = f", with {more} in its directory" if len(paths) > 1 else ""
-        yield Finding(Kind.OWNER, paths[0], f"belongs to {owner}{beside}")
+        yield Finding(FindingKind.OWNER, paths[0], f"belongs to {owner}{beside}")
     for path in facts.world_writable:
-        yield Finding(Kind.OPEN_TO_ALL, path, "every user may write into it")
+        yield Finding(FindingKind.OPEN_TO_ALL, path, "every user may write into it")
 
 
 def _unreadable_segments(facts: Facts) -> Iterator[Finding]:
     for segment in facts.segments:
         if segment.problem is not None:
-            yield Finding(Kind.JOURNAL_UNREADABLE, segment.path, segment.problem)
+            yield Finding(FindingKind.JOURNAL_UNREADABLE, segment.path, segment.problem)
 
 
 def _tails(segments: Iterable[JournalSegment]) -> Iterator[Finding]:
@@ -202,12 +202,14 @@ def _tails(segments: Iterable[JournalSegment]) -> Iterator[Finding]:
             continue
         where = f"not whole from byte {segment.tail.offset} on"
         if not segment.tail.has_records:
-            yield Finding(Kind.JOURNAL_TORN, segment.path, where)
+            yield Finding(FindingKind.JOURNAL_TORN, segment.path, where)
         elif segment.is_kept:
-            yield Finding(Kind.JOURNAL_TORN, segment.path, f"{where}; a copy is in quarantine")
+            yield Finding(
+                FindingKind.JOURNAL_TORN, segment.path, f"{where}; a copy is in quarantine"
+            )
         else:
             what = f"{where}, with whole records behind it"
-            yield Finding(Kind.JOURNAL_DAMAGED, segment.path, what)
+            yield Finding(FindingKind.JOURNAL_DAMAGED, segment.path, what)
 
 
 def _serial(facts: Facts) -> Iterator[Finding]:
@@ -215,15 +217,15 @@ def _serial(facts: Facts) -> Iterator[Finding]:
     given = f"ids up to {highest} were given"
     if facts.serial is None:
         if highest:
-            yield Finding(Kind.SERIAL, path, f"missing, but {given}")
+            yield Finding(FindingKind.SERIAL, path, f"missing, but {given}")
         return
     said = serial(facts.serial)
     if said is None:
-        yield Finding(Kind.SERIAL, path, f"not a number; {given}")
+        yield Finding(FindingKind.SERIAL, path, f"not a number; {given}")
     elif said < highest:
-        yield Finding(Kind.SERIAL, path, f"says {said}, but {given}")
+        yield Finding(FindingKind.SERIAL, path, f"says {said}, but {given}")
     elif said > highest + settings.JOB_ID_JUMP_MAX:
-        yield Finding(Kind.SERIAL, path, f"says {said}, which is far too high; {given}")
+        yield Finding(FindingKind.SERIAL, path, f"says {said}, which is far too high; {given}")
 
 
 def serial(text: bytes) -> int | None:
@@ -237,7 +239,7 @@ def _misplaced(facts: Facts) -> Iterator[Finding]:
     living = facts.living
     for job in (*facts.jobs, *facts.archived):
         if not job.is_in_place and job.job_id not in living:
-            yield Finding(Kind.MISPLACED, job.path, f"not where job {job.job_id} belongs")
+            yield Finding(FindingKind.MISPLACED, job.path, f"not where job {job.job_id} belongs")
 
 
 def _queue(facts: Facts) -> Iterator[Finding]:
@@ -252,10 +254,10 @@ def _queue(facts: Facts) -> Iterator[Finding]:
         found, state = jobs.get(job_id), facts.states.get(job_id)
         if job_id in living:
             if found is not None and found.problem is not None:
-                yield Finding(Kind.JOB_UNREADABLE_ALIVE, path, found.problem, job_id)
+                yield Finding(FindingKind.JOB_UNREADABLE_ALIVE, path, found.problem, job_id)
         elif job_id in unarchived:
             what = "not in the archive" if found is None else "still in the queue"
-            yield Finding(Kind.NOT_ARCHIVED, path, f"archived, but {what}", job_id)
+            yield Finding(FindingKind.NOT_ARCHIVED, path, f"archived, but {what}", job_id)
         elif found is not None:
             wrong = list(_job(found, state, archived.get(job_id), facts.duplicates))
             yield from wrong or _prospects(found, known)
@@ -270,24 +272,24 @@ def _job(
     in_file = None if job.problem is not None else job.serial
     if archived is not None and archived.problem is None:
         if job.problem is not None:
-            yield Finding(Kind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
+            yield Finding(FindingKind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
         elif duplicates.get(job.job_id, False):
-            yield Finding(Kind.DOUBLE, job.path, "lies in the archive too", job.job_id)
+            yield Finding(FindingKind.DOUBLE, job.path, "lies in the archive too", job.job_id)
         else:
             what = "lies in the archive too, and is different there"
-            yield Finding(Kind.DOUBLE_DIFFERS, job.path, what, job.job_id)
+            yield Finding(FindingKind.DOUBLE_DIFFERS, job.path, what, job.job_id)
     elif state is not None and replay.is_ahead(state.serial, in_file):
         yield _ahead(job.path, state, job.problem or f"has state {job.serial}")
     elif job.problem is not None:
-        yield Finding(Kind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
+        yield Finding(FindingKind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
 
 
 def _ahead(path: str, state: FoundJob, what: str) -> Finding:
     if state.problem is not None:
         text = f"the journal's state {state.serial}: {state.problem}"
-        return Finding(Kind.STATE_UNREADABLE, path, text, state.job_id)
+        return Finding(FindingKind.STATE_UNREADABLE, path, text, state.job_id)
     text = f"{what}; the journal has state {state.serial}"
-    return Finding(Kind.JOURNAL_AHEAD, path, text, state.job_id)
+    return Finding(FindingKind.JOURNAL_AHEAD, path, text, state.job_id)
 
 
 def _prospects(job: FoundJob, known: set[int]) -> Iterator[Finding]:
@@ -296,10 +298,10 @@ def _prospects(job: FoundJob, known: set[int]) -> Iterator[Finding]:
         return
     if job.lock_file is not None or job.status in {JobStatus.RUNNING, JobStatus.CANCELING}:
         what = f"{job.status}, but its process is gone"
-        yield Finding(Kind.PROCESS_GONE, job.path, what, job.job_id)
+        yield Finding(FindingKind.PROCESS_GONE, job.path, what, job.job_id)
     for target in sorted(set(job.depends).difference(known)):
         what = f"depends on job {target}, which does not exist"
-        yield Finding(Kind.DEPENDENCY_MISSING, job.path, what, job.job_id)
+        yield Finding(FindingKind.DEPENDENCY_MISSING, job.path, what, job.job_id)
 
 
 def _unarchived(facts: Facts) -> set[int]:
@@ -329,9 +331,9 @@ def _archive(facts: Facts) -> Iterator[Finding]:
         if not job.is_in_place or job.job_id in unarchived:
             continue
         if job.problem is not None:
-            yield Finding(Kind.ARCHIVED_UNREADABLE, job.path, job.problem, job.job_id)
+            yield Finding(FindingKind.ARCHIVED_UNREADABLE, job.path, job.problem, job.job_id)
         elif job.status is not None and not job.status.is_final:
-            yield Finding(Kind.ARCHIVED_UNFINISHED, job.path, f"{job.status}", job.job_id)
+            yield Finding(FindingKind.ARCHIVED_UNFINISHED, job.path, f"{job.status}", job.job_id)
 
 
 def _beside(facts: Facts) -> Iterator[Finding]:
@@ -346,22 +348,24 @@ def _beside(facts: Facts) -> Iterator[Finding]:
         if file.job_id in unsettled:
             continue
         if file.job_id not in archived and file.job_id not in live:
-            yield Finding(Kind.SPOOL_ORPHAN, file.path, f"job {file.job_id} does not exist")
+            yield Finding(FindingKind.SPOOL_ORPHAN, file.path, f"job {file.job_id} does not exist")
         elif file.is_archived and file.job_id not in archived:
-            yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is not archived")
+            yield Finding(
+                FindingKind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is not archived"
+            )
         elif not file.is_archived and file.job_id not in live:
-            yield Finding(Kind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is archived")
+            yield Finding(FindingKind.SPOOL_MISPLACED, file.path, f"job {file.job_id} is archived")
 
 
 def _damage_beside(file: SpoolFile, facts: Facts) -> Iterator[Finding]:
     if file.problem is not None:
-        yield Finding(Kind.OUTPUT_DAMAGED, file.path, file.problem)
+        yield Finding(FindingKind.OUTPUT_DAMAGED, file.path, file.problem)
     elif file.damage and file.job_id not in facts.living:
         # A living process may be writing the last block.
         count = sum(end - start for start, end in file.damage)
         first = file.damage[0][0]
         text = f"{count} bytes of it cannot be read, the first at byte {first}"
-        yield Finding(Kind.OUTPUT_DAMAGED, file.path, text)
+        yield Finding(FindingKind.OUTPUT_DAMAGED, file.path, text)
 
 
 def _lock_files(facts: Facts) -> Iterator[Finding]:
@@ -369,10 +373,10 @@ def _lock_files(facts: Facts) -> Iterator[Finding]:
     unreadable = {job.job_id for job in facts.jobs if job.problem is not None}
     for path, pid in facts.locks.items():
         if path not in facts.alive:
-            yield Finding(Kind.LOCK_DEAD, path, "its owner is dead")
+            yield Finding(FindingKind.LOCK_DEAD, path, "its owner is dead")
         elif path not in named and job_of_lock(path) not in unreadable:
             what = f"held by process {pid}, but no job names it"
-            yield Finding(Kind.LOCK_UNKNOWN, path, what)
+            yield Finding(FindingKind.LOCK_UNKNOWN, path, what)
 
 
 def job_of_lock(path: str) -> int | None:
@@ -385,30 +389,30 @@ def _leftovers(facts: Facts) -> Iterator[Finding]:
     living = facts.living
     for path, job_id in facts.temporaries:
         if job_id not in living:
-            yield Finding(Kind.TEMPORARY, path, "the write was not finished")
+            yield Finding(FindingKind.TEMPORARY, path, "the write was not finished")
     for path in facts.quarantined:
-        yield Finding(Kind.QUARANTINED, path, "put aside by an earlier repair")
+        yield Finding(FindingKind.QUARANTINED, path, "put aside by an earlier repair")
     for path in facts.foreign:
-        yield Finding(Kind.FOREIGN, path, "not a file of Ganger's")
+        yield Finding(FindingKind.FOREIGN, path, "not a file of Ganger's")
 
 
 def _other_files(facts: Facts) -> Iterator[Finding]:
     if facts.locks_problem is not None:
         is_held = any(job_of_lock(path) is not None for path in facts.alive)
-        kind = Kind.LOCKS_UNREADABLE_ALIVE if is_held else Kind.LOCKS_UNREADABLE
+        kind = FindingKind.LOCKS_UNREADABLE_ALIVE if is_held else FindingKind.LOCKS_UNREADABLE
         yield Finding(kind, *facts.locks_problem)
     yield from _tails(facts.config_segments)
     if facts.config_torn is not None:
-        yield Finding(Kind.CONFIG_TORN, *facts.config_torn)
+        yield Finding(FindingKind.CONFIG_TORN, *facts.config_torn)
     if facts.config_problem is not None:
-        yield Finding(Kind.CONFIG_UNREADABLE, *facts.config_problem)
+        yield Finding(FindingKind.CONFIG_UNREADABLE, *facts.config_problem)
     if facts.config_behind is not None:
-        yield Finding(Kind.CONFIG_BEHIND, *facts.config_behind)
+        yield Finding(FindingKind.CONFIG_BEHIND, *facts.config_behind)
     if facts.config_damage is not None:
-        yield Finding(Kind.CONFIG_DAMAGED, *facts.config_damage)
+        yield Finding(FindingKind.CONFIG_DAMAGED, *facts.config_damage)
     for path, text in facts.rule_problems:
-        yield Finding(Kind.RULE_UNREADABLE, path, text)
+        yield Finding(FindingKind.RULE_UNREADABLE, path, text)
     if facts.ssconf_problem is not None:
-        yield Finding(Kind.SSCONF_STALE, *facts.ssconf_problem)
+        yield Finding(FindingKind.SSCONF_STALE, *facts.ssconf_problem)
     for path, text in facts.key_problems:
-        yield Finding(Kind.KEY_UNREADABLE, path, text)
+        yield Finding(FindingKind.KEY_UNREADABLE, path, text)

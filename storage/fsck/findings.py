@@ -24,7 +24,7 @@ class FindingRemedy(enum.StrEnum):
     """Nothing is needed: it is no error, or the daemon's next start solves it."""
 
 
-class Kind(enum.StrEnum):
+class FindingKind(enum.StrEnum):
     """The kinds of findings, in the order in which they are shown and repaired."""
 
     VERSION_MISSING = "version-missing"
@@ -78,185 +78,187 @@ class KindInfo(msgspec.Struct, frozen=True):
 
 _R, _O, _N = FindingRemedy.REPAIR, FindingRemedy.OPERATOR, FindingRemedy.NONE
 
-KINDS: dict[Kind, KindInfo] = {
-    Kind.VERSION_MISSING: KindInfo(
+KINDS: dict[FindingKind, KindInfo] = {
+    FindingKind.VERSION_MISSING: KindInfo(
         "the queue directory does not say its version", _R, "writes it, as a daemon's start does"
     ),
-    Kind.VERSION_TORN: KindInfo(
+    FindingKind.VERSION_TORN: KindInfo(
         "the version file is empty, so that no daemon starts",
         _R,
         "moves it into quarantine, writes a new one",
     ),
-    Kind.MODE: KindInfo("its owner may not read and write it", _R, "gives its owner the right to"),
-    Kind.OTHER_USER: KindInfo(
+    FindingKind.MODE: KindInfo(
+        "its owner may not read and write it", _R, "gives its owner the right to"
+    ),
+    FindingKind.OTHER_USER: KindInfo(
         "the queue belongs to another user than the one who checks it",
         _N,
         "only its owner can start a daemon on it, or repair it",
     ),
-    Kind.OWNER: KindInfo(
+    FindingKind.OWNER: KindInfo(
         "a file belongs to another user than the queue: the daemon cannot use it, or does not "
         "start, because it would run that user's commands",
         _O,
         "find out where it comes from, then give it to the queue's owner (chown) or move it away",
     ),
-    Kind.OPEN_TO_ALL: KindInfo(
+    FindingKind.OPEN_TO_ALL: KindInfo(
         "every user may write into it, and so run commands as the daemon's user: no daemon starts",
         _O,
         "look at its content, then take the right away (chmod o-w)",
     ),
-    Kind.JOURNAL_UNREADABLE: KindInfo(
+    FindingKind.JOURNAL_UNREADABLE: KindInfo(
         "a segment of the journal cannot be read: no daemon starts, and no job file can be "
         "judged, because the segment may hold it",
         _O,
         "check the disk",
     ),
-    Kind.SERIAL: KindInfo(
+    FindingKind.SERIAL: KindInfo(
         "the last id is missing, is no number, or is lower than an id that was given",
         _R,
         "writes the highest id found anywhere",
     ),
-    Kind.MISPLACED: KindInfo(
+    FindingKind.MISPLACED: KindInfo(
         "the file does not lie where this job belongs",
         _R,
         "moves it to its place, or into quarantine if that is taken",
     ),
-    Kind.JOURNAL_AHEAD: KindInfo(
+    FindingKind.JOURNAL_AHEAD: KindInfo(
         "the journal holds a newer state of the job than its file, if it has one",
         _R,
         "writes the file, as a daemon's start does; a torn one goes into quarantine",
     ),
-    Kind.NOT_ARCHIVED: KindInfo(
+    FindingKind.NOT_ARCHIVED: KindInfo(
         "the job was archived, but its file is not (whole) in the archive",
         _R,
         "moves it, as a daemon's start does",
     ),
-    Kind.JOURNAL_DAMAGED: KindInfo(
+    FindingKind.JOURNAL_DAMAGED: KindInfo(
         "behind a damaged record of the journal lie whole ones: the disk is damaged, or they "
         "were never acknowledged; a replay leaves them out",
         _R,
         "copies the segment into quarantine, before a daemon's start deletes it",
     ),
-    Kind.JOURNAL_TORN: KindInfo(
+    FindingKind.JOURNAL_TORN: KindInfo(
         "the journal ends in a torn record, which was never acknowledged",
         _N,
         "the next start cuts it",
     ),
-    Kind.STATE_UNREADABLE: KindInfo(
+    FindingKind.STATE_UNREADABLE: KindInfo(
         "the newest state of the job in the journal is malformed", _O, "look at the job's file"
     ),
-    Kind.JOB_UNREADABLE: KindInfo(
+    FindingKind.JOB_UNREADABLE: KindInfo(
         "the file cannot be read as this job, and the journal does not hold it",
         _R,
         "moves it into quarantine",
     ),
-    Kind.JOB_UNREADABLE_ALIVE: KindInfo(
+    FindingKind.JOB_UNREADABLE_ALIVE: KindInfo(
         "the file cannot be read as this job, but its process lives",
         _N,
         "its process writes it again, and no other process may",
     ),
-    Kind.PROCESS_GONE: KindInfo(
+    FindingKind.PROCESS_GONE: KindInfo(
         "the job is not final, and its process is gone",
         _N,
         "the next start ends it in an error, or starts it again if it had not begun",
     ),
-    Kind.DEPENDENCY_MISSING: KindInfo(
+    FindingKind.DEPENDENCY_MISSING: KindInfo(
         "the job depends on one that does not exist", _N, "the next start ends it in an error"
     ),
-    Kind.DOUBLE: KindInfo(
+    FindingKind.DOUBLE: KindInfo(
         "the same file of the job lies in the queue and in the archive",
         _R,
         "moves the one in the queue into quarantine",
     ),
-    Kind.DOUBLE_DIFFERS: KindInfo(
+    FindingKind.DOUBLE_DIFFERS: KindInfo(
         "different files of the job lie in the queue and in the archive",
         _O,
         "move away the one that is wrong",
     ),
-    Kind.ARCHIVED_UNREADABLE: KindInfo(
+    FindingKind.ARCHIVED_UNREADABLE: KindInfo(
         "the archived file cannot be read as this job", _R, "moves it into quarantine"
     ),
-    Kind.ARCHIVED_UNFINISHED: KindInfo(
+    FindingKind.ARCHIVED_UNFINISHED: KindInfo(
         "the archived job is not final, and never will be",
         _O,
         "move it into the queue directory, or away",
     ),
-    Kind.SPOOL_MISPLACED: KindInfo(
+    FindingKind.SPOOL_MISPLACED: KindInfo(
         "input or output of a job does not lie beside it",
         _R,
         "moves it there, or into quarantine if that place is taken",
     ),
-    Kind.SPOOL_ORPHAN: KindInfo(
+    FindingKind.SPOOL_ORPHAN: KindInfo(
         "input or output of a job that does not exist: its submission was never answered, or its "
         "file was deleted",
         _R,
         "moves it into quarantine",
     ),
-    Kind.OUTPUT_DAMAGED: KindInfo(
+    FindingKind.OUTPUT_DAMAGED: KindInfo(
         "a part of a job's output cannot be read: a crash has torn it off, or the disk is damaged",
         _N,
         "`ganger job logs` shows the rest, and says how much is missing",
     ),
-    Kind.LOCK_DEAD: KindInfo(
+    FindingKind.LOCK_DEAD: KindInfo(
         "the lock file of a process that is gone", _R, "removes it, as a daemon's start does"
     ),
-    Kind.LOCK_UNKNOWN: KindInfo(
+    FindingKind.LOCK_UNKNOWN: KindInfo(
         "a process holds the lock file, but no job names it",
         _O,
         "find out what the process does",
     ),
-    Kind.LOCKS_UNREADABLE: KindInfo(
+    FindingKind.LOCKS_UNREADABLE: KindInfo(
         "the table of locks is unreadable, and no job's process lives",
         _R,
         "moves it into quarantine: no process holds a lock",
     ),
-    Kind.LOCKS_UNREADABLE_ALIVE: KindInfo(
+    FindingKind.LOCKS_UNREADABLE_ALIVE: KindInfo(
         "the table of locks is unreadable while jobs' processes live, so that no daemon starts",
         _O,
         "let the jobs end, or end them; then repair",
     ),
-    Kind.CONFIG_TORN: KindInfo(
+    FindingKind.CONFIG_TORN: KindInfo(
         "the configuration is unreadable or missing, and its copy is whole",
         _R,
         "writes it from the copy, as a daemon's start does; an unreadable file goes into "
         "quarantine",
     ),
-    Kind.CONFIG_UNREADABLE: KindInfo(
+    FindingKind.CONFIG_UNREADABLE: KindInfo(
         "the configuration and its copy are unreadable, so that no daemon starts",
         _O,
         "repair one of them by hand",
     ),
-    Kind.CONFIG_BEHIND: KindInfo(
+    FindingKind.CONFIG_BEHIND: KindInfo(
         "the configuration lacks changes that its history has: it is an older copy",
         _O,
         "put a newer copy of config.data back; or start with this one, and the history says so",
     ),
-    Kind.CONFIG_DAMAGED: KindInfo(
+    FindingKind.CONFIG_DAMAGED: KindInfo(
         "a value of the configuration has a wrong shape, so that what needs it fails",
         _O,
         "repair it by hand",
     ),
-    Kind.RULE_UNREADABLE: KindInfo(
+    FindingKind.RULE_UNREADABLE: KindInfo(
         "a filter rule is malformed, and not obeyed", _O, "repair it by hand"
     ),
-    Kind.SSCONF_STALE: KindInfo(
+    FindingKind.SSCONF_STALE: KindInfo(
         "ssconf files say something else than the configuration", _N, "the next start writes them"
     ),
-    Kind.KEY_UNREADABLE: KindInfo("the key cannot be used", _O, "make a new key"),
-    Kind.TEMPORARY: KindInfo(
+    FindingKind.KEY_UNREADABLE: KindInfo("the key cannot be used", _O, "make a new key"),
+    FindingKind.TEMPORARY: KindInfo(
         "left over by a write that was not finished", _R, "removes it, as a daemon's start does"
     ),
-    Kind.QUARANTINED: KindInfo(
+    FindingKind.QUARANTINED: KindInfo(
         "put aside by an earlier repair", _N, "Ganger does not use it; delete it when you are done"
     ),
-    Kind.FOREIGN: KindInfo("not a file of Ganger's", _N, "Ganger leaves it alone"),
+    FindingKind.FOREIGN: KindInfo("not a file of Ganger's", _N, "Ganger leaves it alone"),
 }
-"""Every kind, in the order of `Kind`."""
+"""Every kind, in the order of `FindingKind`."""
 
 
 class Finding(msgspec.Struct, frozen=True):
     """Something wrong with a data directory. ``job_id`` if it is about one job."""
 
-    kind: Kind
+    kind: FindingKind
     path: str
     what: str
     job_id: int | None = None

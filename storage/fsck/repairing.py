@@ -18,7 +18,7 @@ import msgspec
 from .. import config_files, documents, errors, lock_files, quarantine, segments
 from ..queue_files import job_files, journal, replay, spool
 from .checking import check, highest_id, serial
-from .findings import Finding, FindingRemedy, Kind
+from .findings import Finding, FindingKind, FindingRemedy
 from .survey import survey
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def repair(places: Places, report: Callable[[RepairStep], None], progress: Progr
 
     ``progress`` is that of `survey`.
     """
-    failed: set[tuple[Kind, str]] = set()
+    failed: set[tuple[FindingKind, str]] = set()
     result = _look(places, progress)
     for _ in range(ROUNDS_MAX):
         todo = [
@@ -139,19 +139,19 @@ class _Repairer:
         state = self.journaled.states[finding.job_id]
         _, body = replay.newest(self.directory, finding.job_id, state)
         assert body is state[1], "the journal was ahead"
-        old = self._put_torn_aside(finding)
+        old = self._quarantine_torn(finding)
         self.directory.write(finding.job_id, body, flush=False)
         return f"written: state {state[0]}{old}"
 
     def archive(self, finding: Finding) -> str:
         assert finding.job_id is not None
-        old = self._put_torn_aside(finding)
+        old = self._quarantine_torn(finding)
         replay.archive_again(
             self.directory, finding.job_id, self.journaled.archived[finding.job_id]
         )
         return f"moved into the archive{old}"
 
-    def _put_torn_aside(self, finding: Finding) -> str:
+    def _quarantine_torn(self, finding: Finding) -> str:
         """Quarantine an unreadable job file that the journal replaces; returns a note about it."""
         if all(job.problem is None for job in self.facts.jobs if job.path == finding.path):
             return ""
@@ -189,13 +189,13 @@ class _Repairer:
 
     def _move(self, finding: Finding, target: str) -> str:
         if os.path.lexists(target):
-            return self.put_aside(finding)
+            return self.quarantined(finding)
         with documents.storage_errors(target):
             documents.make_directory(os.path.dirname(target))
             os.rename(finding.path, target)
         return f"moved to {target}"
 
-    def put_aside(self, finding: Finding) -> str:
+    def quarantined(self, finding: Finding) -> str:
         return f"moved to {self.directory.quarantine(finding.path)}"
 
     def remove_lock_file(self, finding: Finding) -> str:
@@ -208,23 +208,23 @@ class _Repairer:
         return "removed"
 
 
-ACTIONS: dict[Kind, Callable[[_Repairer, Finding], str]] = {
-    Kind.VERSION_MISSING: _Repairer.write_version,
-    Kind.VERSION_TORN: _Repairer.renew_version,
-    Kind.MODE: _Repairer.open_to_owner,
-    Kind.SERIAL: _Repairer.write_serial,
-    Kind.JOURNAL_AHEAD: _Repairer.bring_up,
-    Kind.NOT_ARCHIVED: _Repairer.archive,
-    Kind.JOURNAL_DAMAGED: _Repairer.copy_segment,
-    Kind.MISPLACED: _Repairer.move_to_place,
-    Kind.JOB_UNREADABLE: _Repairer.put_aside,
-    Kind.DOUBLE: _Repairer.put_aside,
-    Kind.ARCHIVED_UNREADABLE: _Repairer.put_aside,
-    Kind.SPOOL_MISPLACED: _Repairer.move_beside_job,
-    Kind.SPOOL_ORPHAN: _Repairer.put_aside,
-    Kind.LOCK_DEAD: _Repairer.remove_lock_file,
-    Kind.LOCKS_UNREADABLE: _Repairer.put_aside,
-    Kind.CONFIG_TORN: _Repairer.renew_configuration,
-    Kind.TEMPORARY: _Repairer.remove,
+ACTIONS: dict[FindingKind, Callable[[_Repairer, Finding], str]] = {
+    FindingKind.VERSION_MISSING: _Repairer.write_version,
+    FindingKind.VERSION_TORN: _Repairer.renew_version,
+    FindingKind.MODE: _Repairer.open_to_owner,
+    FindingKind.SERIAL: _Repairer.write_serial,
+    FindingKind.JOURNAL_AHEAD: _Repairer.bring_up,
+    FindingKind.NOT_ARCHIVED: _Repairer.archive,
+    FindingKind.JOURNAL_DAMAGED: _Repairer.copy_segment,
+    FindingKind.MISPLACED: _Repairer.move_to_place,
+    FindingKind.JOB_UNREADABLE: _Repairer.quarantined,
+    FindingKind.DOUBLE: _Repairer.quarantined,
+    FindingKind.ARCHIVED_UNREADABLE: _Repairer.quarantined,
+    FindingKind.SPOOL_MISPLACED: _Repairer.move_beside_job,
+    FindingKind.SPOOL_ORPHAN: _Repairer.quarantined,
+    FindingKind.LOCK_DEAD: _Repairer.remove_lock_file,
+    FindingKind.LOCKS_UNREADABLE: _Repairer.quarantined,
+    FindingKind.CONFIG_TORN: _Repairer.renew_configuration,
+    FindingKind.TEMPORARY: _Repairer.remove,
 }
 """The repair of each kind that can be repaired; a test compares it with `findings.KINDS`."""

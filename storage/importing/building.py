@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .. import documents, errors, jobs, ownership, paths
 from ..queue_files import job_files, journal
-from . import fates, untouched
+from . import import_decision, read_only_source
 from .queues import FoundJob, Progress
 from .source import Source
 
@@ -133,7 +133,7 @@ def _fill(places: paths.Places, source: Source, progress: Progress, now: jobs.Ti
     total = len(source.queue.jobs)
     done = 0
     for folder, found in groupby(source.queue.jobs, key=lambda job: job.folder):
-        with untouched.Folder(folder) as opened:
+        with read_only_source.Folder(folder) as opened:
             for job in found:
                 progress(done, total)
                 _write(_target(places, job), _content(opened, job, now))
@@ -161,12 +161,12 @@ def _target(places: paths.Places, job: FoundJob) -> str:
     return job_files.path(folder, job.id)
 
 
-def _content(folder: untouched.Folder, found: FoundJob, now: jobs.Timestamp) -> bytes:
+def _content(folder: read_only_source.Folder, found: FoundJob, now: jobs.Timestamp) -> bytes:
     data = folder.read(f"job-{found.id}")
     if not found.is_rewritten:
         return data
     job = job_files.read_job(data, found.id)
-    fates.settle(job, found.fate, now)
+    import_decision.settle(job, found.fate, now)
     return jobs.encode_job(job)
 
 

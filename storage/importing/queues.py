@@ -10,8 +10,8 @@ import msgspec
 
 from .. import errors, jobs, opcodes, wording
 from ..queue_files import job_files
-from . import fates, untouched
-from .fates import Fate, Outcome
+from . import import_decision, read_only_source
+from .import_decision import Fate, Outcome
 from .parts import Damage
 
 Progress = Callable[[int, int], None]
@@ -65,7 +65,7 @@ class FoundQueue(msgspec.Struct):
     damage: list[Damage] = []
     notes: list[str] = []
     living: list[Living] = []
-    stamps: dict[str, untouched.Stamp | None] = {}
+    stamps: dict[str, read_only_source.Stamp | None] = {}
     bytes_needed: int = 0
 
     def count(self, outcome: Outcome, *, is_archived: bool = False) -> int:
@@ -86,7 +86,7 @@ def read_queue(path: str, progress: Progress) -> FoundQueue:
 
 def luxid(path: str) -> Living | None:
     """The LuxiD that works in this queue directory, if one does. `StorageError`."""
-    pid = untouched.holder(f"{path}/lock")
+    pid = read_only_source.holder(f"{path}/lock")
     return None if pid is None else Living(_LUXID, pid)
 
 
@@ -102,7 +102,7 @@ class _Reader:
         self._foreign: list[str] = []
         self._clamped = 0
         self.found = FoundQueue()
-        with untouched.Folder(path) as queue:
+        with read_only_source.Folder(path) as queue:
             self.found.stamps[path] = queue.stamp
             names = queue.names()
             self._require_version(queue, names)
@@ -113,14 +113,14 @@ class _Reader:
                 self.found.damage.append(Damage(f"{path}/archive", "not a directory"))
             self._total = sum(map(len, [names, *archive.values()]))
             for folder, inside in archive.items():
-                with untouched.Folder(folder) as opened:
+                with read_only_source.Folder(folder) as opened:
                     self._read_jobs(opened, inside, is_archived=True)
             self._read_jobs(queue, names, is_archived=False)
             self._progress(self._total, self._total)
             self._read_serial(queue, names)
         self._note()
 
-    def _require_version(self, queue: untouched.Folder, names: list[str]) -> None:
+    def _require_version(self, queue: read_only_source.Folder, names: list[str]) -> None:
         if "version" not in names:
             return
         text = queue.read("version").strip().decode("utf-8", "replace")
@@ -137,21 +137,23 @@ class _Reader:
     def _list_archive(self) -> dict[str, list[str]]:
         """The names in each folder of the archive, in the order of the folders' numbers."""
         path = f"{self._path}/archive"
-        with untouched.Folder(path) as archive:
+        with read_only_source.Folder(path) as archive:
             self.found.stamps[path] = archive.stamp
             names = archive.names()
             numbers = [name for name in names if name.isdecimal() and archive.is_directory(name)]
             self._foreign += [f"{path}/{name}" for name in names if name not in set(numbers)]
         found = {}
         for name in sorted(numbers, key=int):
-            with untouched.Folder(f"{path}/{name}") as folder:
+            with read_only_source.Folder(f"{path}/{name}") as folder:
                 self.found.stamps[folder.path] = folder.stamp
                 found[folder.path] = folder.names()
         return found
 
     # ------------------------------------------------------------ jobs
 
-    def _read_jobs(self, folder: untouched.Folder, names: list[str], *, is_archived: bool) -> None:
+    def _read_jobs(
+        self, folder: read_only_source.Folder, names: list[str], *, is_archived: bool
+    ) -> None:
         known = {job.id: job.folder for job in self.found.jobs}
         for name in names:
             self._progress(self._done, self._total)
@@ -172,7 +174,12 @@ class _Reader:
                 self._named.append(job_id)
 
     def _read_job(
-        self, folder: untouched.Folder, job_id: int, known: dict[int, str], *, is_archived: bool
+        self,
+        folder: read_only_source.Folder,
+        job_id: int,
+        known: dict[int, str],
+        *,
+        is_archived: bool,
     ) -> None:
         data = folder.read(f"job-{job_id}")
         job = job_files.read_job(data, job_id)
@@ -180,8 +187,8 @@ class _Reader:
             self._require_same(data, known[job_id], job_id)
             self.found.notes.append(f"job {job_id} lies twice there, with the same content")
             return
-        fate = fates.fate(job, is_archived=is_archived)
-        is_rewritten = fates.is_rewritten(job, fate, is_archived=is_archived)
+        fate = import_decision.fate(job, is_archived=is_archived)
+        is_rewritten = import_decision.is_rewritten(job, fate, is_archived=is_archived)
         self.found.jobs.append(FoundJob(job_id, folder.path, is_archived, fate, is_rewritten))
         self.found.bytes_needed += -(-len(data) // _BLOCK_BYTES) * _BLOCK_BYTES
         if fate.outcome is Outcome.FINAL:
@@ -194,16 +201,16 @@ class _Reader:
             self._note_ended(job, fate)
 
     def _require_same(self, data: bytes, folder: str, job_id: int) -> None:
-        with untouched.Folder(folder) as other:
+        with read_only_source.Folder(folder) as other:
             if other.read(f"job-{job_id}") != data:
                 raise errors.StorageError(f"another file of this job lies in {folder}")
 
     def _look_for_process(self, job: jobs.Job) -> None:
         if job.livelock is None or not job.livelock.startswith("/"):
             return
-        pid = untouched.holder(job.livelock)
+        pid = read_only_source.holder(job.livelock)
         if pid is not None:
-            what = _LUXID if fates.is_luxids(job.livelock) else f"job {job.id}"
+            what = _LUXID if import_decision.is_luxids(job.livelock) else f"job {job.id}"
             self.found.living.append(Living(what, pid))
 
     def _note_pending(self, job: jobs.Job, *, is_clamped: bool) -> None:
@@ -220,7 +227,7 @@ class _Reader:
 
     # ------------------------------------------------------------ ids, notes
 
-    def _read_serial(self, queue: untouched.Folder, names: list[str]) -> None:
+    def _read_serial(self, queue: read_only_source.Folder, names: list[str]) -> None:
         recorded = max((job.id for job in self.found.jobs), default=0)
         serial, problem = 0, "there is none"
         if "serial" in names:

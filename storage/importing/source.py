@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from .. import documents, errors, ownership, wording
-from . import fates, parts, queues, untouched
-from .fates import Outcome
+from . import import_decision, parts, queues, read_only_source
+from .import_decision import Outcome
 from .parts import Damage, FoundConfig, FoundUsers
 from .queues import FoundQueue, Living, Progress
 
@@ -44,12 +44,12 @@ class Source(msgspec.Struct):
     others: list[str] = []
     """What else lies in the directory, and stays there."""
 
-    stamps: dict[str, untouched.Stamp | None] = {}
+    stamps: dict[str, read_only_source.Stamp | None] = {}
 
     def require_unchanged(self) -> None:
         """Raise `OperatorError` if anything has changed since it was read, or LuxiD has begun."""
         for path, stamp in self.stamps.items():
-            if untouched.stamp_of(path) != stamp:
+            if read_only_source.stamp_of(path) != stamp:
                 text = f"{path}: changed while it was read; stop what works in {self.path} first"
                 raise errors.OperatorError(text)
         if (living := queues.luxid(f"{self.path}/queue")) is not None:
@@ -87,10 +87,10 @@ def survey(path: str, progress: Progress) -> Source:
     `DataDirectoryError` if it cannot be taken over; `OperatorError` if a process of Ganeti still
     works in it; `StorageError` if it cannot be read.
     """
-    stamps: dict[str, untouched.Stamp | None] = {}
+    stamps: dict[str, read_only_source.Stamp | None] = {}
 
-    def content(name: str) -> untouched.Content | None:
-        found = untouched.read(f"{path}/{name}")
+    def content(name: str) -> read_only_source.Content | None:
+        found = read_only_source.read(f"{path}/{name}")
         stamps[f"{path}/{name}"] = None if found is None else found.stamp
         return found
 
@@ -114,7 +114,7 @@ def survey(path: str, progress: Progress) -> Source:
         found.damage.append(Damage(f"{path}/watcher.pause", "not a time; it is left out"))
     elif pause is not None:
         found.pause = pause.data
-    with untouched.Folder(path) as folder:
+    with read_only_source.Folder(path) as folder:
         names = folder.names()
     found.others = [
         name for name in names if name not in _TAKEN and not name.startswith(_MADE_ANEW)
@@ -138,7 +138,7 @@ def require_stopped(found: Source) -> None:
         )
 
 
-def _owners(locks: untouched.Content | None, known: list[Living]) -> Iterator[Living]:
+def _owners(locks: read_only_source.Content | None, known: list[Living]) -> Iterator[Living]:
     """The processes that live among those that WConfD has noted as owners of locks."""
     if locks is None:
         return
@@ -148,8 +148,12 @@ def _owners(locks: untouched.Content | None, known: list[Living]) -> Iterator[Li
         return
     pids = {one.pid for one in known}
     for lock_file in sorted(set(_lock_files(document))):
-        pid = untouched.holder(lock_file)
-        if pid is not None and (pid == 0 or pid not in pids) and not fates.is_luxids(lock_file):
+        pid = read_only_source.holder(lock_file)
+        if (
+            pid is not None
+            and (pid == 0 or pid not in pids)
+            and not import_decision.is_luxids(lock_file)
+        ):
             yield Living("a process that owns locks", pid)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from .. import errors
 from ..opcodes import LockNeeds
 from ..opcodes.catalogue import MASTER_NODE
-from .asked import BIG_LOCK, Asked, MalformedError, Names, alone, known, together
+from .declared_needs import BIG_LOCK, MalformedError, Names, OpcodeInput, alone, known, together
 from .lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
@@ -24,32 +24,32 @@ from .lock_types import (
 from .needs import forecast_of_needs
 
 
-def nothing(_asked: Asked) -> LockForecast:
+def nothing(_asked: OpcodeInput) -> LockForecast:
     """No lock."""
     return NO_LOCKS
 
 
-def everything(_asked: Asked) -> LockForecast:
+def everything(_asked: OpcodeInput) -> LockForecast:
     """The big lock: no other job has any lock meanwhile."""
     return BIG_LOCK
 
 
-def all_nodes(_asked: Asked) -> LockForecast:
+def all_nodes(_asked: OpcodeInput) -> LockForecast:
     """All nodes."""
     return forecast_of(node=ALL_EXCLUSIVE)
 
 
-def all_nodes_shared(_asked: Asked) -> LockForecast:
+def all_nodes_shared(_asked: OpcodeInput) -> LockForecast:
     """All nodes, shared."""
     return forecast_of(node=ALL_SHARED)
 
 
-def set_parameters(_asked: Asked) -> LockForecast:
+def set_parameters(_asked: OpcodeInput) -> LockForecast:
     """All instances, groups and nodes, shared."""
     return forecast_of(instance=ALL_SHARED, nodegroup=ALL_SHARED, node=ALL_SHARED)
 
 
-def verify(_asked: Asked) -> LockForecast:
+def verify(_asked: OpcodeInput) -> LockForecast:
     """Everything, shared."""
     return forecast_of(
         instance=ALL_SHARED, nodegroup=ALL_SHARED, node=ALL_SHARED, node_res=ALL_SHARED,
@@ -60,7 +60,7 @@ def verify(_asked: Asked) -> LockForecast:
 # ---------------------------------------------------------------- tags
 
 
-def _tagged(asked: Asked) -> tuple[str, Names] | None:
+def _tagged(asked: OpcodeInput) -> tuple[str, Names] | None:
     """The level and the name of the object with the tags; None: the cluster, which has no lock."""
     kind, name = asked.text("kind"), asked.text("name") or ""
     if kind == "cluster":
@@ -84,13 +84,13 @@ def _at(level: str, forecast: LevelForecast) -> LockForecast:
     return forecast_of(**{level: forecast})
 
 
-def change_tags(asked: Asked) -> LockForecast:
+def change_tags(asked: OpcodeInput) -> LockForecast:
     """The object with the tags."""
     tagged = _tagged(asked)
     return NO_LOCKS if tagged is None else _at(tagged[0], alone(tagged[1]))
 
 
-def read_tags(asked: Asked) -> LockForecast:
+def read_tags(asked: OpcodeInput) -> LockForecast:
     """The object with the tags, shared, if the reader wants locks."""
     tagged = _tagged(asked)
     if tagged is None or not asked.flag("use_locking"):
@@ -101,7 +101,7 @@ def read_tags(asked: Asked) -> LockForecast:
 # ---------------------------------------------------------------- queries
 
 
-def query(asked: Asked) -> LockForecast:
+def query(asked: OpcodeInput) -> LockForecast:
     """The items, shared, if the reader wants locks and fields that only nodes know."""
     what = asked.text("what")
     if not asked.flag("use_locking") or what not in {"node", "instance"}:
@@ -121,7 +121,7 @@ def query(asked: Asked) -> LockForecast:
 # ---------------------------------------------------------------- what declares itself
 
 
-def command(asked: Asked) -> LockForecast:
+def command(asked: OpcodeInput) -> LockForecast:
     """The locks that the submitter declared."""
     plain = asked.parameters.get("locks")
     if not plain:
@@ -133,7 +133,7 @@ def command(asked: Asked) -> LockForecast:
     return forecast_of_needs(needs)
 
 
-def test_delay(asked: Asked) -> LockForecast:
+def test_delay(asked: OpcodeInput) -> LockForecast:
     """The nodes, and the master node; those that the configuration does not know by their names."""
     nodes = set(asked.texts("on_nodes") or asked.texts("on_node_uuids"))
     if asked.flag("on_master", default=True):

@@ -20,7 +20,7 @@ from ..opcodes import Opcode, parse
 from ..opcodes.catalogue import find
 from ..opcodes.interrupts import is_ctrl_c
 from . import cluster_locks, group_locks, instance_locks, node_locks
-from .asked import Asked, ClusterNames, MalformedError
+from .declared_needs import ClusterNames, MalformedError, OpcodeInput
 from .lock_types import (
     NO_LOCKS,
     UNKNOWN,
@@ -34,7 +34,7 @@ from .needs import forecast_with_unknowns
 
 _SHARED_MAX = 4_096
 
-Declaration = Callable[[Asked], LockForecast]
+Declaration = Callable[[OpcodeInput], LockForecast]
 """From an opcode, perhaps with the configuration, to its locks; may raise `MalformedError`."""
 
 DECLARED: Final[Mapping[str, tuple[Declaration, tuple[str, ...]]]] = {
@@ -62,7 +62,7 @@ def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
     if declared is None:
         return _of_users(op_id, opcode)
     try:
-        return declared[0](Asked(opcode, names))
+        return declared[0](OpcodeInput(opcode, names))
     except MalformedError:
         return UNKNOWN
 

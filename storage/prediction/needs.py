@@ -8,7 +8,7 @@ import msgspec
 
 from ..opcodes import LevelNeeds, LockNeeds
 from ..opcodes.declarations import UNKNOWN_NAMES
-from .asked import NAMES_MAX
+from .declared_needs import NAMES_MAX
 from .lock_types import (
     LEVELS,
     UNKNOWN_EXCLUSIVE,

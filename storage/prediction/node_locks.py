@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .asked import Asked, Names, alone, known, together, union
+from .declared_needs import Names, OpcodeInput, alone, known, together, union
 from .lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
@@ -16,21 +16,21 @@ from .lock_types import (
 )
 
 
-def _node(asked: Asked) -> Names:
+def _node(asked: OpcodeInput) -> Names:
     return known([asked.node("node_name")])
 
 
-def node_alone(asked: Asked) -> LockForecast:
+def node_alone(asked: OpcodeInput) -> LockForecast:
     """The node."""
     return forecast_of(node=alone(_node(asked)))
 
 
-def node_shared(asked: Asked) -> LockForecast:
+def node_shared(asked: OpcodeInput) -> LockForecast:
     """The node, shared."""
     return forecast_of(node=together(_node(asked)))
 
 
-def evacuate(asked: Asked) -> LockForecast:
+def evacuate(asked: OpcodeInput) -> LockForecast:
     """The node with its target, or with its whole group for an allocator; everything is shared.
 
     Which instances go is known when the job runs: others may come before.
@@ -45,13 +45,13 @@ def evacuate(asked: Asked) -> LockForecast:
     return forecast_of(instance=UNKNOWN_SHARED, nodegroup=together(groups), node=together(nodes))
 
 
-def listed_or_all_shared(asked: Asked) -> LockForecast:
+def listed_or_all_shared(asked: OpcodeInput) -> LockForecast:
     """The listed nodes, shared; without a list all of them."""
     listed = asked.texts("nodes")
     return forecast_of(node=together(asked.nodes(listed)) if listed else ALL_SHARED)
 
 
-def set_parameters(asked: Asked) -> LockForecast:
+def set_parameters(asked: OpcodeInput) -> LockForecast:
     """The node and its storage; all nodes if others may be promoted in its place.
 
     A new secondary address needs the mirrored instances of the node, shared.
@@ -68,19 +68,19 @@ def set_parameters(asked: Asked) -> LockForecast:
     return forecast_of(instance=instance, node=level, node_res=level)
 
 
-def command_out_of_band(asked: Asked) -> LockForecast:
+def command_out_of_band(asked: OpcodeInput) -> LockForecast:
     """The listed nodes; without a list all of them."""
     listed = asked.texts("node_uuids") or asked.texts("node_names")
     return forecast_of(node=alone(asked.nodes(listed)) if listed else ALL_EXCLUSIVE)
 
 
-def restricted_command(asked: Asked) -> LockForecast:
+def restricted_command(asked: OpcodeInput) -> LockForecast:
     """The listed nodes: exclusively with ``use_locking``, else shared."""
     nodes = asked.nodes(asked.texts("node_uuids") or asked.texts("nodes"))
     return forecast_of(node=alone(nodes) if asked.flag("use_locking") else together(nodes))
 
 
-def master_node(asked: Asked) -> LockForecast:
+def master_node(asked: OpcodeInput) -> LockForecast:
     """The master node."""
     master = None if asked.names is None else asked.names.master_node()
     return forecast_of(node=alone(known([master])))

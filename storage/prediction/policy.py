@@ -62,7 +62,7 @@ OWN_FIELD: Final = "predictive_queue"
 """The cluster's field with Ganger's own parameters."""
 
 
-class Judged(NamedTuple):
+class PolicyVerdict(NamedTuple):
     """The policy that the cluster object sets.
 
     ``problems``: of each parameter that is malformed, hence not in force, a sentence with its path.
@@ -81,7 +81,7 @@ def policy_of(cluster: Mapping[str, Any]) -> Policy:
     return judged(cluster).policy
 
 
-def judged(cluster: Mapping[str, Any]) -> Judged:
+def judged(cluster: Mapping[str, Any]) -> PolicyVerdict:
     """The policy that the cluster object sets, and which of its parameters are malformed.
 
     Only a file that was changed by hand has malformed ones. Each counts as absent; the others are
@@ -103,7 +103,7 @@ def judged(cluster: Mapping[str, Any]) -> Judged:
         **_good(own, PredictiveQueue, place, problems),
         costs=Costs(**_good(costs, PredictiveCosts, f"{place}.costs", problems)),
     )
-    return Judged(policy, tuple(problems))
+    return PolicyVerdict(policy, tuple(problems))
 
 
 class _Switch(msgspec.Struct):

@@ -19,7 +19,7 @@ from .traces import Numbering, Trace, TracedJob, TracedLevel, TracedLocks, Trace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .asked import ClusterNames
+    from .declared_needs import ClusterNames
     from .lock_types import LevelForecast, LockForecast
 
 _OP_ID = re.compile(r"OP_[A-Z0-9_]{1,60}")

@@ -28,10 +28,10 @@ from .fields import (
     Answer,
     Definition,
     Field,
+    FieldKind,
     Fields,
     HostName,
     Item,
-    Kind,
     Source,
     Status,
 )
@@ -88,7 +88,7 @@ def query(
     they come in its order, each once, and `UnknownObjectError` says which one does not exist.
     `ParameterError` refuses a filter with an unknown field or with a value of the wrong type.
     """
-    asked = Asked(resource, fields, raw_filter)
+    asked = ParsedQuery(resource, fields, raw_filter)
     rows = [asked.row(source, item) for item in asked.items(source)]
     return {"fields": asked.definitions(), "data": rows}
 
@@ -107,7 +107,7 @@ def values(
     As `query`, but named items come in the order of the resource, unless it lists them as named,
     and unknown names are left out. `BadRequestError` refuses unknown fields.
     """
-    asked = Asked(resource, fields, raw_filter, is_classic=True)
+    asked = ParsedQuery(resource, fields, raw_filter, is_classic=True)
     return [asked.row(source, item) for item in asked.items(source)]
 
 
@@ -165,7 +165,7 @@ def _chosen(resource: Resource[Source], name: str) -> Field[Source]:
     known = resource.fields.get(name)
     if known is not None:
         return known
-    return Field(Definition(name, name, Kind.UNKNOWN, f"Unknown field '{name}'"), _unknown)
+    return Field(Definition(name, name, FieldKind.UNKNOWN, f"Unknown field '{name}'"), _unknown)
 
 
 def _unknown(_source: object, _item: Item) -> Answer:
@@ -186,7 +186,7 @@ _COMPARISON_PARTS: Final = 3
 _DIALECT: Final = Dialect(equal=_is_equal, is_for_queries=True)
 
 
-class Asked(Generic[Source]):
+class ParsedQuery(Generic[Source]):
     """A query, checked: its fields, and which items it is about.
 
     ``is_classic``: its rows have bare values, and unknown names are left out.

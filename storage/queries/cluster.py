@@ -12,7 +12,7 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
-    Kind,
+    FieldKind,
     field,
     normal,
     or_no_data,
@@ -25,10 +25,10 @@ EXPORT_VERSION: Final = 0
 """The newest interface of operating system scripts, and the format of exports, of Ganeti 3.0."""
 
 _KNOWN: Final = (
-    ("architecture", "ArchInfo", Kind.OTHER, "Architecture information"),
-    ("drain_flag", "QueueDrained", Kind.BOOL, "Flag whether job queue is drained"),
-    ("software_version", "SoftwareVersion", Kind.TEXT, "Software version"),
-    ("vcs_version", "VCSVersion", Kind.TEXT, "VCS version"),
+    ("architecture", "ArchInfo", FieldKind.OTHER, "Architecture information"),
+    ("drain_flag", "QueueDrained", FieldKind.BOOL, "Flag whether job queue is drained"),
+    ("software_version", "SoftwareVersion", FieldKind.TEXT, "Software version"),
+    ("vcs_version", "VCSVersion", FieldKind.TEXT, "VCS version"),
 )
 """Fields that the caller knows, but not the configuration."""
 
@@ -60,19 +60,19 @@ def _fields() -> Iterator[Field[ClusterView]]:
     for name, title, kind, doc in _KNOWN:
         yield field(name, title, kind, doc, _known(name))
     for name in ("cluster_name", "name"):
-        yield stored(name, "Name", Kind.TEXT, "Cluster name", "cluster_name")
-    yield stored("ctime", "CTime", Kind.TIMESTAMP, "Creation timestamp", "ctime")
-    yield stored("mtime", "MTime", Kind.TIMESTAMP, "Modification timestamp", "mtime")
-    yield stored("tags", "Tags", Kind.OTHER, "Tags", "tags", unset=normal([]))
+        yield stored(name, "Name", FieldKind.TEXT, "Cluster name", "cluster_name")
+    yield stored("ctime", "CTime", FieldKind.TIMESTAMP, "Creation timestamp", "ctime")
+    yield stored("mtime", "MTime", FieldKind.TIMESTAMP, "Modification timestamp", "mtime")
+    yield stored("tags", "Tags", FieldKind.OTHER, "Tags", "tags", unset=normal([]))
     yield stored(
         "volume_group_name",
         "VgName",
-        Kind.TEXT,
+        FieldKind.TEXT,
         "LVM volume group name",
         "volume_group_name",
         unset=UNAVAILABLE,
     )
-    yield field("master_node", "Master", Kind.TEXT, "Master node name", _master)
+    yield field("master_node", "Master", FieldKind.TEXT, "Master node name", _master)
     for name, title, doc, get in (
         ("config_version", "ConfigVersion", "Configuration format version", _version),
         ("protocol_version", "ProtocolVersion", "Protocol version", _version),
@@ -89,11 +89,11 @@ def _fields() -> Iterator[Field[ClusterView]]:
             _fixed(EXPORT_VERSION),
         ),
     ):
-        yield field(name, title, Kind.NUMBER, doc, get)
+        yield field(name, title, FieldKind.NUMBER, doc, get)
     yield field(
         "watcher_pause",
         "WatcherPause",
-        Kind.TIMESTAMP,
+        FieldKind.TIMESTAMP,
         "Until when watcher is paused",
         _watcher_pause,
     )

@@ -16,7 +16,7 @@ import msgspec
 from ..cluster import parameters
 from ..cluster.configuration import Configuration
 from ..cluster.defaults import with_defaults
-from ..cluster.objects import Kind
+from ..cluster.objects import ObjectKind
 from ..natural_order import natural_key
 
 Object: TypeAlias = Mapping[str, Any]
@@ -89,7 +89,7 @@ class ClusterView:
         objects = self.container(container)
         if wanted in objects:
             return objects[wanted]
-        named: Object | None = self.configuration.find_by_name(Kind(container), wanted)
+        named: Object | None = self.configuration.find_by_name(ObjectKind(container), wanted)
         if named is not None:
             return named
         if container not in self._beginnings:

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from .. import errors
 from ..cluster.configuration import Change, Configuration
-from ..cluster.objects import Kind
+from ..cluster.objects import ObjectKind
 from ..cluster.operations.base import Circumstances
 from ..cluster.operations.lookups import disks_of_instance, holder_of, nodes_of_instance
 from ..opcodes import LockNeeds, OperationError, parse
-from ..prediction.asked import Names
+from ..prediction.declared_needs import Names
 from .query_locks import QUERY
 
 _ON_ANY_NODE: Final = frozenset({"blockdev", "diskless", "ext", "gluster", "rbd", "sharedfile"})
@@ -32,27 +32,27 @@ class ConfiguredNames:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._alike: dict[Kind, _Alike] = {}
+        self._alike: dict[ObjectKind, _Alike] = {}
 
     def instance(self, name: str) -> str | None:
         """The full name of the instance."""
-        found = self._find(Kind.INSTANCE, name)
+        found = self._find(ObjectKind.INSTANCE, name)
         return None if found is None else found["name"]
 
     def node(self, name: str) -> str | None:
         """The UUID of the node."""
-        if self._configuration.get(Kind.NODE, name) is not None:
+        if self._configuration.get(ObjectKind.NODE, name) is not None:
             return name
-        found = self._find(Kind.NODE, name)
+        found = self._find(ObjectKind.NODE, name)
         return None if found is None else found["uuid"]
 
     def group(self, name: str) -> str | None:
         """The UUID of the node group."""
-        return holder_of(self._configuration, Kind.NODE_GROUP, name)
+        return holder_of(self._configuration, ObjectKind.NODE_GROUP, name)
 
     def network(self, name: str) -> str | None:
         """The UUID of the network."""
-        return holder_of(self._configuration, Kind.NETWORK, name)
+        return holder_of(self._configuration, ObjectKind.NETWORK, name)
 
     def master_node(self) -> str | None:
         """The UUID of the master node."""
@@ -64,7 +64,7 @@ class ConfiguredNames:
 
     def nodes_of_instance(self, instance: str) -> Names:
         """The primary node, and the nodes of all DRBD disks."""
-        found = self._configuration.find_by_name(Kind.INSTANCE, instance)
+        found = self._configuration.find_by_name(ObjectKind.INSTANCE, instance)
         if found is None:
             return None
         return frozenset(nodes_of_instance(self._configuration, found))
@@ -76,7 +76,7 @@ class ConfiguredNames:
 
     def moves_between_any_nodes(self, instance: str) -> bool | None:
         """Whether every node could reach its disks; None if there is no such instance."""
-        found = self._configuration.find_by_name(Kind.INSTANCE, instance)
+        found = self._configuration.find_by_name(ObjectKind.INSTANCE, instance)
         if found is None:
             return None
         disks = disks_of_instance(self._configuration, found)
@@ -84,7 +84,7 @@ class ConfiguredNames:
 
     def groups_of_nodes(self, nodes: Iterable[str]) -> Names:
         """The groups of these nodes."""
-        found = [self._configuration.get(Kind.NODE, node) for node in nodes]
+        found = [self._configuration.get(ObjectKind.NODE, node) for node in nodes]
         return None if None in found else frozenset(node["group"] for node in found)
 
     def nodes_of_group(self, group: str) -> Names:
@@ -101,14 +101,14 @@ class ConfiguredNames:
     @cached_property
     def _members(self) -> Mapping[str, list[str]]:
         found = defaultdict(list)
-        for uuid, node in self._configuration.objects(Kind.NODE):
+        for uuid, node in self._configuration.objects(ObjectKind.NODE):
             found[node["group"]].append(uuid)
         return found
 
     @cached_property
     def _instances_by_node(self) -> Mapping[str, list[str]]:
         found = defaultdict(list)
-        for _, instance in self._configuration.objects(Kind.INSTANCE):
+        for _, instance in self._configuration.objects(ObjectKind.INSTANCE):
             for node in nodes_of_instance(self._configuration, instance):
                 found[node].append(instance["name"])
         return found
@@ -122,10 +122,10 @@ class ConfiguredNames:
 
     def _instance(self, name: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] | None
-        found = self._configuration.find_by_name(Kind.INSTANCE, name)
+        found = self._configuration.find_by_name(ObjectKind.INSTANCE, name)
         return {} if found is None else found
 
-    def _find(self, kind: Kind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
+    def _find(self, kind: ObjectKind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
         found = self._configuration.find_by_name(kind, name)
         if found is not None:
             return found
@@ -163,14 +163,14 @@ class _Alike:
 
 # ---------------------------------------------------------------- what changes the answers
 
-_READ: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.CLUSTER: ("master_node",),
-    Kind.NODE: ("uuid", "name", "group"),
-    Kind.NODE_GROUP: ("uuid", "name"),
-    Kind.INSTANCE: ("name", "primary_node", "disks", "nics"),
-    Kind.DISK: ("dev_type", "logical_id", "children"),
-    Kind.NETWORK: ("uuid", "name"),
-    Kind.FILTER: (),
+_READ: Final[Mapping[ObjectKind, tuple[str, ...]]] = {
+    ObjectKind.CLUSTER: ("master_node",),
+    ObjectKind.NODE: ("uuid", "name", "group"),
+    ObjectKind.NODE_GROUP: ("uuid", "name"),
+    ObjectKind.INSTANCE: ("name", "primary_node", "disks", "nics"),
+    ObjectKind.DISK: ("dev_type", "logical_id", "children"),
+    ObjectKind.NETWORK: ("uuid", "name"),
+    ObjectKind.FILTER: (),
 }
 """The fields of each kind that forecasts read."""
 
@@ -184,11 +184,11 @@ def changes_names(before: Configuration, after: Configuration, changes: Iterable
     )
 
 
-def _read(kind: Kind, found: object) -> object:
+def _read(kind: ObjectKind, found: object) -> object:
     if not isinstance(found, Mapping) or not _READ[kind]:
         return None
     values = {field: found.get(field) for field in _READ[kind]}
-    if kind is Kind.INSTANCE and isinstance(values["nics"], list):
+    if kind is ObjectKind.INSTANCE and isinstance(values["nics"], list):
         nics = values["nics"]
         values["nics"] = [nic.get("network") for nic in nics if isinstance(nic, Mapping)]
     return values

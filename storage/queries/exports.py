@@ -6,7 +6,7 @@ from typing import Final
 
 from .answering import Resource
 from .cluster_view import ClusterView, Object, mark, place
-from .fields import NO_DATA, OFFLINE, Answer, HostName, Kind, field, stored, table
+from .fields import NO_DATA, OFFLINE, Answer, FieldKind, HostName, field, stored, table
 
 
 def _export(_view: ClusterView, node: Object) -> Answer:
@@ -17,8 +17,10 @@ EXPORTS: Final = Resource(
     "export",
     table(
         (
-            field("export", "Export", Kind.TEXT, "Export name", _export),
-            stored("node", "Node", Kind.TEXT, "Node name", "name")._replace(in_filters=HostName),
+            field("export", "Export", FieldKind.TEXT, "Export name", _export),
+            stored("node", "Node", FieldKind.TEXT, "Node name", "name")._replace(
+                in_filters=HostName
+            ),
         )
     ),
     lambda view: view.ordered("nodes"),

@@ -28,7 +28,7 @@ class Status(enum.IntEnum):
     OFFLINE = 4
 
 
-class Kind(enum.StrEnum):
+class FieldKind(enum.StrEnum):
     """The type of a field's values. A unit is a number of MiB, a timestamp seconds."""
 
     UNKNOWN = "unknown"
@@ -74,7 +74,7 @@ class Definition(NamedTuple):
 
     name: str
     title: str
-    kind: Kind
+    kind: FieldKind
     doc: str
 
     def plain(self) -> dict[str, str]:
@@ -113,7 +113,7 @@ def table(fields: Iterable[Field[Source]]) -> dict[str, Field[Source]]:
 def field(
     name: str,
     title: str,
-    kind: Kind,
+    kind: FieldKind,
     doc: str,
     get: Callable[[Source, Item], Answer],
 ) -> Field[Source]:
@@ -124,7 +124,7 @@ def field(
 def stored(
     name: str,
     title: str,
-    kind: Kind,
+    kind: FieldKind,
     doc: str,
     key: str,
     *,
@@ -147,22 +147,22 @@ def alias(name: str, of: Field[Source]) -> Field[Source]:
 def common(noun: str) -> Iterator[Field[Any]]:
     """The fields of every object of the configuration."""
     serial_doc = f"{noun} object serial number, incremented on each modification"
-    yield stored("ctime", "CTime", Kind.TIMESTAMP, "Creation timestamp", "ctime")
-    yield stored("mtime", "MTime", Kind.TIMESTAMP, "Modification timestamp", "mtime")
-    yield stored("serial_no", "SerialNo", Kind.NUMBER, serial_doc, "serial_no")
-    yield stored("tags", "Tags", Kind.OTHER, "Tags", "tags", unset=normal([]))
-    yield stored("uuid", "UUID", Kind.TEXT, f"{noun} UUID", "uuid")
+    yield stored("ctime", "CTime", FieldKind.TIMESTAMP, "Creation timestamp", "ctime")
+    yield stored("mtime", "MTime", FieldKind.TIMESTAMP, "Modification timestamp", "mtime")
+    yield stored("serial_no", "SerialNo", FieldKind.NUMBER, serial_doc, "serial_no")
+    yield stored("tags", "Tags", FieldKind.OTHER, "Tags", "tags", unset=normal([]))
+    yield stored("uuid", "UUID", FieldKind.TEXT, f"{noun} UUID", "uuid")
 
 
 _NODE_PARAMETERS: Final = {
-    "cpu_speed": (Kind.FLOAT, "ndp/cpu_speed"),
-    "exclusive_storage": (Kind.BOOL, "ExclusiveStorage"),
-    "oob_program": (Kind.OTHER, "OutOfBandProgram"),
-    "ovs": (Kind.BOOL, "OpenvSwitch"),
-    "ovs_link": (Kind.OTHER, "OpenvSwitchLink"),
-    "ovs_name": (Kind.OTHER, "OpenvSwitchName"),
-    "spindle_count": (Kind.NUMBER, "SpindleCount"),
-    "ssh_port": (Kind.NUMBER, "ndp/ssh_port"),
+    "cpu_speed": (FieldKind.FLOAT, "ndp/cpu_speed"),
+    "exclusive_storage": (FieldKind.BOOL, "ExclusiveStorage"),
+    "oob_program": (FieldKind.OTHER, "OutOfBandProgram"),
+    "ovs": (FieldKind.BOOL, "OpenvSwitch"),
+    "ovs_link": (FieldKind.OTHER, "OpenvSwitchLink"),
+    "ovs_name": (FieldKind.OTHER, "OpenvSwitchName"),
+    "spindle_count": (FieldKind.NUMBER, "SpindleCount"),
+    "ssh_port": (FieldKind.NUMBER, "ndp/ssh_port"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..natural_order import natural_key
 from .answering import Resource
 from .cluster_view import ClusterView, Object
-from .fields import Field, Kind, stored, table
+from .fields import Field, FieldKind, stored, table
 
 
 def _fields() -> Iterator[Field[ClusterView]]:
@@ -20,7 +20,7 @@ def _fields() -> Iterator[Field[ClusterView]]:
         ("uuid", "UUID", "Filter ID"),
         ("watermark", "Watermark", "Highest job ID used at the time when the filter was added"),
     ):
-        yield stored(name, title, Kind.OTHER, doc, name)
+        yield stored(name, title, FieldKind.OTHER, doc, name)
 
 
 def _mark(rule: Object) -> str:

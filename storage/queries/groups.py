@@ -8,7 +8,17 @@ from typing import Final
 from ..cluster import parameters
 from .answering import Resource
 from .cluster_view import ClusterView, Object, mark, names, place
-from .fields import Answer, Field, Kind, common, field, node_parameter_fields, normal, stored, table
+from .fields import (
+    Answer,
+    Field,
+    FieldKind,
+    common,
+    field,
+    node_parameter_fields,
+    normal,
+    stored,
+    table,
+)
 
 
 def _nodes(view: ClusterView, group: Object) -> Answer:
@@ -38,7 +48,7 @@ def _custom() -> Iterator[Field[ClusterView]]:
         ("ipolicy", "CustomInstancePolicy", "Custom instance policy limitations"),
         ("ndparams", "CustomNDParams", "Custom node parameters"),
     ):
-        yield stored(f"custom_{key}", title, Kind.OTHER, doc, key, unset=normal({}))
+        yield stored(f"custom_{key}", title, FieldKind.OTHER, doc, key, unset=normal({}))
 
 
 def _fields() -> Iterator[Field[ClusterView]]:
@@ -46,35 +56,43 @@ def _fields() -> Iterator[Field[ClusterView]]:
     yield from common("Group")
     yield from node_parameter_fields(ClusterView.group_parameters)
     yield stored(
-        "alloc_policy", "AllocPolicy", Kind.TEXT, "Allocation policy for group", "alloc_policy"
+        "alloc_policy", "AllocPolicy", FieldKind.TEXT, "Allocation policy for group", "alloc_policy"
     )
-    yield stored("name", "Group", Kind.TEXT, "Group name", "name")
+    yield stored("name", "Group", FieldKind.TEXT, "Group name", "name")
     yield field(
-        "diskparams", "DiskParameters", Kind.OTHER, "Disk parameters (merged)", _disk_parameters
+        "diskparams",
+        "DiskParameters",
+        FieldKind.OTHER,
+        "Disk parameters (merged)",
+        _disk_parameters,
     )
     yield field(
-        "ipolicy", "InstancePolicy", Kind.OTHER, "Instance policy limitations (merged)", _policy
+        "ipolicy",
+        "InstancePolicy",
+        FieldKind.OTHER,
+        "Instance policy limitations (merged)",
+        _policy,
     )
     yield field(
         "ndparams",
         "NDParams",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "Node parameters",
         lambda view, group: normal(view.group_parameters(group)),
     )
-    yield field("node_cnt", "Nodes", Kind.NUMBER, "Number of nodes", _node_count)
-    yield field("node_list", "NodeList", Kind.OTHER, "List of nodes", _nodes)
+    yield field("node_cnt", "Nodes", FieldKind.NUMBER, "Number of nodes", _node_count)
+    yield field("node_list", "NodeList", FieldKind.OTHER, "List of nodes", _nodes)
     yield field(
         "pinst_cnt",
         "Instances",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of primary instances",
         lambda view, group: normal(len(_instances(view, group))),
     )
     yield field(
         "pinst_list",
         "InstanceList",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "List of primary instances",
         lambda view, group: normal(names(_instances(view, group))),
     )

@@ -11,7 +11,7 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
-    Kind,
+    FieldKind,
     alias,
     field,
     normal,
@@ -33,26 +33,26 @@ PartGetter = Callable[[ClusterView, Object], Any]
 # ---------------------------------------------------------------- parameters
 
 _BACKEND: Final = (
-    ("always_failover", Kind.BOOL, "be/always_failover"),
-    ("auto_balance", Kind.BOOL, "Auto_balance"),
-    ("maxmem", Kind.UNIT, "ConfigMaxMem"),
-    ("minmem", Kind.UNIT, "ConfigMinMem"),
-    ("spindle_use", Kind.NUMBER, "be/spindle_use"),
-    ("vcpus", Kind.NUMBER, "ConfigVCPUs"),
+    ("always_failover", FieldKind.BOOL, "be/always_failover"),
+    ("auto_balance", FieldKind.BOOL, "Auto_balance"),
+    ("maxmem", FieldKind.UNIT, "ConfigMaxMem"),
+    ("minmem", FieldKind.UNIT, "ConfigMinMem"),
+    ("spindle_use", FieldKind.NUMBER, "be/spindle_use"),
+    ("vcpus", FieldKind.NUMBER, "ConfigVCPUs"),
 )
 
 _HYPERVISOR: Final = {
-    Kind.BOOL: (
+    FieldKind.BOOL: (
         "acpi pae serial_console spice_playback_compression spice_use_tls spice_use_vdagent "
         "use_bootloader use_chroot use_guest_agent use_localtime user_shutdown vhost_net viridian "
         "vnc_tls vnc_x509_verify vnet_hdr"
     ),
-    Kind.NUMBER: (
+    FieldKind.NUMBER: (
         "cpu_cap cpu_cores cpu_sockets cpu_threads cpu_weight kvm_pci_reservations "
         "migration_downtime num_ttys serial_speed spice_ip_version startup_timeout "
         "virtio_net_queues"
     ),
-    Kind.OTHER: (
+    FieldKind.OTHER: (
         "blockdev_prefix boot_order bootloader_args bootloader_path cdrom2_image_path "
         "cdrom_disk_type cdrom_image_path cpu_mask cpu_type cpuid device_model devices disk_aio "
         "disk_cache disk_discard disk_type drop_capabilities extra_cgroups extra_config "
@@ -137,10 +137,17 @@ def _own(key: str) -> PartGetter:
 
 
 _DISK_PARTS: Final = (
-    ("size", "sizes", "Disk/{}", Kind.UNIT, "Disk size", "List of disk sizes"),
-    ("spindles", "spindles", "DiskSpindles/{}", Kind.NUMBER, "Spindles", "List of disk spindles"),
-    ("name", "names", "DiskName/{}", Kind.TEXT, "Name", "List of disk names"),
-    ("uuid", "uuids", "DiskUUID/{}", Kind.TEXT, "UUID", "List of disk UUIDs"),
+    ("size", "sizes", "Disk/{}", FieldKind.UNIT, "Disk size", "List of disk sizes"),
+    (
+        "spindles",
+        "spindles",
+        "DiskSpindles/{}",
+        FieldKind.NUMBER,
+        "Spindles",
+        "List of disk spindles",
+    ),
+    ("name", "names", "DiskName/{}", FieldKind.TEXT, "Name", "List of disk names"),
+    ("uuid", "uuids", "DiskUUID/{}", FieldKind.TEXT, "UUID", "List of disk UUIDs"),
 )
 
 _DISK_LIST_TITLES: Final = {"uuids": "Disk_UUIDs"}
@@ -151,13 +158,15 @@ def disk_fields() -> Iterator[Field[ClusterView]]:
     yield field(
         "disk.count",
         "Disks",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of disks",
         lambda _view, instance: normal(len(instance.get("disks") or ())),
     )
     for key, listed, title, kind, doc, list_doc in _DISK_PARTS:
         list_title = _DISK_LIST_TITLES.get(listed, f"Disk_{listed}")
-        yield field(f"disk.{listed}", list_title, Kind.OTHER, list_doc, _all_of(_disks, _own(key)))
+        yield field(
+            f"disk.{listed}", list_title, FieldKind.OTHER, list_doc, _all_of(_disks, _own(key))
+        )
         for place in range(DISKS_MAX):
             one = field(
                 f"disk.{key}/{place}",
@@ -251,19 +260,21 @@ def interface_fields() -> Iterator[Field[ClusterView]]:
     yield field(
         "nic.count",
         "NICs",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of network interfaces",
         lambda _view, instance: normal(len(instance.get("nics") or ())),
     )
     for key, listed, title, doc, list_doc, get in _INTERFACE_PARTS:
         list_title = _INTERFACE_LIST_TITLES.get(listed, f"NIC_{listed}")
-        yield field(f"nic.{listed}", list_title, Kind.OTHER, list_doc, _all_of(_interfaces, get))
+        yield field(
+            f"nic.{listed}", list_title, FieldKind.OTHER, list_doc, _all_of(_interfaces, get)
+        )
         for place in range(INTERFACES_MAX):
             name = f"nic.{key}/{place}"
             one = field(
                 name,
                 f"Nic{title}/{place}",
-                Kind.TEXT,
+                FieldKind.TEXT,
                 f"{doc} of {_ordinal(place + 1)} network interface",
                 _one_of(_interfaces, get, place),
             )

@@ -17,8 +17,8 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
+    FieldKind,
     HostName,
-    Kind,
     common,
     field,
     normal,
@@ -109,16 +109,18 @@ def _parameters() -> Iterator[Field[ClusterView]]:
         yield field(
             name,
             title,
-            Kind.OTHER,
+            FieldKind.OTHER,
             f"{doc} parameters (merged)",
             _merged(fill),
         )
         custom = f"Custom {doc.lower()} parameters"
-        yield stored(f"custom_{name}", f"Custom{title}", Kind.OTHER, custom, name, unset=normal({}))
+        yield stored(
+            f"custom_{name}", f"Custom{title}", FieldKind.OTHER, custom, name, unset=normal({})
+        )
     yield field(
         "custom_nicparams",
         "CustomNicParameters",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "Custom network interface parameters",
         lambda _view, instance: normal(
             [part.get("nicparams") or {} for part in instance.get("nics") or ()]
@@ -128,22 +130,22 @@ def _parameters() -> Iterator[Field[ClusterView]]:
 
 def _states() -> Iterator[Field[ClusterView]]:
     for name, title, kind, doc in (
-        ("admin_state", "InstanceState", Kind.TEXT, "Desired state of instance"),
+        ("admin_state", "InstanceState", FieldKind.TEXT, "Desired state of instance"),
         (
             "admin_state_source",
             "InstanceStateSource",
-            Kind.TEXT,
+            FieldKind.TEXT,
             "Who last changed the desired state of the instance",
         ),
-        ("disks_active", "DisksActive", Kind.BOOL, "Desired state of instance disks"),
-        ("hypervisor", "Hypervisor", Kind.TEXT, "Hypervisor name"),
-        ("os", "OS", Kind.TEXT, "Operating system"),
+        ("disks_active", "DisksActive", FieldKind.BOOL, "Desired state of instance disks"),
+        ("hypervisor", "Hypervisor", FieldKind.TEXT, "Hypervisor name"),
+        ("os", "OS", FieldKind.TEXT, "Operating system"),
     ):
         yield stored(name, title, kind, doc, name)
     yield stored(
         "network_port",
         "Network_port",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "Instance network port if available (e.g. for VNC console)",
         "network_port",
         unset=UNAVAILABLE,
@@ -151,27 +153,27 @@ def _states() -> Iterator[Field[ClusterView]]:
     yield stored(
         "forthcoming",
         "Forthcoming",
-        Kind.BOOL,
+        FieldKind.BOOL,
         "whether the Instance is forthcoming",
         "forthcoming",
         unset=normal(False),  # noqa: FBT003 - the value of the answer
     )
-    yield field("admin_up", "Autostart", Kind.BOOL, "Desired state of instance", _is_up)
+    yield field("admin_up", "Autostart", FieldKind.BOOL, "Desired state of instance", _is_up)
 
 
 def _live_fields() -> Iterator[Field[ClusterView]]:
     for name, title, kind, doc in (
-        ("console", "Console", Kind.OTHER, "Instance console information"),
-        ("oper_ram", "Memory", Kind.UNIT, "Actual memory usage as seen by hypervisor"),
-        ("oper_state", "Running", Kind.BOOL, "Actual state of instance"),
-        ("oper_vcpus", "VCPUs", Kind.NUMBER, "Actual number of VCPUs as seen by hypervisor"),
+        ("console", "Console", FieldKind.OTHER, "Instance console information"),
+        ("oper_ram", "Memory", FieldKind.UNIT, "Actual memory usage as seen by hypervisor"),
+        ("oper_state", "Running", FieldKind.BOOL, "Actual state of instance"),
+        ("oper_vcpus", "VCPUs", FieldKind.NUMBER, "Actual number of VCPUs as seen by hypervisor"),
     ):
         yield field(name, title, kind, doc, _live)
-    yield field("status", "Status", Kind.TEXT, _STATUS_DOC, _status)
+    yield field("status", "Status", FieldKind.TEXT, _STATUS_DOC, _status)
 
 
 def _nodes() -> Iterator[Field[ClusterView]]:
-    primary = field("pnode", "Primary_node", Kind.TEXT, "Primary node", _primary)
+    primary = field("pnode", "Primary_node", FieldKind.TEXT, "Primary node", _primary)
     yield primary._replace(in_filters=HostName)
     for suffix, title, what, key in (
         ("", "", "", "name"),
@@ -180,7 +182,7 @@ def _nodes() -> Iterator[Field[ClusterView]]:
         yield field(
             f"pnode.group{suffix}",
             f"PrimaryNodeGroup{title}",
-            Kind.TEXT,
+            FieldKind.TEXT,
             f"Primary node's group{what}",
             _primary_group(key),
         )
@@ -188,14 +190,14 @@ def _nodes() -> Iterator[Field[ClusterView]]:
         yield field(
             f"snodes.group{suffix}",
             f"SecondaryNodesGroups{title}",
-            Kind.OTHER,
+            FieldKind.OTHER,
             f"{groups} of secondary nodes",
             _secondary_groups(key),
         )
     yield field(
         "snodes",
         "Secondary_Nodes",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "Secondary nodes; usually this will just be one node",
         _secondaries,
     )
@@ -210,13 +212,13 @@ def _fields() -> Iterator[Field[ClusterView]]:
     yield from parameter_fields()
     yield from disk_fields()
     yield from interface_fields()
-    yield stored("name", "Instance", Kind.TEXT, "Instance name", "name")._replace(
+    yield stored("name", "Instance", FieldKind.TEXT, "Instance name", "name")._replace(
         in_filters=HostName
     )
     yield field(
-        "disk_template", "Disk_template", Kind.TEXT, "Instance disk template", disk_template
+        "disk_template", "Disk_template", FieldKind.TEXT, "Instance disk template", disk_template
     )
-    yield field("disk_usage", "DiskUsage", Kind.UNIT, _USAGE_DOC, disk_usage)
+    yield field("disk_usage", "DiskUsage", FieldKind.UNIT, _USAGE_DOC, disk_usage)
 
 
 INSTANCES: Final = Resource(

@@ -16,7 +16,7 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
-    Kind,
+    FieldKind,
     field,
     normal,
     or_unavailable,
@@ -122,7 +122,7 @@ def _stamps() -> Iterator[Field[Rows]]:
         ("start_ts", "Start", "Timestamp of job start", lambda job: job.start_timestamp),
     ):
         whole = f"{doc} (tuple containing seconds and microseconds)"
-        one = field(name, title, Kind.OTHER, whole, _of_job(name, show))
+        one = field(name, title, FieldKind.OTHER, whole, _of_job(name, show))
         yield one._replace(in_filters=_seconds)
 
 
@@ -159,25 +159,25 @@ def _lists() -> Iterator[Field[Rows]]:
         ),
     )
     for name, title, doc, show in shown:
-        yield field(name, title, Kind.OTHER, doc, _of_opcodes(name, show))
+        yield field(name, title, FieldKind.OTHER, doc, _of_opcodes(name, show))
 
 
 def _fields() -> Iterator[Field[Rows]]:
     yield from _stamps()
     yield from _lists()
-    yield field("archived", "Archived", Kind.BOOL, "Whether job is archived", _archived)
-    yield field("id", "ID", Kind.NUMBER, "Job ID", lambda _rows, row: normal(row.id))
+    yield field("archived", "Archived", FieldKind.BOOL, "Whether job is archived", _archived)
+    yield field("id", "ID", FieldKind.NUMBER, "Job ID", lambda _rows, row: normal(row.id))
     yield field(
         "priority",
         "Priority",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Current job priority (19 to -20)",
         _of_job("priority", lambda job: job.priority),
     )
     yield field(
         "status",
         "Status",
-        Kind.TEXT,
+        FieldKind.TEXT,
         "Job status",
         _of_job("status", lambda job: job.status.value),
     )

@@ -15,7 +15,7 @@ from ..lock_rows import LockView
 from ..locks import Owner
 from ..natural_order import natural_key
 from .answering import Resource
-from .fields import Answer, Field, Kind, field, normal, table
+from .fields import Answer, Field, FieldKind, field, normal, table
 
 
 class AwaitedJob(NamedTuple):
@@ -70,10 +70,10 @@ def _shown(owner: Owner) -> str:
 _MODE_DOC: Final = "Mode in which the lock is currently acquired (exclusive or shared)"
 
 _FIELDS: Final[tuple[Field[Rows], ...]] = (
-    field("mode", "Mode", Kind.OTHER, _MODE_DOC, _mode),
-    field("name", "Name", Kind.OTHER, "Lock name", _name),
-    field("owner", "Owner", Kind.OTHER, "Current lock owner(s)", _owners),
-    field("pending", "Pending", Kind.OTHER, "Jobs waiting for the lock", _pending),
+    field("mode", "Mode", FieldKind.OTHER, _MODE_DOC, _mode),
+    field("name", "Name", FieldKind.OTHER, "Lock name", _name),
+    field("owner", "Owner", FieldKind.OTHER, "Current lock owner(s)", _owners),
+    field("pending", "Pending", FieldKind.OTHER, "Jobs waiting for the lock", _pending),
 )
 
 LOCKS: Final[Resource[Rows]] = Resource(

@@ -9,7 +9,18 @@ from .. import errors
 from ..cluster.address_pools import AddressPool
 from .answering import Resource
 from .cluster_view import ClusterView, Object, mark, names, place
-from .fields import NO_DATA, UNAVAILABLE, Answer, Field, Kind, common, field, normal, stored, table
+from .fields import (
+    NO_DATA,
+    UNAVAILABLE,
+    Answer,
+    Field,
+    FieldKind,
+    common,
+    field,
+    normal,
+    stored,
+    table,
+)
 
 
 def _of_pool(show: Callable[[AddressPool], object]) -> Callable[[ClusterView, Object], Answer]:
@@ -39,56 +50,56 @@ def _group_count(view: ClusterView, network: Object) -> Answer:
 
 def _fields() -> Iterator[Field[ClusterView]]:
     yield from common("Network")
-    yield stored("name", "Network", Kind.TEXT, "Name", "name")
-    yield stored("network", "Subnet", Kind.TEXT, "IPv4 subnet", "network")
+    yield stored("name", "Network", FieldKind.TEXT, "Name", "name")
+    yield stored("network", "Subnet", FieldKind.TEXT, "IPv4 subnet", "network")
     for name, title, doc in (
         ("gateway", "Gateway", "IPv4 gateway"),
         ("gateway6", "IPv6Gateway", "IPv6 gateway"),
         ("mac_prefix", "MacPrefix", "MAC address prefix"),
         ("network6", "IPv6Subnet", "IPv6 subnet"),
     ):
-        yield stored(name, title, Kind.OTHER, doc, name, unset=UNAVAILABLE)
+        yield stored(name, title, FieldKind.OTHER, doc, name, unset=UNAVAILABLE)
     yield field(
         "external_reservations",
         "ExternalReservations",
-        Kind.TEXT,
+        FieldKind.TEXT,
         "External reservations",
         _of_pool(lambda pool: ", ".join(pool.external_reservations)),
     )
     yield field(
         "free_count",
         "FreeCount",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of available addresses",
         _of_pool(lambda pool: pool.free_count),
     )
-    yield field("map", "Map", Kind.TEXT, "Actual mapping", _of_pool(lambda pool: pool.map))
+    yield field("map", "Map", FieldKind.TEXT, "Actual mapping", _of_pool(lambda pool: pool.map))
     yield field(
         "reserved_count",
         "ReservedCount",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of reserved addresses",
         _of_pool(lambda pool: pool.reserved_count),
     )
-    yield field("group_cnt", "NodeGroups", Kind.NUMBER, "Number of nodegroups", _group_count)
+    yield field("group_cnt", "NodeGroups", FieldKind.NUMBER, "Number of nodegroups", _group_count)
     yield field(
         "group_list",
         "GroupList",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "List of nodegroups (group name, NIC mode, NIC link)",
         _groups,
     )
     yield field(
         "inst_cnt",
         "Instances",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of instances",
         lambda view, network: normal(len(view.connected_instances(network))),
     )
     yield field(
         "inst_list",
         "InstanceList",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "List of instances",
         lambda view, network: normal(names(view.connected_instances(network))),
     )

@@ -13,8 +13,8 @@ from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
+    FieldKind,
     HostName,
-    Kind,
     common,
     field,
     node_parameter_fields,
@@ -38,45 +38,50 @@ _LIVE: Final = (
     (
         "bootid",
         "BootID",
-        Kind.TEXT,
+        FieldKind.TEXT,
         _BOOT_DOC,
     ),
     (
         "cnodes",
         "CNodes",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of NUMA domains on node (if exported by hypervisor)",
     ),
     (
         "cnos",
         "CNOs",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of logical processors used by the node OS (dom0 for Xen)",
     ),
     (
         "csockets",
         "CSockets",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Number of physical CPU sockets (if exported by hypervisor)",
     ),
-    ("ctotal", "CTotal", Kind.NUMBER, "Number of logical processors"),
-    ("dfree", "DFree", Kind.UNIT, "Available storage space on storage unit"),
+    ("ctotal", "CTotal", FieldKind.NUMBER, "Number of logical processors"),
+    ("dfree", "DFree", FieldKind.UNIT, "Available storage space on storage unit"),
     (
         "dtotal",
         "DTotal",
-        Kind.UNIT,
+        FieldKind.UNIT,
         "Total storage space on storage unit for instance disk allocation",
     ),
-    ("mfree", "MFree", Kind.UNIT, "Memory available for instance allocations"),
-    ("mnode", "MNode", Kind.UNIT, "Amount of memory used by node (dom0 for Xen)"),
-    ("mtotal", "MTotal", Kind.UNIT, "Total amount of memory of physical machine"),
+    ("mfree", "MFree", FieldKind.UNIT, "Memory available for instance allocations"),
+    ("mnode", "MNode", FieldKind.UNIT, "Amount of memory used by node (dom0 for Xen)"),
+    ("mtotal", "MTotal", FieldKind.UNIT, "Total amount of memory of physical machine"),
     (
         "spfree",
         "SpFree",
-        Kind.NUMBER,
+        FieldKind.NUMBER,
         "Available spindles in volume group (exclusive storage only)",
     ),
-    ("sptotal", "SpTotal", Kind.NUMBER, "Total spindles in volume group (exclusive storage only)"),
+    (
+        "sptotal",
+        "SpTotal",
+        FieldKind.NUMBER,
+        "Total spindles in volume group (exclusive storage only)",
+    ),
 )
 
 
@@ -146,7 +151,7 @@ def _flags() -> Iterator[Field[ClusterView]]:
         ("offline", "Offline", "Whether node is marked offline"),
         ("vm_capable", "VMCapable", "Whether node can host instances"),
     ):
-        yield stored(name, title, Kind.BOOL, doc, name)
+        yield stored(name, title, FieldKind.BOOL, doc, name)
 
 
 def _fields() -> Iterator[Field[ClusterView]]:
@@ -155,41 +160,43 @@ def _fields() -> Iterator[Field[ClusterView]]:
     yield from node_parameter_fields(ClusterView.node_parameters)
     for name, title, kind, doc in _LIVE:
         yield field(name, title, kind, doc, _live(name))
-    yield stored("name", "Node", Kind.TEXT, "Node name", "name")._replace(in_filters=HostName)
-    yield stored("pip", "PrimaryIP", Kind.TEXT, "Primary IP address", "primary_ip")
-    yield stored("sip", "SecondaryIP", Kind.TEXT, "Secondary IP address", "secondary_ip")
-    yield stored("group.uuid", "GroupUUID", Kind.TEXT, "UUID of node group", "group")
+    yield stored("name", "Node", FieldKind.TEXT, "Node name", "name")._replace(in_filters=HostName)
+    yield stored("pip", "PrimaryIP", FieldKind.TEXT, "Primary IP address", "primary_ip")
+    yield stored("sip", "SecondaryIP", FieldKind.TEXT, "Secondary IP address", "secondary_ip")
+    yield stored("group.uuid", "GroupUUID", FieldKind.TEXT, "UUID of node group", "group")
     yield stored(
         "custom_ndparams",
         "CustomNodeParameters",
-        Kind.OTHER,
+        FieldKind.OTHER,
         "Custom node parameters",
         "ndparams",
         unset=normal({}),
     )
-    yield field("group", "Group", Kind.TEXT, "Node group", _group)
+    yield field("group", "Group", FieldKind.TEXT, "Node group", _group)
     yield field(
         "master",
         "IsMaster",
-        Kind.BOOL,
+        FieldKind.BOOL,
         "Whether node is master",
         lambda view, node: normal(_is_master(view, node)),
     )
-    yield field("ndparams", "NodeParameters", Kind.OTHER, "Merged node parameters", _parameters)
-    yield field("role", "Role", Kind.TEXT, _ROLE_DOC, _role)
     yield field(
-        "powered", "Powered", Kind.BOOL, "Whether node is thought to be powered on", _powered
+        "ndparams", "NodeParameters", FieldKind.OTHER, "Merged node parameters", _parameters
     )
-    yield field("disk_state", "DiskState", Kind.OTHER, "Disk state", _unavailable)
-    yield field("hv_state", "HypervisorState", Kind.OTHER, "Hypervisor state", _unavailable)
+    yield field("role", "Role", FieldKind.TEXT, _ROLE_DOC, _role)
+    yield field(
+        "powered", "Powered", FieldKind.BOOL, "Whether node is thought to be powered on", _powered
+    )
+    yield field("disk_state", "DiskState", FieldKind.OTHER, "Disk state", _unavailable)
+    yield field("hv_state", "HypervisorState", FieldKind.OTHER, "Hypervisor state", _unavailable)
     for prefix, title, what, count, listed in (
         ("pinst", "Pri", "primary", _PRIMARY_COUNT, _PRIMARY_NAMES),
         ("sinst", "Sec", "secondary", _SECONDARY_COUNT, _SECONDARY_NAMES),
     ):
         counted = f"Number of instances with this node as {what}"
-        yield field(f"{prefix}_cnt", prefix.capitalize(), Kind.NUMBER, counted, count)
+        yield field(f"{prefix}_cnt", prefix.capitalize(), FieldKind.NUMBER, counted, count)
         doc = f"List of instances with this node as {what}"
-        yield field(f"{prefix}_list", f"{title}Instances", Kind.OTHER, doc, listed)
+        yield field(f"{prefix}_list", f"{title}Instances", FieldKind.OTHER, doc, listed)
 
 
 NODES: Final = Resource(

@@ -16,7 +16,7 @@ import msgspec
 from .. import errors
 from ..plain_values import encodable
 from ..wording import brief
-from .answering import Asked, Resource
+from .answering import ParsedQuery, Resource
 from .fields import Item, Source
 
 FIELDS_MAX: Final = 1_000
@@ -62,11 +62,11 @@ def page(
     is no mark, if there are too many fields, or if a single item is too large for a reply.
     """
     check_fields(fields)
-    asked = Asked(resource, fields, raw_filter, is_classic=is_classic)
+    asked = ParsedQuery(resource, fields, raw_filter, is_classic=is_classic)
     return page_of(asked, source, after, bounds)
 
 
-def page_of(asked: Asked[Source], source: Source, after: str | None, bounds: Bounds) -> Page:
+def page_of(asked: ParsedQuery[Source], source: Source, after: str | None, bounds: Bounds) -> Page:
     """As `page`, of a query that was checked before: all pages of an answer may share it."""
     resource = asked.resource
     definitions = asked.definitions()
@@ -99,7 +99,7 @@ def check_fields(fields: Sequence[str]) -> None:
 
 
 def _looked_at(
-    asked: Asked[Source], source: Source, after: str | None
+    asked: ParsedQuery[Source], source: Source, after: str | None
 ) -> Iterator[tuple[Item, str, bool]]:
     """Each item behind the mark, its mark, and whether it passes the filter."""
     if asked.is_as_named:

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from .. import errors
 from ..cluster.configuration import Configuration
-from ..cluster.objects import Kind
+from ..cluster.objects import ObjectKind
 from ..cluster.operations.base import AnyOpcode, Circumstances, Code, Operation, prerequisite_error
 from ..cluster.operations.lookups import nodes_of_instance
 from ..filters import fields_of, parse_filter
@@ -55,7 +55,7 @@ def _of_instances(
         levels = ["instance", *(["nodegroup"] if has_groups else []), "node", "network"]
         return LockNeeds(**{level: _shared(None) for level in levels})
     nodes = {uuid for one in instances for uuid in nodes_of_instance(snapshot, one)}
-    found = [node for uuid in nodes if (node := snapshot.get(Kind.NODE, uuid)) is not None]
+    found = [node for uuid in nodes if (node := snapshot.get(ObjectKind.NODE, uuid)) is not None]
     nics = [nic for one in instances for nic in one.get("nics") or ()]
     names = {
         "instance": {one.get("name") for one in instances},

@@ -322,7 +322,7 @@ class QueueDirectory:
         of jobs in quarantine, and other files without a job.
         """
         names = self.spool.names()
-        aside = self._quarantined_ids() if names else set()
+        quarantined = self._quarantined_ids() if names else set()
         refused = []
         for name in names:
             spooled = spool.parse_name(name)
@@ -333,7 +333,7 @@ class QueueDirectory:
                 self.spool.archive(
                     spooled.job_id, os.path.dirname(self._archive_path(spooled.job_id))
                 )
-            elif spooled is not None and spooled.job_id in aside:
+            elif spooled is not None and spooled.job_id in quarantined:
                 continue
             elif spool.is_unfinished_input(name) or spool.is_copy_of_other(name, known):
                 self.spool.remove_file(name)

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from .. import errors, job_heads
+from .. import errors, job_headers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -49,7 +49,7 @@ class Look:
         self.now = 0
         """The time before the first mark was taken, by the clock that marks files."""
         self.marks: list[Mark | None] = []
-        self.heads: dict[int, job_heads.Head] = {}
+        self.heads: dict[int, job_headers.JobHeader] = {}
         """What files said after their marks were taken."""
 
         self.error: errors.StorageError | None = None
@@ -82,7 +82,7 @@ class Look:
     def _read(self, job_id: int) -> None:
         with contextlib.suppress(errors.StorageError):
             body = self._directory.read(job_id)
-            head = None if body is None else job_heads.head_of(body)
+            head = None if body is None else job_headers.head_of(body)
             if head is not None and head.id == job_id:
                 self.heads[job_id] = head
 

@@ -17,7 +17,7 @@ from tests.cli import stand_in
 from ganger.cli import fsck, main
 from ganger.storage import documents, lock_files
 from ganger.storage.fsck import survey
-from ganger.storage.fsck.findings import Finding, Kind
+from ganger.storage.fsck.findings import Finding, FindingKind
 from ganger.storage.fsck.repairing import RepairStep
 
 GANETI = Path(__file__).parents[1] / "compatibility" / "data"
@@ -191,7 +191,7 @@ def test_json_escapes_what_is_not_utf_8_in_the_name_of_a_file(
 
 
 def test_a_repair_that_failed_prints_the_reason() -> None:
-    finding = Finding(Kind.TEMPORARY, "/q/.tmp-x", "the write was not finished")
+    finding = Finding(FindingKind.TEMPORARY, "/q/.tmp-x", "the write was not finished")
     line = fsck._step_line(RepairStep(finding, error="/q/.tmp-x: Is a directory"))
     assert line == "not repaired: /q/.tmp-x: /q/.tmp-x: Is a directory"
 

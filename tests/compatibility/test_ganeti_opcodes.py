@@ -17,7 +17,7 @@ from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import problems
 from ganger.storage.cluster.notation import encode
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import table
 from ganger.storage.cluster.operations.base import Circumstances, Outcome
 from ganger.storage.opcodes import OperationError
@@ -105,7 +105,7 @@ def test_tags_are_set_as_by_ganeti() -> None:
     assert "bench" in tags
     cluster = {**replay.configuration.cluster, "tags": [tag for tag in tags if tag != "bench"]}
     uuid = replay.configuration.cluster_uuid
-    before = replay.configuration.changed([Change(Kind.CLUSTER, uuid, cluster)], 1.0)
+    before = replay.configuration.changed([Change(ObjectKind.CLUSTER, uuid, cluster)], 1.0)
     replay.configuration = before
     replay.run(17, "", 2.0)
     assert replay.configuration.cluster == {

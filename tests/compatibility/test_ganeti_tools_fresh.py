@@ -20,7 +20,7 @@ from tests.compatibility.test_ganeti_tools_commands import WORKS, named
 from tests.faults.harness import Daemon, until
 
 from ganger import JobStatus
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.transport.messages import ObjectChange
 
 LOOKS: list[tuple[str, str]] = [
@@ -235,8 +235,8 @@ def made(group: str) -> list[ObjectChange]:
         **stamps,
     }
     return [
-        ObjectChange(kind=Kind.NODE, uuid="n1", object=node),
-        ObjectChange(kind=Kind.INSTANCE, uuid="i1", object=instance),
+        ObjectChange(kind=ObjectKind.NODE, uuid="n1", object=node),
+        ObjectChange(kind=ObjectKind.INSTANCE, uuid="i1", object=instance),
     ]
 
 

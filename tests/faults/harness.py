@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ganger import JobStatus
 
-GANGER = [sys.executable, "-m", "ganger.cli.begin"]
+GANGER = [sys.executable, "-m", "ganger.cli.entry"]
 
 LOOK_SECONDS = 0.02
 """Between two looks at what tells nobody when it changes: a busy loop slows what it waits for."""

@@ -17,7 +17,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.submitting import drafts
 from ganger.storage import documents, errors, lock_files, locks, settings
 from ganger.storage.fsck import checking, survey
-from ganger.storage.fsck.findings import Kind
+from ganger.storage.fsck.findings import FindingKind
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.journal import Journal
@@ -139,7 +139,7 @@ def test_fsck_finds_the_last_id_as_a_start_does(queue: Queue) -> None:
     queue.stage.daemon_lock.remove()
     facts = survey.survey(places)
     assert checking.highest_id(facts) == 1
-    assert Kind.SERIAL in {finding.kind for finding in checking.check(facts)}
+    assert FindingKind.SERIAL in {finding.kind for finding in checking.check(facts)}
 
 
 # ---------------------------------------------------------------- what lies in a file's place

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ganger.actors.scheduling import simulating
-from ganger.actors.scheduling.known_jobs import HELD, REJECTED, Pending, buckets_of
+from ganger.actors.scheduling.pending_job import HELD, REJECTED, Pending, buckets_of
 from ganger.transport.messages import FullLimit, JobVerdict, QueuePosition
 
 from .slow_remedies import Candidate, Contention

@@ -23,7 +23,7 @@ from tests.actors.runtime.stage import Asker, Stage
 from tests.clusters import uuid_of
 
 from ganger.storage import config_files
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import ConfigAnswered, Failure, Message, ObjectChange, ObjectsChanged
@@ -118,7 +118,7 @@ class Writers(RuleBasedStateMachine):
     # ------------------------------------------------------------ without
 
     def look(self, node: str) -> None:
-        asked = messages.ReadObjects(Kind.NODE, [node])
+        asked = messages.ReadObjects(ObjectKind.NODE, [node])
         [found] = self.both.say(asked).answer_as(messages.ObjectsRead).objects
         self.read[node] = copy.deepcopy(found)
 
@@ -140,13 +140,15 @@ class Writers(RuleBasedStateMachine):
     def changing(self, found: dict[str, Any]) -> messages.ChangeObjects:
         """As read, but for what the writer changes."""
         node = found["uuid"]
-        change = ObjectChange(kind=Kind.NODE, uuid=node, object=found, serial_no=found["serial_no"])
+        change = ObjectChange(
+            kind=ObjectKind.NODE, uuid=node, object=found, serial_no=found["serial_no"]
+        )
         return messages.ChangeObjects([change])
 
     @rule(value=st.booleans(), node=nodes)
     def set_value(self, node: str, *, value: bool) -> None:
         """Another field of the same object."""
-        self.both.say(messages.SetValues(Kind.NODE, node, [(["powered"], value)]))
+        self.both.say(messages.SetValues(ObjectKind.NODE, node, [(["powered"], value)]))
 
     def update(self, node: str, tag: str, message: Message) -> None:
         self.updates.append(Update(node, tag, self.both.say(message)))

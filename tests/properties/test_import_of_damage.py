@@ -19,12 +19,12 @@ from tests.storage.importing import ganeti
 from ganger.actors.queue.reconciling import Fate, Life, fate
 from ganger.storage import errors, jobs, paths
 from ganger.storage.fsck import checking, survey
-from ganger.storage.fsck.findings import FindingRemedy, Kind
-from ganger.storage.importing import building, fates, source
+from ganger.storage.fsck.findings import FindingKind, FindingRemedy
+from ganger.storage.importing import building, import_decision, source
 from ganger.storage.jobs import JobStatus
 
 ROUNDS = 60
-TOLERATED = {Kind.CONFIG_DAMAGED, Kind.RULE_UNREADABLE}
+TOLERATED = {FindingKind.CONFIG_DAMAGED, FindingKind.RULE_UNREADABLE}
 """The user was told, and said that damage may be there."""
 
 
@@ -138,8 +138,8 @@ def test_no_job_that_may_have_begun_starts_whatever_its_file_says(livelock: str 
             may_have_begun = (
                 bool(begun & set(statuses)) or process_id is not None or livelock == LIVELOCKS[1]
             )
-            found = fates.fate(job, is_archived=is_archived)
-            fates.settle(job, found, (1, 0))
+            found = import_decision.fate(job, is_archived=is_archived)
+            import_decision.settle(job, found, (1, 0))
             after = [op.status for op in job.ops]
             # What the daemon makes of it at its start, which finds no process.
             starts = fate(after, Life.NONE) is Fate.ENQUEUE

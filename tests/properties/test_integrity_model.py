@@ -18,7 +18,7 @@ from tests.clusters import made_configuration, uuid_of
 from ganger.storage import errors
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import Index
-from ganger.storage.cluster.objects import CONTAINERS, Kind
+from ganger.storage.cluster.objects import CONTAINERS, ObjectKind
 
 SMALL = made_configuration(nodes=3, instances=3, groups=2, networks=2)
 CLUSTER = uuid_of("cluster", 0)
@@ -28,8 +28,8 @@ NODES = [*SMALL["nodes"], "gone"]
 PORTS = [10_999, 11_000, 11_001, 11_003, 11_100]
 ADDRESSES = ["10.0.0.1", "10.64.0.2", "10.128.0.10", "192.0.2.1", "192.0.2.9"]
 
-FIELDS: dict[Kind, dict[str, list[Any]]] = {
-    Kind.CLUSTER: {
+FIELDS: dict[ObjectKind, dict[str, list[Any]]] = {
+    ObjectKind.CLUSTER: {
         "master_node": [*NODES, ""],
         "master_ip": ADDRESSES,
         "tcpudp_port_pool": [[], [10_999], [11_001, 11_100], [10_999, 10_999]],
@@ -39,7 +39,7 @@ FIELDS: dict[Kind, dict[str, list[Any]]] = {
         "enabled_disk_templates": [["drbd"], ["drbd", "plain"], []],
         "tags": [[], ["a b"]],
     },
-    Kind.NODE: {
+    ObjectKind.NODE: {
         "name": NAMES,
         "uuid": NODES,
         "primary_ip": ADDRESSES,
@@ -49,8 +49,11 @@ FIELDS: dict[Kind, dict[str, list[Any]]] = {
         "offline": [True, False],
         "master_capable": [True, False],
     },
-    Kind.NODE_GROUP: {"name": NAMES, "networks": [{}, {uuid_of("networks", 1): {}}, {"gone": {}}]},
-    Kind.INSTANCE: {
+    ObjectKind.NODE_GROUP: {
+        "name": NAMES,
+        "networks": [{}, {uuid_of("networks", 1): {}}, {"gone": {}}],
+    },
+    ObjectKind.INSTANCE: {
         "name": NAMES,
         "primary_node": NODES,
         "hypervisor": ["kvm", "fake", "lxc"],
@@ -63,8 +66,8 @@ FIELDS: dict[Kind, dict[str, list[Any]]] = {
             [{"uuid": "n", "mac": "aa:00:00:00:00:09", "nicparams": {}, "ip": "10.128.0.10"}] * 2,
         ],
     },
-    Kind.NETWORK: {"name": NAMES, "network": ["10.128.0.0/24", None]},
-    Kind.DISK: {
+    ObjectKind.NETWORK: {"name": NAMES, "network": ["10.128.0.0/24", None]},
+    ObjectKind.DISK: {
         "dev_type": ["plain", "drbd", "file"],
         "nodes": [NODES[:1], NODES[1:3], ["gone"]],
         "logical_id": [
@@ -76,26 +79,26 @@ FIELDS: dict[Kind, dict[str, list[Any]]] = {
         ],
         "children": [[], SMALL["disks"][uuid_of("disks", 2)]["children"]],
     },
-    Kind.FILTER: {"watermark": [1, 2]},
+    ObjectKind.FILTER: {"watermark": [1, 2]},
 }
 
 
-def template(kind: Kind) -> dict[str, Any]:
+def template(kind: ObjectKind) -> dict[str, Any]:
     """An object of this kind."""
-    if kind is Kind.FILTER:
+    if kind is ObjectKind.FILTER:
         return {"uuid": "new", "watermark": 0}
     found: dict[str, Any] = (
-        SMALL["cluster"] if kind is Kind.CLUSTER else {**min(SMALL[kind].items())[1]}
+        SMALL["cluster"] if kind is ObjectKind.CLUSTER else {**min(SMALL[kind].items())[1]}
     )
     return found
 
 
 @st.composite
-def edits(draw: Any) -> tuple[Kind, str, dict[str, Any] | None]:
+def edits(draw: Any) -> tuple[ObjectKind, str, dict[str, Any] | None]:
     """An object that comes or changes, with the fields that it gets; None: it goes."""
-    kind = draw(st.sampled_from(list(Kind)))
-    uuid = CLUSTER if kind is Kind.CLUSTER else draw(st.sampled_from(UUIDS[kind]))
-    if kind is not Kind.CLUSTER and draw(st.integers(0, 3)) == 0:
+    kind = draw(st.sampled_from(list(ObjectKind)))
+    uuid = CLUSTER if kind is ObjectKind.CLUSTER else draw(st.sampled_from(UUIDS[kind]))
+    if kind is not ObjectKind.CLUSTER and draw(st.integers(0, 3)) == 0:
         return kind, uuid, None
     names = draw(st.lists(st.sampled_from(list(FIELDS[kind])), max_size=2, unique=True))
     return kind, uuid, {name: draw(st.sampled_from(FIELDS[kind][name])) for name in names}
@@ -105,16 +108,16 @@ class IntegrityModel(RuleBasedStateMachine):
     """A store that reads everything before and after each batch, beside one that does not."""
 
     @initialize(damage=st.lists(edits(), max_size=2))
-    def load(self, damage: list[tuple[Kind, str, dict[str, Any] | None]]) -> None:
+    def load(self, damage: list[tuple[ObjectKind, str, dict[str, Any] | None]]) -> None:
         """Begin with a configuration that may have problems already."""
         good = Configuration.load(copy.deepcopy(SMALL))
         self.configuration = good.changed(self.changes(good, damage), 1.0)
         self.index = Index(self.configuration)
 
     def changes(
-        self, before: Configuration, batch: list[tuple[Kind, str, dict[str, Any] | None]]
+        self, before: Configuration, batch: list[tuple[ObjectKind, str, dict[str, Any] | None]]
     ) -> list[Change]:
-        found: dict[tuple[Kind, str], Change] = {}
+        found: dict[tuple[ObjectKind, str], Change] = {}
         for kind, uuid, fields in batch:
             old = before.get(kind, uuid)
             if fields is not None:
@@ -129,7 +132,9 @@ class IntegrityModel(RuleBasedStateMachine):
         return {(problem.place, problem.rule) for problem in problems}
 
     @rule(batch=st.lists(edits(), max_size=4), is_stored=st.integers(0, 4))
-    def change(self, batch: list[tuple[Kind, str, dict[str, Any] | None]], is_stored: int) -> None:
+    def change(
+        self, batch: list[tuple[ObjectKind, str, dict[str, Any] | None]], is_stored: int
+    ) -> None:
         before = self.configuration
         changes = self.changes(before, batch)
         after = before.changed(changes, 2.0)

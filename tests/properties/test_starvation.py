@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.ages import Ages
-from ganger.actors.queue.job_rows import Row, Traits
+from ganger.actors.queue.job_rows import Derived, Row
 from ganger.actors.queue.job_table import JobTable
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
@@ -50,7 +50,7 @@ needs = st.sampled_from(WANTED)
 def table_of(pending: list[int]) -> JobTable:
     table = JobTable()
     for job_id in pending:
-        table.add(Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Traits(summary="")))
+        table.add(Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Derived(summary="")))
     return table
 
 

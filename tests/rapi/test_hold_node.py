@@ -62,7 +62,7 @@ def test_it_waits_for_running_jobs_holds_others_and_lets_them_go(served: Served)
         running = client.submit(delay(600.0, "node7"))
         seen = (getattr(part, "status", None) for part in client.watch(running, log=False))
         assert "running" in seen
-        look = f"-m ganger.cli.begin --data {served.data} job list --fields id,status"
+        look = f"-m ganger.cli.entry --data {served.data} job list --fields id,status"
         tool = begin(served, "sh", "-c", f"{sys.executable} {look}")
         with tool:
             assert tool.stdout is not None

@@ -12,7 +12,7 @@ import pytest
 
 from ganger.storage import errors, ownership, paths
 from ganger.storage.fsck import checking, survey
-from ganger.storage.fsck.findings import Finding, Kind
+from ganger.storage.fsck.findings import Finding, FindingKind
 from ganger.storage.paths import Places
 
 NAMELESS = 54_321
@@ -173,7 +173,7 @@ def test_other_errors_and_own_files_have_the_text_of_the_system(tmp_path: Path) 
 
 
 def findings(places: Places) -> list[Finding]:
-    kinds = {Kind.OTHER_USER, Kind.OWNER, Kind.OPEN_TO_ALL}
+    kinds = {FindingKind.OTHER_USER, FindingKind.OWNER, FindingKind.OPEN_TO_ALL}
     return [one for one in checking.check(survey.survey(places)) if one.kind in kinds]
 
 
@@ -182,9 +182,9 @@ def test_a_check_names_files_that_the_owner_of_the_queue_does_not_own(places: Pl
         os.chown(places.queue / name, OTHER, -1)
     places.config.chmod(0o666)
     first, second = findings(places)
-    assert first.kind is Kind.OWNER
+    assert first.kind is FindingKind.OWNER
     assert first.what == f"belongs to nobody (uid {OTHER}), with 1 other in its directory"
-    assert (second.kind, second.path) == (Kind.OPEN_TO_ALL, str(places.config))
+    assert (second.kind, second.path) == (FindingKind.OPEN_TO_ALL, str(places.config))
 
 
 def test_a_check_by_another_user_names_the_owner_of_the_queue(places: Places) -> None:
@@ -192,7 +192,7 @@ def test_a_check_by_another_user_names_the_owner_of_the_queue(places: Places) ->
     for path in everything:
         os.chown(path, OTHER, -1)
     (finding,) = findings(places)
-    assert (finding.kind, finding.path) == (Kind.OTHER_USER, str(places.queue))
+    assert (finding.kind, finding.path) == (FindingKind.OTHER_USER, str(places.queue))
     assert finding.what == f"belongs to nobody (uid {OTHER})"
 
 
@@ -201,7 +201,7 @@ def test_a_file_of_another_user_is_not_judged_unreadable(places: Places) -> None
     os.chown(places.queue / "job-1", OTHER, -1)
     found = checking.check(survey.survey(places))
     kinds = {one.kind for one in found if one.path.endswith("job-1")}
-    assert kinds == {Kind.OWNER}
+    assert kinds == {FindingKind.OWNER}
 
 
 @pytest.mark.parametrize(

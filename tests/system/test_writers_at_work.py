@@ -18,7 +18,7 @@ from tests.system.wconfd import Owners, connected
 
 from ganger import Client
 from ganger.storage import config_files, errors
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.jobs import JobStatus
 from ganger.storage.locks import Owner
 from ganger.transport import messages
@@ -69,10 +69,12 @@ def comparing(daemon: Daemon, tags: list[str]) -> None:
     with daemon.client() as client:
         for tag in tags:
             while True:
-                [node] = client.objects(Kind.NODE, NODE)
+                [node] = client.objects(ObjectKind.NODE, NODE)
                 node["tags"].append(tag)
                 serial_no = node["serial_no"]
-                change = ObjectChange(kind=Kind.NODE, uuid=NODE, object=node, serial_no=serial_no)
+                change = ObjectChange(
+                    kind=ObjectKind.NODE, uuid=NODE, object=node, serial_no=serial_no
+                )
                 try:
                     client.change_objects(change)
                     break
@@ -114,7 +116,7 @@ def test_no_update_is_lost_although_components_fail(daemon: Daemon) -> None:
         thread.join(120)
     assert problems == []
     with daemon.client() as client:
-        [node] = client.objects(Kind.NODE, NODE)
+        [node] = client.objects(ObjectKind.NODE, NODE)
         assert sorted(node["tags"]) == sorted(expected)
         assert client.locks() == []
 
@@ -147,7 +149,7 @@ def test_an_owner_is_the_process_at_the_other_end(daemon: Daemon) -> None:
         assert "secret-0" not in str(whole)
         whole["nodes"][NODE]["tags"] = ["x"]
         assert ask(client, messages.WriteConfigAndUnlock(own, whole)).value is True
-        assert client.objects(Kind.NODE, NODE)[0]["tags"] == ["x"]
+        assert client.objects(ObjectKind.NODE, NODE)[0]["tags"] == ["x"]
         assert ask(client, messages.GenerateMac(own, None)).value.startswith("aa:00:00:")
         for other in (Owner("me", path, 1), Owner(7, path, pid)):
             for message in (
@@ -184,7 +186,9 @@ def test_a_job_whose_change_waits_for_the_configuration_lock_says_who_holds_it(
 def test_a_change_that_waits_for_the_lock_hears_in_time_who_has_it(daemon: Daemon) -> None:
     with Owners(daemon) as owners, connected(daemon) as wconfd, daemon.client() as client:
         assert wconfd.call("lockConfig", owners.own("somebody"), True) is not None
-        change = ObjectChange(kind=Kind.NODE, uuid=NODE, object=client.objects(Kind.NODE, NODE)[0])
+        change = ObjectChange(
+            kind=ObjectKind.NODE, uuid=NODE, object=client.objects(ObjectKind.NODE, NODE)[0]
+        )
         for timeout in (0.4, 2.0):
             with pytest.raises(errors.DeadlineError) as caught:
                 client.change_objects(change, timeout=timeout)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 
 from ...storage import errors, plain_values, rules, settings, wording
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ...storage.jobs import JobStatus, check_priority
 from ..messages import (
@@ -504,13 +504,13 @@ def _type(value: object) -> str:
     return type(value).__name__
 
 
-def object_kind(text: str) -> Kind:
+def object_kind(text: str) -> ObjectKind:
     """The kind of objects of this name. Raises `BadRequestError`."""
     try:
-        return Kind(text)
+        return ObjectKind(text)
     except ValueError as error:
         raise errors.BadRequestError(
-            f"{wording.shown(text)}: no kind of objects; expected one of {', '.join(Kind)}"
+            f"{wording.shown(text)}: no kind of objects; expected one of {', '.join(ObjectKind)}"
         ) from error
 
 
@@ -527,7 +527,7 @@ def set_values(
     """The message that changes these values. Raises `BadRequestError`."""
     if not values:
         raise errors.BadRequestError("no value is given")
-    place = kind if kind == Kind.CLUSTER else f"{kind}/{name}"
+    place = kind if kind == ObjectKind.CLUSTER else f"{kind}/{name}"
     for path, value in values.items():
         try:
             plain_values.check_plain(value, f"{place}/{path}")

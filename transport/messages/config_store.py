@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ...storage.cluster.objects import Kind
+from ...storage.cluster.objects import ObjectKind
 from ...storage.locks import Owner
 from ...storage.prediction.lock_types import JobForecast
 from .base import Done, Notice, Reply, Request
@@ -239,7 +239,7 @@ class ObjectChange(msgspec.Struct, frozen=True, kw_only=True):
     change is refused unless the object has this serial number now; 0: unless it is new.
     """
 
-    kind: Kind
+    kind: ObjectKind
     uuid: str
     object: dict[str, Any] | None = None
     serial_no: int | None = None
@@ -276,7 +276,7 @@ class SetValues(Request[ObjectsChanged], frozen=True):
     ``request``: as in `ChangeObjects`.
     """
 
-    kind: Kind
+    kind: ObjectKind
     name: str
     values: Annotated[
         list[tuple[Annotated[list[str], msgspec.Meta(min_length=1)], Any]],
@@ -305,7 +305,7 @@ class ReadObjects(Request[ObjectsRead], frozen=True):
     the first page. Each page is of one snapshot.
     """
 
-    kind: Kind
+    kind: ObjectKind
     names: list[str] | None = None
     after: str | None = None
 

@@ -88,12 +88,12 @@ class CrashComponent(Request[Done], frozen=True):
 class ComponentReady(Notice, frozen=True):
     """From a component: it has built its state and accepts messages.
 
-    ``put_aside``: a sentence about each file that it could not read, and has put aside.
+    ``quarantined``: a sentence about each file that it could not read, and has put aside.
     """
 
     component: str
     incarnation: int
-    put_aside: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
 
 
 class ComponentFailed(Notice, frozen=True):

@@ -14,7 +14,7 @@ from ...natural_order import natural_key
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from ..configuration import Configuration
 from ..integrity import problems
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import hypervisors
 from .base import AnyOpcode, Circumstances, Operation, Outcome
 from .lookups import Object
@@ -103,7 +103,7 @@ def _hypervisor_parameters(snapshot: Configuration) -> Iterator[tuple[str, str, 
             if own:
                 found = {**_mapping(of_cluster, hypervisor), **own}
                 yield f"os {system}", hypervisor, found
-    for instance in _ordered(snapshot, Kind.INSTANCE):
+    for instance in _ordered(snapshot, ObjectKind.INSTANCE):
         if own := _mapping(instance, "hvparams"):
             hypervisor = str(instance.get("hypervisor"))
             of_system = _mapping(_mapping(of_systems, str(instance.get("os"))), hypervisor)
@@ -117,16 +117,16 @@ def _hypervisor_parameters(snapshot: Configuration) -> Iterator[tuple[str, str, 
 def _report_dangling(snapshot: Configuration, report: _Report) -> None:
     on_node: dict[str, list[str]] = defaultdict(list)
     lost = []
-    for instance in _ordered(snapshot, Kind.INSTANCE):
+    for instance in _ordered(snapshot, ObjectKind.INSTANCE):
         name, primary = str(instance.get("name")), instance.get("primary_node")
         on_node[str(primary)].append(name)
         is_placed = primary is not None or not instance.get("forthcoming")
-        if is_placed and snapshot.get(Kind.NODE, str(primary)) is None:
+        if is_placed and snapshot.get(ObjectKind.NODE, str(primary)) is None:
             lost.append(name)
     dangling = [
         f"{node.get('name')} ({', '.join(on_node[str(node.get('uuid'))])})"
-        for node in _ordered(snapshot, Kind.NODE)
-        if snapshot.get(Kind.NODE_GROUP, str(node.get("group"))) is None
+        for node in _ordered(snapshot, ObjectKind.NODE)
+        if snapshot.get(ObjectKind.NODE_GROUP, str(node.get("group"))) is None
     ]
     text = "the following nodes (and their instances) belong to a non existing group"
     report.error_if(dangling, _NODES, text)
@@ -134,7 +134,7 @@ def _report_dangling(snapshot: Configuration, report: _Report) -> None:
     report.error_if(lost, _INSTANCES, text)
 
 
-def _ordered(snapshot: Configuration, kind: Kind) -> list[Object]:
+def _ordered(snapshot: Configuration, kind: ObjectKind) -> list[Object]:
     """All objects of a kind, also of a damaged configuration, in the order of their names."""
     found = (one for _, one in snapshot.objects(kind) if isinstance(one, dict))
     return sorted(found, key=lambda one: natural_key(str(one.get("name"))))

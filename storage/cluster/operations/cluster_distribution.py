@@ -10,7 +10,7 @@ from typing import Final
 
 from ...opcodes import LevelNeeds, LockNeeds
 from ..configuration import Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from .base import AnyOpcode, Circumstances, Operation, Outcome, execution_error
 
 _NAMES_MAX: Final = 5
@@ -22,7 +22,7 @@ def _locks(_opcode: AnyOpcode, _snapshot: Configuration, _given: Circumstances) 
 
 def _decide(_opcode: AnyOpcode, snapshot: Configuration, _given: Circumstances) -> Outcome:
     master = snapshot.cluster.get("master_node")
-    nodes = (snapshot.get(Kind.NODE, uuid) for uuid, _ in snapshot.objects(Kind.NODE))
+    nodes = (snapshot.get(ObjectKind.NODE, uuid) for uuid, _ in snapshot.objects(ObjectKind.NODE))
     others = sorted(
         str(node.get("name"))
         for node in nodes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..configuration import Change, Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from .base import AnyOpcode, Outcome, warning
 from .lookups import Object
 
@@ -44,13 +44,13 @@ class ClusterDraft:
 
     def change_node(self, node: Object, fields: Mapping[str, Any]) -> None:
         """Change fields of a node, together with the cluster."""
-        self._nodes.append(Change(Kind.NODE, node["uuid"], {**node, **fields}))
+        self._nodes.append(Change(ObjectKind.NODE, node["uuid"], {**node, **fields}))
 
     def outcome(self) -> Outcome:
         """All changes, and the log; without changes if everything is as wanted already."""
         changes = list(self._nodes)
         if self.cluster != self.before:
-            changes.insert(0, Change(Kind.CLUSTER, self.snapshot.cluster_uuid, self.cluster))
+            changes.insert(0, Change(ObjectKind.CLUSTER, self.snapshot.cluster_uuid, self.cluster))
         if self.unchecked:
             listed = ", ".join(self.unchecked)
             self.log.append(warning(f"No node was asked whether it can use these: {listed}"))

@@ -13,7 +13,7 @@ from ...opcodes import OperationError
 from .. import parameters
 from ..configuration import Configuration
 from ..defaults import INTERFACE
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import hypervisors, policies, values
 from .base import Code, prerequisite_error, warning
 from .cluster_draft import ClusterDraft
@@ -74,7 +74,7 @@ def set_policy(draft: ClusterDraft) -> None:
     policies.check_templates_enabled(draft.cluster, policy)
     violators = []
     for uuid, instances in _instances_by_group(snapshot).items():
-        group = snapshot.get(Kind.NODE_GROUP, uuid) or {}
+        group = snapshot.get(ObjectKind.NODE_GROUP, uuid) or {}
         old = parameters.instance_policy(draft.before, group)
         new = parameters.instance_policy({"ipolicy": policy}, group)
         violators += policies.new_violators(snapshot, old, new, instances)
@@ -99,7 +99,7 @@ def set_interfaces(draft: ClusterDraft) -> None:
     if problem is not None:
         raise OperationError("ConfigurationError", problem)
     problems = []
-    for _, instance in draft.snapshot.objects(Kind.INSTANCE):
+    for _, instance in draft.snapshot.objects(ObjectKind.INSTANCE):
         for index, nic in enumerate(instance.get("nics") or ()):
             filled = {**new, **(nic.get("nicparams") or {})}
             problem = _interface_problem(filled)
@@ -154,8 +154,10 @@ def set_systems(draft: ClusterDraft) -> None:
 def _instances_by_group(snapshot: Configuration) -> dict[str, list[Object]]:
     """The instances with a node in each group, by the UUIDs of the groups."""
     found: dict[str, list[Object]] = defaultdict(list)
-    for _, instance in snapshot.objects(Kind.INSTANCE):
-        nodes = (snapshot.get(Kind.NODE, uuid) for uuid in nodes_of_instance(snapshot, instance))
+    for _, instance in snapshot.objects(ObjectKind.INSTANCE):
+        nodes = (
+            snapshot.get(ObjectKind.NODE, uuid) for uuid in nodes_of_instance(snapshot, instance)
+        )
         for group in {node["group"] for node in nodes if node is not None}:
             found[group].append(instance)
     return found

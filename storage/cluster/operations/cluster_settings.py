@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from ..configuration import Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import cluster_parameters, cluster_storage, values
 from .base import (
     AnyOpcode,
@@ -220,7 +220,7 @@ def _set_candidates(draft: ClusterDraft) -> None:
     if size is None:
         return
     draft.put("candidate_pool_size", size)
-    nodes = [one for _, one in draft.snapshot.objects(Kind.NODE)]
+    nodes = [one for _, one in draft.snapshot.objects(ObjectKind.NODE)]
     possible = [node for node in nodes if _may_be_candidate(node)]
     count = sum(bool(node.get("master_candidate")) for node in possible)
     wanted = min(len(possible), size)
@@ -254,7 +254,7 @@ def _set_communication_network(draft: ClusterDraft) -> None:
         text = f"Instance communication network already is '{wanted}', nothing to do."
         draft.log.append(text)
         return
-    if holder_of(draft.snapshot, Kind.NETWORK, before) is not None:
+    if holder_of(draft.snapshot, ObjectKind.NETWORK, before) is not None:
         text = f"Previous instance communication network '{before}' should be removed manually."
         draft.log.append(text)
     how = f"Changing instance communication network to '{wanted}'"
@@ -266,8 +266,8 @@ def _set_communication_network(draft: ClusterDraft) -> None:
 
 def _check_communication_network(draft: ClusterDraft, name: str) -> None:
     """The network must exist in all groups: Ganeti would submit jobs that make it."""
-    uuid = holder_of(draft.snapshot, Kind.NETWORK, name)
-    groups = [one for _, one in draft.snapshot.objects(Kind.NODE_GROUP)]
+    uuid = holder_of(draft.snapshot, ObjectKind.NETWORK, name)
+    groups = [one for _, one in draft.snapshot.objects(ObjectKind.NODE_GROUP)]
     if uuid is None or any(uuid not in (group.get("networks") or ()) for group in groups):
         text = (
             f"instance_communication_network: there is no network '{name}' that is connected to"

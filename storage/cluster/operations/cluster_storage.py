@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...opcodes import OperationError
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import disk_access, values
 from .base import Code, prerequisite_error, warning
 from .cluster_draft import ClusterDraft
@@ -114,7 +114,7 @@ def set_disk_parameters(draft: ClusterDraft) -> None:
         return
     new = checked_disk_parameters(draft.opcode.diskparams)
     disk_access.check_usable(
-        draft.snapshot, new, [one for _, one in draft.snapshot.objects(Kind.INSTANCE)]
+        draft.snapshot, new, [one for _, one in draft.snapshot.objects(ObjectKind.INSTANCE)]
     )
     found = draft.of("diskparams")
     draft.put(
@@ -139,12 +139,14 @@ def _check_unused(draft: ClusterDraft, template: str) -> None:
     if disks:
         users = {
             uuid: instance["name"]
-            for _, instance in snapshot.objects(Kind.INSTANCE)
+            for _, instance in snapshot.objects(ObjectKind.INSTANCE)
             for uuid in instance.get("disks") or ()
         }
         described = [f"{one['uuid']} ({_user(users.get(one['uuid']))})" for one in disks]
         raise _in_use(template, "disk", described)
-    without = [one["name"] for _, one in snapshot.objects(Kind.INSTANCE) if not one.get("disks")]
+    without = [
+        one["name"] for _, one in snapshot.objects(ObjectKind.INSTANCE) if not one.get("disks")
+    ]
     if template == "diskless" and without:
         raise _in_use(template, "instance", without[:1])
 
@@ -164,7 +166,9 @@ def _in_use(template: str, noun: str, users: list[str]) -> OperationError:
 
 def _disks_of(draft: ClusterDraft, template: str) -> Iterator[Object]:
     """The disks of this template, and those with parts of it."""
-    return (one for _, one in draft.snapshot.objects(Kind.DISK) if _is_based_on(one, template))
+    return (
+        one for _, one in draft.snapshot.objects(ObjectKind.DISK) if _is_based_on(one, template)
+    )
 
 
 def _is_based_on(disk: Object, template: str) -> bool:

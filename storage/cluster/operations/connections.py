@@ -14,7 +14,7 @@ from ... import errors
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from ..address_pools import AddressPool, is_in
 from ..configuration import Change, Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from .base import (
     AnyOpcode,
     Circumstances,
@@ -105,7 +105,7 @@ def disconnect(
 
 
 def _reconnected(group: Object, networks: Mapping[str, Any]) -> Change:
-    return Change(Kind.NODE_GROUP, group["uuid"], {**group, "networks": dict(networks)})
+    return Change(ObjectKind.NODE_GROUP, group["uuid"], {**group, "networks": dict(networks)})
 
 
 def _pool_of(network: Object) -> AddressPool:

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 from ...opcodes import LockNeeds, OperationError
 from ...opcodes.catalogue import MASTER_NODE
 from ..configuration import Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from .base import AnyOpcode, Circumstances, Operation, Operations
 from .lookups import find_node
 
@@ -26,7 +26,7 @@ def _uuid_of(configuration: Configuration, name: str) -> str:
     """
     if name == MASTER_NODE:
         return str(configuration.cluster.get("master_node") or name)
-    if configuration.get(Kind.NODE, name) is not None:
+    if configuration.get(ObjectKind.NODE, name) is not None:
         return name
     try:
         return str(find_node(configuration, name)["uuid"])

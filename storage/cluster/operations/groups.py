@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from .. import parameters
 from ..configuration import ABSENT_SERIAL, Change, Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import disk_access, policies, values
 from .base import (
     AnyOpcode,
@@ -77,11 +77,11 @@ def _add(opcode: AnyOpcode, configuration: Configuration, circumstances: Circums
         "uuid": circumstances.new_uuid,
         "tags": [],
     }
-    return Outcome((Change(Kind.NODE_GROUP, circumstances.new_uuid, group, ABSENT_SERIAL),))
+    return Outcome((Change(ObjectKind.NODE_GROUP, circumstances.new_uuid, group, ABSENT_SERIAL),))
 
 
 def _check_is_new(configuration: Configuration, name: str) -> None:
-    existing = holder_of(configuration, Kind.NODE_GROUP, name)
+    existing = holder_of(configuration, ObjectKind.NODE_GROUP, name)
     if existing is not None:
         text = f"Desired group name '{name}' already exists as a node group (UUID: {existing})"
         raise prerequisite_error(text, Code.EXISTS)
@@ -102,7 +102,7 @@ def _merged_state(name: str, old: Object | None, given: Object) -> dict[str, Any
 
 def _communication_network(configuration: Configuration) -> dict[str, Any]:
     name = configuration.cluster.get("instance_communication_network")
-    network = holder_of(configuration, Kind.NETWORK, name) if name else None
+    network = holder_of(configuration, ObjectKind.NETWORK, name) if name else None
     return {} if network is None else {network: dict(_COMMUNICATION)}
 
 
@@ -118,14 +118,14 @@ def _remove(
     if nodes:
         text = f"Group '{name}' not empty, has the following nodes: {', '.join(sorted(nodes))}"
         raise prerequisite_error(text, Code.WRONG_STATE)
-    if configuration.count(Kind.NODE_GROUP) == 1:
+    if configuration.count(ObjectKind.NODE_GROUP) == 1:
         text = f"Group '{name}' is the only group, cannot be removed"
         raise prerequisite_error(text, Code.WRONG_STATE)
-    return Outcome((Change(Kind.NODE_GROUP, group["uuid"], None),))
+    return Outcome((Change(ObjectKind.NODE_GROUP, group["uuid"], None),))
 
 
 def _members(configuration: Configuration, group: Object) -> list[str]:
-    nodes = configuration.objects(Kind.NODE)
+    nodes = configuration.objects(ObjectKind.NODE)
     return [uuid for uuid, node in nodes if node["group"] == group["uuid"]]
 
 
@@ -134,7 +134,7 @@ def _rename(
 ) -> Outcome:
     """Give a group another name, which is the result."""
     group = held_group(configuration, opcode.group_name, circumstances.held)
-    existing = holder_of(configuration, Kind.NODE_GROUP, opcode.new_name)
+    existing = holder_of(configuration, ObjectKind.NODE_GROUP, opcode.new_name)
     if existing is not None:
         text = (
             f"Desired new name '{opcode.new_name}' clashes with existing node group"
@@ -145,7 +145,7 @@ def _rename(
 
 
 def _changed(group: Object, fields: Mapping[str, Any]) -> Change:
-    return Change(Kind.NODE_GROUP, group["uuid"], {**group, **fields})
+    return Change(ObjectKind.NODE_GROUP, group["uuid"], {**group, **fields})
 
 
 # ---------------------------------------------------------------- set parameters
@@ -235,7 +235,7 @@ class _Assignment(NamedTuple):
         """No node is named: all nodes, as in Ganeti."""
         group = find_group(configuration, opcode.group_name)
         if not opcode.nodes:
-            return cls(group, dict(configuration.objects(Kind.NODE)))
+            return cls(group, dict(configuration.objects(ObjectKind.NODE)))
         found = [find_node(configuration, name) for name in opcode.nodes]
         return cls(group, {node["uuid"]: node for node in found})
 
@@ -272,7 +272,8 @@ def _assign(
     log = _split_log(configuration, assignment, is_forced=opcode.force)
     own = assignment.group["uuid"]
     nodes = [
-        Change(Kind.NODE, uuid, {**node, "group": own}) for uuid, node in sorted(moved.items())
+        Change(ObjectKind.NODE, uuid, {**node, "group": own})
+        for uuid, node in sorted(moved.items())
     ]
     return Outcome((*nodes, *_touched_groups(configuration, assignment.groups())), None, log)
 
@@ -291,8 +292,8 @@ def _check_assignment_locks(assignment: _Assignment, held: LockNeeds) -> None:
 
 def _touched_groups(configuration: Configuration, uuids: Iterable[str]) -> list[Change]:
     """The groups whose members change: only their serial numbers and times show that."""
-    groups = ((uuid, configuration.get(Kind.NODE_GROUP, uuid)) for uuid in sorted(uuids))
-    return [Change(Kind.NODE_GROUP, uuid, dict(group)) for uuid, group in groups if group]
+    groups = ((uuid, configuration.get(ObjectKind.NODE_GROUP, uuid)) for uuid in sorted(uuids))
+    return [Change(ObjectKind.NODE_GROUP, uuid, dict(group)) for uuid, group in groups if group]
 
 
 def _split_log(
@@ -325,9 +326,9 @@ def _split_instances(
     """The DRBD instances, by UUID, with nodes in several groups before and after."""
     before: dict[str, Object] = {}
     after: dict[str, Object] = {}
-    groups = {uuid: node["group"] for uuid, node in configuration.objects(Kind.NODE)}
+    groups = {uuid: node["group"] for uuid, node in configuration.objects(ObjectKind.NODE)}
     new_groups = groups | dict.fromkeys(assignment.nodes, assignment.group["uuid"])
-    for uuid, instance in configuration.objects(Kind.INSTANCE):
+    for uuid, instance in configuration.objects(ObjectKind.INSTANCE):
         nodes = nodes_of_instance(configuration, instance)
         if len(nodes) == 1:
             # Only DRBD disks give an instance more than one node.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ...natural_order import natural_key
 from ...opcodes import OperationError
 from ..configuration import Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from .base import Code, prerequisite_error
 
 Object: TypeAlias = Mapping[str, Any]
@@ -19,15 +19,15 @@ Object: TypeAlias = Mapping[str, Any]
 
 def find_group(configuration: Configuration, target: str) -> Object:
     """The node group with this UUID or name; `OperationError` (unknown_entity) if there is none."""
-    return _found(configuration, Kind.NODE_GROUP, target, "Node group")
+    return _found(configuration, ObjectKind.NODE_GROUP, target, "Node group")
 
 
 def find_network(configuration: Configuration, target: str) -> Object:
     """The network with this UUID or name; `OperationError` (unknown_entity) if there is none."""
-    return _found(configuration, Kind.NETWORK, target, "Network")
+    return _found(configuration, ObjectKind.NETWORK, target, "Network")
 
 
-def holder_of(configuration: Configuration, kind: Kind, name: str) -> str | None:
+def holder_of(configuration: Configuration, kind: ObjectKind, name: str) -> str | None:
     """The UUID of the group or network that has ``name`` as its name or UUID; None if none has."""
     found = _by_uuid_or_name(configuration, kind, name)
     return None if found is None else str(found["uuid"])
@@ -39,20 +39,22 @@ def find_node(configuration: Configuration, name: str) -> Object:
     Large and small letters are the same, unless a name is written exactly so. No UUID is looked
     for, as in Ganeti. `OperationError` (unknown_entity) if there is no such node, or several.
     """
-    return _expanded(configuration, Kind.NODE, name, "Node")
+    return _expanded(configuration, ObjectKind.NODE, name, "Node")
 
 
 def find_instance(configuration: Configuration, name: str) -> Object:
     """The instance with this name, as `find_node` finds nodes."""
-    return _expanded(configuration, Kind.INSTANCE, name, "Instance")
+    return _expanded(configuration, ObjectKind.INSTANCE, name, "Instance")
 
 
 def instances_of_group(configuration: Configuration, group: str) -> list[Object]:
     """The instances with a node in the group (its UUID). Costs a look at each instance."""
-    members = {uuid for uuid, node in configuration.objects(Kind.NODE) if node["group"] == group}
+    members = {
+        uuid for uuid, node in configuration.objects(ObjectKind.NODE) if node["group"] == group
+    }
     if not members:
         return []
-    instances: list[Object] = [one for _, one in configuration.objects(Kind.INSTANCE)]
+    instances: list[Object] = [one for _, one in configuration.objects(ObjectKind.INSTANCE)]
     return [
         instance
         for instance in instances
@@ -75,7 +77,7 @@ def nodes_of_instance(configuration: Configuration, instance: Object) -> set[str
 def disks_of_instance(configuration: Configuration, instance: Object) -> list[Object]:
     """The disks of an instance, in their order, without those that the configuration lacks."""
     uuids = instance.get("disks") or ()
-    disks = (configuration.get(Kind.DISK, uuid) for uuid in uuids)
+    disks = (configuration.get(ObjectKind.DISK, uuid) for uuid in uuids)
     return [disk for disk in disks if disk is not None]
 
 
@@ -96,7 +98,7 @@ def _drbd_nodes(disk: Object) -> Iterator[str]:
         yield from _drbd_nodes(child)
 
 
-def _found(configuration: Configuration, kind: Kind, target: str, word: str) -> Object:
+def _found(configuration: Configuration, kind: ObjectKind, target: str, word: str) -> Object:
     found = _by_uuid_or_name(configuration, kind, target)
     if found is None:
         raise not_found(word, target)
@@ -108,12 +110,12 @@ def not_found(word: str, target: str) -> OperationError:
     return prerequisite_error(f"{word} '{target}' not found", Code.UNKNOWN)
 
 
-def _by_uuid_or_name(configuration: Configuration, kind: Kind, target: str) -> Object | None:
+def _by_uuid_or_name(configuration: Configuration, kind: ObjectKind, target: str) -> Object | None:
     found: Object | None = configuration.get(kind, target)
     return configuration.find_by_name(kind, target) if found is None else found
 
 
-def _expanded(configuration: Configuration, kind: Kind, name: str, word: str) -> Object:
+def _expanded(configuration: Configuration, kind: ObjectKind, name: str, word: str) -> Object:
     exact: Object | None = configuration.find_by_name(kind, name)
     found = exact if exact is not None else _alike(configuration, kind, name)
     if found is None:
@@ -121,7 +123,7 @@ def _expanded(configuration: Configuration, kind: Kind, name: str, word: str) ->
     return found
 
 
-def _alike(configuration: Configuration, kind: Kind, name: str) -> Object | None:
+def _alike(configuration: Configuration, kind: ObjectKind, name: str) -> Object | None:
     wanted = name.upper()
     objects: list[Object] = [one for _, one in configuration.objects(kind)]
     same = [one for one in objects if one["name"].upper() == wanted]

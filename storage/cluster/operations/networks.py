@@ -18,7 +18,7 @@ from ...opcodes.declarations import WHOLE_LEVEL
 from .. import address_pools, tags
 from ..address_pools import AddressPool, Use, is_in
 from ..configuration import ABSENT_SERIAL, Change, Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import connections, values
 from .base import (
     AnyOpcode,
@@ -58,7 +58,7 @@ def _add(opcode: AnyOpcode, configuration: Configuration, circumstances: Circums
     ``conflicts_check`` reserves the addresses of all nodes and of the master in the pool.
     """
     prefix = _normalized_prefix(opcode)
-    existing = holder_of(configuration, Kind.NETWORK, opcode.network_name)
+    existing = holder_of(configuration, ObjectKind.NETWORK, opcode.network_name)
     if existing is not None:
         raise prerequisite_error(
             f"Desired network name '{opcode.network_name}' already exists as a network"
@@ -75,7 +75,9 @@ def _add(opcode: AnyOpcode, configuration: Configuration, circumstances: Circums
         "tags": own_tags,
     }
     pool, log = _new_pool(opcode, configuration, network)
-    change = Change(Kind.NETWORK, circumstances.new_uuid, pool.stored_in(network), ABSENT_SERIAL)
+    change = Change(
+        ObjectKind.NETWORK, circumstances.new_uuid, pool.stored_in(network), ABSENT_SERIAL
+    )
     return Outcome((change,), None, log)
 
 
@@ -114,7 +116,7 @@ def _new_pool(
 
 def _with_nodes(pool: AddressPool, configuration: Configuration, log: list[str]) -> AddressPool:
     """The pool with the addresses of all nodes; a node may have one address for both."""
-    for node in in_order(node for _, node in configuration.objects(Kind.NODE)):
+    for node in in_order(node for _, node in configuration.objects(ObjectKind.NODE)):
         for address in (node["primary_ip"], node["secondary_ip"]):
             if not is_in(pool, address):
                 continue
@@ -168,7 +170,9 @@ def _remove(
     network = _held_network(configuration, opcode.network_name, circumstances.held)
     uuid, name = network["uuid"], opcode.network_name
     groups = [
-        group for _, group in configuration.objects(Kind.NODE_GROUP) if uuid in group["networks"]
+        group
+        for _, group in configuration.objects(ObjectKind.NODE_GROUP)
+        if uuid in group["networks"]
     ]
     if groups:
         listed = ", ".join(names_of(groups))
@@ -176,14 +180,14 @@ def _remove(
         raise prerequisite_error("Network still connected", Code.WRONG_STATE, log=(warning(text),))
     users = [
         instance
-        for _, instance in configuration.objects(Kind.INSTANCE)
+        for _, instance in configuration.objects(ObjectKind.INSTANCE)
         if any(nic.get("network") == uuid for nic in instance.get("nics") or ())
     ]
     if users:
         listed = ", ".join(names_of(users))
         text = f"Network '{name}' is used by the following instances: {listed}"
         raise prerequisite_error("Network still in use", Code.WRONG_STATE, log=(warning(text),))
-    return Outcome((Change(Kind.NETWORK, uuid, None),))
+    return Outcome((Change(ObjectKind.NETWORK, uuid, None),))
 
 
 def _rename(
@@ -191,13 +195,13 @@ def _rename(
 ) -> Outcome:
     """Give a network another name, which is the result."""
     network = _held_network(configuration, opcode.network_name, circumstances.held)
-    existing = holder_of(configuration, Kind.NETWORK, opcode.new_name)
+    existing = holder_of(configuration, ObjectKind.NETWORK, opcode.new_name)
     if existing is not None:
         text = (
             f"Desired new name '{opcode.new_name}' clashes with existing network (UUID: {existing})"
         )
         raise prerequisite_error(text, Code.EXISTS)
-    change = Change(Kind.NETWORK, network["uuid"], {**network, "name": opcode.new_name})
+    change = Change(ObjectKind.NETWORK, network["uuid"], {**network, "name": opcode.new_name})
     return Outcome((change,), opcode.new_name)
 
 
@@ -246,7 +250,7 @@ def _set(opcode: AnyOpcode, configuration: Configuration, circumstances: Circums
         raise OperationError("AddressPoolError", error.text) from error
     if new_pool is not pool:
         network = new_pool.stored_in(network)
-    return Outcome((Change(Kind.NETWORK, network["uuid"], network),), None, tuple(log))
+    return Outcome((Change(ObjectKind.NETWORK, network["uuid"], network),), None, tuple(log))
 
 
 def _with_gateway(pool: AddressPool, network: Object, gateway: str, log: list[str]) -> AddressPool:

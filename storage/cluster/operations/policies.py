@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...opcodes import OperationError
 from .. import parameters
 from ..configuration import Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from . import values
 from .base import Code, prerequisite_error
 from .lookups import Object, disks_of_instance, nodes_of_instance
@@ -145,8 +145,8 @@ def _outside(bounds: Values, name: str, shown: str, value: int | None) -> str | 
 def _has_exclusive_storage(configuration: Configuration, instance: Object) -> bool:
     cluster = configuration.cluster
     for uuid in nodes_of_instance(configuration, instance):
-        node = configuration.get(Kind.NODE, uuid)
-        group = None if node is None else configuration.get(Kind.NODE_GROUP, node["group"])
+        node = configuration.get(ObjectKind.NODE, uuid)
+        group = None if node is None else configuration.get(ObjectKind.NODE_GROUP, node["group"])
         if parameters.node_parameters(cluster, group, node).get("exclusive_storage"):
             return True
     return False

@@ -13,7 +13,7 @@ from ...opcodes import LevelNeeds, LockMode, LockNeeds, OperationError
 from ...opcodes.declarations import NO_LOCKS
 from .. import tags
 from ..configuration import Change, Configuration
-from ..objects import Kind
+from ..objects import ObjectKind
 from .base import AnyOpcode, Circumstances, Operation, Operations, Outcome
 from .lookups import Object, find_group, find_instance, find_network, find_node
 
@@ -21,25 +21,25 @@ from .lookups import Object, find_group, find_instance, find_network, find_node
 class _Target(NamedTuple):
     """How the objects of a kind of tags are found and locked."""
 
-    kind: Kind
+    kind: ObjectKind
     find: Callable[[Configuration, str], Object]
     level: str
     lock_field: str = "uuid"
 
 
 _TARGETS: Final = {
-    "instance": _Target(Kind.INSTANCE, find_instance, "instance", lock_field="name"),
-    "node": _Target(Kind.NODE, find_node, "node"),
-    "nodegroup": _Target(Kind.NODE_GROUP, find_group, "nodegroup"),
-    "network": _Target(Kind.NETWORK, find_network, "network"),
+    "instance": _Target(ObjectKind.INSTANCE, find_instance, "instance", lock_field="name"),
+    "node": _Target(ObjectKind.NODE, find_node, "node"),
+    "nodegroup": _Target(ObjectKind.NODE_GROUP, find_group, "nodegroup"),
+    "network": _Target(ObjectKind.NETWORK, find_network, "network"),
 }
 """By the kind that the opcode gives; ``cluster`` has neither names nor locks."""
 
 
-def _tagged(opcode: AnyOpcode, snapshot: Configuration) -> tuple[Kind, Object]:
+def _tagged(opcode: AnyOpcode, snapshot: Configuration) -> tuple[ObjectKind, Object]:
     target = _TARGETS.get(opcode.kind)
     if target is None:
-        return Kind.CLUSTER, snapshot.cluster
+        return ObjectKind.CLUSTER, snapshot.cluster
     return target.kind, target.find(snapshot, opcode.name or "")
 
 
@@ -92,7 +92,7 @@ def _search(opcode: AnyOpcode, snapshot: Configuration, _given: Circumstances) -
     return Outcome(result=[list(pair) for pair in found])
 
 
-def _changed(kind: Kind, found: Object, changed: list[str]) -> Outcome:
+def _changed(kind: ObjectKind, found: Object, changed: list[str]) -> Outcome:
     if set(changed) == set(_tags_of(found)):
         return Outcome()
     return Outcome((Change(kind, found.get("uuid", ""), {**found, "tags": changed}),))

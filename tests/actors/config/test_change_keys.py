@@ -12,7 +12,7 @@ from tests.refusals import refusing
 
 from ganger.actors.config import change_keys
 from ganger.storage import config_files, errors, settings
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.transport import messages
 from ganger.transport.messages import ChangeObjects, ObjectChange, SetValues
 
@@ -21,13 +21,13 @@ NAME = "node0.example.com"
 
 
 def node(both: StoreAndLocks) -> dict[str, Any]:
-    found = both.say(messages.ReadObjects(Kind.NODE, [NAME])).answer_as(messages.ObjectsRead)
+    found = both.say(messages.ReadObjects(ObjectKind.NODE, [NAME])).answer_as(messages.ObjectsRead)
     return found.objects[0]
 
 
 def values(request: str, sender: str = "ann, pid 5", **given: Any) -> SetValues:
     changes = [([field], value) for field, value in given.items()]
-    return SetValues(Kind.NODE, NAME, changes, "a test", sender, request)
+    return SetValues(ObjectKind.NODE, NAME, changes, "a test", sender, request)
 
 
 def ask(both: StoreAndLocks, message: messages.Message) -> Asker:
@@ -62,7 +62,7 @@ def requests(both: StoreAndLocks) -> dict[str, messages.Message]:
     found = node(both)
     rule = messages.ReplaceFilter(uuid=UUID, action="PAUSE", sender="ann, pid 5", request="r")
     changed = ObjectChange(
-        kind=Kind.NODE,
+        kind=ObjectKind.NODE,
         uuid=found["uuid"],
         object=found | {"powered": False},
         serial_no=found["serial_no"],
@@ -201,9 +201,9 @@ def test_the_history_that_a_start_reads_is_bounded(stage: Stage) -> None:
 
 def test_a_digest_does_not_tell_a_secret() -> None:
     given = [
-        SetValues(Kind.CLUSTER, "", [(["osparams_private_cluster", "os", "key"], value)], "")
+        SetValues(ObjectKind.CLUSTER, "", [(["osparams_private_cluster", "os", "key"], value)], "")
         for value in ("one", "two")
     ]
     assert change_keys.digest(given[0]) == change_keys.digest(given[1])
-    other = SetValues(Kind.CLUSTER, "", [(["tags"], ["x"])], "")
+    other = SetValues(ObjectKind.CLUSTER, "", [(["tags"], ["x"])], "")
     assert change_keys.digest(other) != change_keys.digest(given[0])

@@ -13,7 +13,7 @@ from ganger.actors.config.change_line import Made
 from ganger.actors.config.stored_configuration import Edit
 from ganger.storage import settings
 from ganger.storage.cluster.configuration import Change, Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -23,11 +23,11 @@ from ganger.transport.messages import ObjectsChanged, SetValues
 def named(number: int, **values: Any) -> SetValues:
     """Values of one node."""
     changes = [([field], value) for field, value in values.items()]
-    return SetValues(Kind.NODE, f"node{number}.example.com", changes, "a test", "somebody")
+    return SetValues(ObjectKind.NODE, f"node{number}.example.com", changes, "a test", "somebody")
 
 
 def node(both: StoreAndLocks, number: int) -> dict[str, Any]:
-    asked = messages.ReadObjects(Kind.NODE, [f"node{number}.example.com"])
+    asked = messages.ReadObjects(ObjectKind.NODE, [f"node{number}.example.com"])
     [found] = both.say(asked).answer_as(messages.ObjectsRead).objects
     return found
 
@@ -104,7 +104,7 @@ def test_a_refused_batch_is_taken_back_from_its_end(both: StoreAndLocks) -> None
     before = node(both, 0)["name"]
     holder = both.hold()
     askers = [
-        both.ask(SetValues(Kind.NODE, uuid, [(["name"], name)], "a test", "somebody"))
+        both.ask(SetValues(ObjectKind.NODE, uuid, [(["name"], name)], "a test", "somebody"))
         for name in ("once.example.com", "twice.example.com")
     ]
     with refusing("fdatasync"):
@@ -115,7 +115,9 @@ def test_a_refused_batch_is_taken_back_from_its_end(both: StoreAndLocks) -> None
     assert taken.refusal[0] == "IntegrityError"
     for number, name in ((1, "once.example.com"), (2, "twice.example.com")):
         both.ask(named(number, name=name)).answer_as(ObjectsChanged)
-    renamed = SetValues(Kind.NODE, uuid, [(["name"], "other.example.com")], "a test", "somebody")
+    renamed = SetValues(
+        ObjectKind.NODE, uuid, [(["name"], "other.example.com")], "a test", "somebody"
+    )
     both.ask(renamed).answer_as(ObjectsChanged)
 
 
@@ -282,8 +284,8 @@ def test_the_store_asks_again_when_the_lock_manager_was_replaced(both: StoreAndL
 
 def made(envelope: Envelope) -> Any:
     def make(snapshot: Configuration) -> Made:
-        [(uuid, first), *_] = snapshot.objects(Kind.NODE)
-        change = Change(Kind.NODE, uuid, {**first, "powered": False})
+        [(uuid, first), *_] = snapshot.objects(ObjectKind.NODE)
+        change = Change(ObjectKind.NODE, uuid, {**first, "powered": False})
         return Made(Edit([change], "who", "why"), lambda _: envelope.reply(messages.Done()))
 
     return make

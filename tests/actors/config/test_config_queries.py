@@ -13,7 +13,7 @@ from tests.storage.queries.recorded_clusters import RECORDED, larger, recorded
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.runtime.mailbox import Expired
 from ganger.storage import errors
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.queries.resources import RESOURCES
 from ganger.transport import messages
 
@@ -75,7 +75,7 @@ def test_an_answer_shows_the_newest_change(store: Staged[ConfigStore]) -> None:
     query = messages.QueryConfiguration("node", ["ndp/ssh_port"], ["==", "name", "node2"])
     assert answered(store.ask(query))["data"] == [[[0, 2222]]]
     port = (["ndparams", "ssh_port"], 2022)
-    changed = messages.SetValues(kind=Kind.NODE, name="n2", values=[port])
+    changed = messages.SetValues(kind=ObjectKind.NODE, name="n2", values=[port])
     store.ask(changed).answer_as(messages.ObjectsChanged)
     assert answered(store.ask(query))["data"] == [[[0, 2022]]]
 

@@ -10,7 +10,7 @@ from tests.clusters import made_configuration, uuid_of
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import config_files, settings
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.prediction.declared import question_of_job
 from ganger.storage.prediction.lock_types import UNKNOWN, exclusive, forecast_of
 from ganger.transport import messages
@@ -69,13 +69,15 @@ def test_a_change_of_what_was_asked_is_told_once_until_it_is_asked_again(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
     resolved(store, REBOOT)
-    rename = SetValues(Kind.INSTANCE, uuid_of("instances", 1), [(["name"], "other.example.com")])
+    rename = SetValues(
+        ObjectKind.INSTANCE, uuid_of("instances", 1), [(["name"], "other.example.com")]
+    )
     store.ask(rename)
     assert outdated(stage) == [8]
     assert resolved(store, REBOOT).forecasts[0].first != forecast_of()
     assert outdated(stage) == []
-    store.ask(SetValues(Kind.NODE, NODE1, [(["name"], "other.example.com")]))
-    store.ask(SetValues(Kind.NODE, NODE1, [(["name"], "another.example.com")]))
+    store.ask(SetValues(ObjectKind.NODE, NODE1, [(["name"], "other.example.com")]))
+    store.ask(SetValues(ObjectKind.NODE, NODE1, [(["name"], "another.example.com")]))
     assert outdated(stage) == [9]
     found = resolved(store, question("OP_NODE_MIGRATE", node_name="another"))
     assert found.forecasts[0].first.node.names == (NODE1,)
@@ -84,7 +86,7 @@ def test_a_change_of_what_was_asked_is_told_once_until_it_is_asked_again(
 
 def test_other_changes_are_not_told(stage: Stage, store: Staged[ConfigStore]) -> None:
     resolved(store, REBOOT)
-    store.ask(SetValues(Kind.INSTANCE, uuid_of("instances", 1), [(["tags"], ["a"])]))
+    store.ask(SetValues(ObjectKind.INSTANCE, uuid_of("instances", 1), [(["tags"], ["a"])]))
     assert outdated(stage) == []
     assert resolved(store, REBOOT).forecasts[0].first.instance.names == ("instance1.example.com",)
 

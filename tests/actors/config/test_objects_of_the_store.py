@@ -13,11 +13,11 @@ from tests.refusals import refusing
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.config.stored_configuration import StoredConfiguration
 from ganger.storage import config_files, errors
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.transport import messages
 from ganger.transport.messages import ChangeObjects, ObjectChange, ObjectsChanged, SetValues
 
-NODE = Kind.NODE
+NODE = ObjectKind.NODE
 PORT = {"ssh_port": 1022}
 
 
@@ -156,7 +156,7 @@ def test_a_batch_that_changes_an_object_twice_is_refused(store: Staged[ConfigSto
     twice = [ObjectChange(kind=NODE, uuid=first["uuid"], object=None)] * 2
     expected = f"nodes/{first['uuid']}: a request changes an object once, not twice"
     assert store.ask(ChangeObjects(twice)).refusal == ("BadRequestError", expected)
-    other = [ObjectChange(kind=Kind.CLUSTER, uuid=name, object=None) for name in ("a", "b")]
+    other = [ObjectChange(kind=ObjectKind.CLUSTER, uuid=name, object=None) for name in ("a", "b")]
     expected = "cluster: a request changes an object once, not twice"
     assert store.ask(ChangeObjects(other)).refusal == ("BadRequestError", expected)
     assert nodes(store)[0] == first
@@ -197,7 +197,7 @@ def test_values_are_changed_and_all_others_stay(store: Staged[ConfigStore]) -> N
 def test_the_number_of_run_slots_is_in_force_when_it_is_answered(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
-    asker = store.ask(SetValues(Kind.CLUSTER, "", [(["max_running_jobs"], 3)]))
+    asker = store.ask(SetValues(ObjectKind.CLUSTER, "", [(["max_running_jobs"], 3)]))
     assert asker.answers == []
     changed = stage.take_one(messages.LimitsChanged, to="scheduler")
     assert changed.running_jobs_max == 3
@@ -210,7 +210,7 @@ def test_the_policy_of_the_scheduler_is_in_force_when_it_is_answered(
 ) -> None:
     values: list[tuple[list[str], Any]]
     values = [(["predictive_queue", "tick_seconds"], 10), (["enabled_predictive_queue"], False)]
-    asker = store.ask(SetValues(Kind.CLUSTER, "", values))
+    asker = store.ask(SetValues(ObjectKind.CLUSTER, "", values))
     assert asker.answers == []
     told = [message for to, message in stage.sent if to == "scheduler"]
     # The scheduler reads the policy first: its confirmation of the limits stands for both.
@@ -227,7 +227,7 @@ def test_an_impossible_parameter_of_the_policy_is_refused_in_one_line(
     store: Staged[ConfigStore],
 ) -> None:
     values: list[tuple[list[str], Any]] = [(["predictive_queue", "tick_seconds"], 0)]
-    name, text = store.ask(SetValues(Kind.CLUSTER, "", values)).refusal
+    name, text = store.ask(SetValues(ObjectKind.CLUSTER, "", values)).refusal
     assert (name, text) == (
         "IntegrityError",
         "cluster.predictive_queue.tick_seconds: expected float > 0.0",
@@ -235,16 +235,16 @@ def test_an_impossible_parameter_of_the_policy_is_refused_in_one_line(
 
 
 def test_a_masked_secret_is_not_stored(stage: Stage, store: Staged[ConfigStore]) -> None:
-    cluster = messages.ReadObjects(Kind.CLUSTER)
+    cluster = messages.ReadObjects(ObjectKind.CLUSTER)
     secret = [(["osparams_private_cluster"], {"debian": {"password": "hidden"}})]
-    store.ask(SetValues(Kind.CLUSTER, "", secret))
+    store.ask(SetValues(ObjectKind.CLUSTER, "", secret))
     [read] = store.ask(cluster).answer_as(messages.ObjectsRead).objects
     assert "hidden" not in str(read)
-    asked = ObjectChange(kind=Kind.CLUSTER, uuid=read["uuid"], object=read | {"tags": ["x"]})
+    asked = ObjectChange(kind=ObjectKind.CLUSTER, uuid=read["uuid"], object=read | {"tags": ["x"]})
     name, text = store.ask(ChangeObjects([asked])).refusal
     assert name == "BadRequestError"
     assert "a secret is masked" in text
-    store.ask(SetValues(Kind.CLUSTER, "", [(["tags"], ["x"])]))
+    store.ask(SetValues(ObjectKind.CLUSTER, "", [(["tags"], ["x"])]))
     stored = on_disk(stage)["cluster"]
     assert stored["osparams_private_cluster"] == {"debian": {"password": "hidden"}}
     assert stored["tags"] == ["x"]
@@ -252,7 +252,7 @@ def test_a_masked_secret_is_not_stored(stage: Stage, store: Staged[ConfigStore])
 
 
 def test_filter_rules_have_requests_of_their_own(store: Staged[ConfigStore]) -> None:
-    asked = ChangeObjects([ObjectChange(kind=Kind.FILTER, uuid="x", object={})])
+    asked = ChangeObjects([ObjectChange(kind=ObjectKind.FILTER, uuid="x", object={})])
     assert store.ask(asked).refusal[0] == "BadRequestError"
 
 
@@ -265,7 +265,7 @@ def test_the_whole_is_written_some_time_after_a_change(
     assert stage.places.config.read_bytes() == written
     stage.run_timers()
     store.turn(*stage.take(messages.WholeDue))
-    # The work is done aside; changes go on meanwhile.
+    # The work is done in a thread; changes go on meanwhile.
     store.ask(change(node, powered=False, ndparams=PORT))
     [due, *work] = sorted(stage.timers, key=lambda timer: -timer.seconds)
     stage.timers[:] = work

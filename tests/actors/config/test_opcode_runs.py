@@ -343,7 +343,7 @@ def test_a_description_of_the_cluster_has_what_the_configuration_lacks(
     assert found.result == ["3.0.2", True, None]
 
 
-# Decided aside.
+# Decided in a thread.
 
 ALL_SHARED: messages.PlainLocks = {
     level: {"shared": ("*",)} for level in ("instance", "nodegroup", "node", "node-res", "network")

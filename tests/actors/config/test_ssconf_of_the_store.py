@@ -14,7 +14,7 @@ from tests.storage.queries.recorded_clusters import larger
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import errors, settings, ssconf_files
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.transport import messages
 
 
@@ -42,7 +42,9 @@ def stale(stage: Stage, store: Staged[ConfigStore]) -> list[str]:
     return list(ssconf_files.stale(stage.places.ssconf, document))
 
 
-def set_value(store: Staged[ConfigStore], kind: Kind, name: str, path: str, value: object) -> None:
+def set_value(
+    store: Staged[ConfigStore], kind: ObjectKind, name: str, path: str, value: object
+) -> None:
     changed = messages.SetValues(kind=kind, name=name, values=[(path.split("/"), value)])
     store.turn(changed)
 
@@ -62,7 +64,7 @@ def test_a_change_writes_the_files_that_it_concerns(
 ) -> None:
     settle(stage, store)
     before = {path: path.stat().st_ino for path in stage.places.ssconf.iterdir()}
-    set_value(store, Kind.CLUSTER, "", "tags", ["web", "db"])
+    set_value(store, ObjectKind.CLUSTER, "", "tags", ["web", "db"])
     settle(stage, store)
     assert file_of(stage, "cluster_tags") == "db\nweb\n"
     changed = [path.name for path, inode in before.items() if path.stat().st_ino != inode]
@@ -73,7 +75,7 @@ def test_a_change_that_concerns_no_file_starts_no_thread(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
     settle(stage, store)
-    set_value(store, Kind.NODE, "n2", "powered", value=False)
+    set_value(store, ObjectKind.NODE, "n2", "powered", value=False)
     assert [timer.seconds for timer in stage.timers if not timer.seconds] == []
 
 
@@ -90,8 +92,8 @@ def test_several_changes_while_a_thread_writes_are_written_together(
 
     monkeypatch.setattr(ssconf_files, "write", noted)
     for number in range(3):
-        set_value(store, Kind.CLUSTER, "", "tags", [f"tag{number}"])
-        set_value(store, Kind.CLUSTER, "", "master_netdev", f"eth{number}")
+        set_value(store, ObjectKind.CLUSTER, "", "tags", [f"tag{number}"])
+        set_value(store, ObjectKind.CLUSTER, "", "master_netdev", f"eth{number}")
     settle(stage, store)
     assert written == [["cluster_tags"], ["cluster_tags", "master_netdev"]]
     assert stale(stage, store) == []
@@ -107,8 +109,8 @@ def test_what_the_disk_refuses_is_written_later_and_holds_up_no_change(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", refused)
-        set_value(store, Kind.CLUSTER, "", "tags", ["web"])
-        set_value(store, Kind.CLUSTER, "", "master_netdev", "eth7")
+        set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
+        set_value(store, ObjectKind.CLUSTER, "", "master_netdev", "eth7")
         assert store.component._stored.snapshot.cluster["master_netdev"] == "eth7"
         stage.run_timers()
         store.turn(stage.take_one(messages.SsconfWritten))
@@ -143,7 +145,7 @@ def test_a_start_brings_old_files_up_to_date_and_leaves_the_others(
 def test_an_orderly_end_writes_what_no_thread_has_begun(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
-    set_value(store, Kind.CLUSTER, "", "tags", ["last"])
+    set_value(store, ObjectKind.CLUSTER, "", "tags", ["last"])
     store.close()
     assert file_of(stage, "cluster_tags") == "last\n"
     assert stale(stage, store) == []
@@ -158,7 +160,7 @@ def test_news_of_a_predecessors_thread_is_not_ours(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
     settle(stage, store)
-    set_value(store, Kind.CLUSTER, "", "tags", ["web"])
+    set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
     called: list[str | None] = []
     store.component._ssconf.when_written(called.append)
     store.turn(messages.SsconfWritten(names=None, incarnation=99))
@@ -173,7 +175,7 @@ def test_a_flush_answers_when_the_files_are_written_or_says_why_not(
     stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(stage, store)
-    set_value(store, Kind.CLUSTER, "", "tags", ["web"])
+    set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
     asker = store.ask(messages.FlushConfig())
     for written in (messages.WholeWritten, messages.SsconfWritten):
         assert asker.answers == []
@@ -189,7 +191,7 @@ def test_a_flush_answers_when_the_files_are_written_or_says_why_not(
 
     with monkeypatch.context() as patch:
         patch.setattr(ssconf_files, "write", refused)
-        set_value(store, Kind.CLUSTER, "", "tags", ["db"])
+        set_value(store, ObjectKind.CLUSTER, "", "tags", ["db"])
         failed = store.ask(messages.FlushConfig())
         settle(stage, store)
         assert failed.refusal == ("StorageError", "the disk is full")
@@ -203,7 +205,7 @@ def test_a_directory_that_took_the_place_of_ours_is_left_alone(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
     settle(stage, store)
-    set_value(store, Kind.CLUSTER, "", "tags", ["web"])
+    set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
     data = stage.places.data
     data.rename(data.with_name("elsewhere"))
     stage.run_timers()
@@ -224,7 +226,7 @@ def test_a_damaged_configuration_leaves_the_files_until_it_is_repaired(stage: St
     assert "the configuration is damaged" in stage.log_stream.getvalue()
     assert list(stage.places.ssconf.iterdir()) == []
     assert [timer for timer in stage.timers if timer.seconds == settings.DISK_RETRY_SECONDS] == []
-    set_value(store, Kind.CLUSTER, "", "uid_pool", [[1, 2]])
+    set_value(store, ObjectKind.CLUSTER, "", "uid_pool", [[1, 2]])
     settle(stage, store)
     assert file_of(stage, "uid_pool") == "1-2\n"
     assert stale(stage, store) == []
@@ -242,9 +244,9 @@ def test_a_configuration_without_a_cluster_has_files(stage: Stage, data: bytes) 
 def test_an_opcode_that_distributes_ends_when_all_files_are_written_anew(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
-    for uuid, _ in list(store.component._stored.snapshot.objects(Kind.NODE)):
+    for uuid, _ in list(store.component._stored.snapshot.objects(ObjectKind.NODE)):
         for flag, value in (("master_candidate", False), ("drained", False), ("offline", True)):
-            set_value(store, Kind.NODE, uuid, flag, value=value)
+            set_value(store, ObjectKind.NODE, uuid, flag, value=value)
     settle(stage, store)
     lost = stage.places.ssconf / "ssconf_cluster_name"
     lost.unlink()

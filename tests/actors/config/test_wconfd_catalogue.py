@@ -13,7 +13,7 @@ from tests.refusals import refusing
 
 from ganger.actors.config import wconfd_catalogue
 from ganger.storage.cluster.differences import MASK
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 from ganger.transport.messages import ConfigAnswered
@@ -77,7 +77,9 @@ def test_a_dead_owner_gets_no_lock(both: StoreAndLocks) -> None:
 def test_the_holder_writes_and_others_wait(both: StoreAndLocks) -> None:
     owner = both.locks.owner(1)
     whole = lock(both, owner)
-    waiting = both.ask(messages.SetValues(Kind.NODE, "node2.example.com", [(["powered"], False)]))
+    waiting = both.ask(
+        messages.SetValues(ObjectKind.NODE, "node2.example.com", [(["powered"], False)])
+    )
     assert both.ask(messages.WriteConfig(owner, tagged(whole, "x"))).answer == ConfigAnswered()
     assert tags(both) == ["x"]
     assert waiting.answers == []
@@ -145,7 +147,7 @@ def test_what_was_read_under_an_earlier_lock_does_not_count(both: StoreAndLocks)
     owner = both.locks.owner(1)
     lock(both, owner)
     both.release(owner)
-    both.ask(messages.SetValues(Kind.NODE, NODE, [(["tags"], ["of-others"])]))
+    both.ask(messages.SetValues(ObjectKind.NODE, NODE, [(["tags"], ["of-others"])]))
     # It takes the lock as any other one, and reads without `LockConfig`.
     both.locks.take(owner, (CONFIG_LOCK, "exclusive"))
     whole = tagged(read(both), "x")

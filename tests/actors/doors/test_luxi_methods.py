@@ -11,7 +11,7 @@ import pytest
 
 from ganger.actors.doors import luxi_methods, luxi_queries
 from ganger.actors.doors.luxi_methods import METHODS
-from ganger.actors.doors.luxi_talks import Surroundings
+from ganger.actors.doors.luxi_talks import MethodContext
 from ganger.storage import errors
 from ganger.transport import messages
 from ganger.transport.luxi import Call, UnreadableCallError
@@ -29,7 +29,7 @@ def talk(
 ) -> tuple[list[Any], Any]:
     """What the method asks, and its result as JSON; ``replies``: of components, or errors."""
     clock = itertools.chain(times, itertools.repeat(0.0))
-    surroundings = Surroundings(7, UUID, lambda: next(clock), may_write=may_write)
+    surroundings = MethodContext(7, UUID, lambda: next(clock), may_write=may_write)
     _, conversation = luxi_methods.begin(Call(method, list(args)), surroundings)
     asked: list[Any] = []
     given = iter(replies)

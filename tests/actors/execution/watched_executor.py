@@ -35,7 +35,7 @@ class WatchedExecutor(Executor):
         return self.stage.sent
 
     def hear(self, message: Any) -> None:
-        """Handle a message, and the results of what is then done aside."""
+        """Handle a message, and the results of what is then done in a thread."""
         self.receive(Envelope(message))
         self.carry_out()
 
@@ -46,7 +46,7 @@ class WatchedExecutor(Executor):
             self.receive(Envelope(ended))
 
     def works(self) -> list[Timer]:
-        """What is to be done aside."""
+        """What is to be done in a thread."""
         works = [timer for timer in self.stage.timers if timer.alarm is None]
         self.stage.timers[:] = [timer for timer in self.stage.timers if timer.alarm is not None]
         return works

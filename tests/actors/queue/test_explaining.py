@@ -6,7 +6,7 @@ import pytest
 
 from ganger.actors.queue import explaining
 from ganger.actors.queue.explaining import HoldingRule
-from ganger.actors.queue.job_rows import Row, Traits
+from ganger.actors.queue.job_rows import Derived, Row
 from ganger.storage.jobs import PRIORITY_MIN, JobStatus
 from ganger.transport import remedy_words
 from ganger.transport.messages import HoldingBack, QueuePosition, Remedy
@@ -16,7 +16,7 @@ DELETED_A, DELETED_B = "filter rule a is deleted", "filter rule b is deleted"
 
 
 def row() -> Row:
-    return Row(id=7, status=JobStatus.QUEUED, priority=0, traits=Traits(summary="x"))
+    return Row(id=7, status=JobStatus.QUEUED, priority=0, traits=Derived(summary="x"))
 
 
 def test_a_rule_for_a_time_names_when_it_ends_by_itself() -> None:

@@ -271,7 +271,7 @@ def test_a_thread_makes_the_next_segment_of_the_journal(
     no_thread = mock.Mock(side_effect=RuntimeError("can't start new thread"))
     with monkeypatch.context() as patch:
         if problem == "no thread":
-            patch.setattr(queue.stage.dispatcher, "aside", no_thread)
+            patch.setattr(queue.stage.dispatcher, "in_thread", no_thread)
         queue.submitted(*[spec()] * 3)
     with refusing("fsync") if problem == "the disk refuses" else contextlib.nullcontext():
         queue.stage.run_timers()

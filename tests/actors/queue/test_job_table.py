@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganger.actors.queue.job_rows import Phase, Row, Traits
+from ganger.actors.queue.job_rows import Derived, Phase, Row
 from ganger.actors.queue.job_table import JobTable
 from ganger.actors.queue.row_templates import row_of
 from ganger.storage import jobs
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def row(job_id: int, status: JobStatus = JobStatus.QUEUED, **fields: Any) -> Row:
-    made = Row(id=job_id, status=status, priority=0, traits=Traits(summary="X"))
+    made = Row(id=job_id, status=status, priority=0, traits=Derived(summary="X"))
     for name, value in fields.items():
         setattr(made, name, value)
     return made

@@ -413,7 +413,7 @@ def test_without_a_look_nothing_is_remembered_and_the_queue_goes_on(
     queue.submitted(*[spec()] * 6)
     if problem == "no thread":
         no_thread = mock.Mock(side_effect=RuntimeError("can't start new thread"))
-        monkeypatch.setattr(queue.stage.dispatcher, "aside_in_steps", no_thread)
+        monkeypatch.setattr(queue.stage.dispatcher, "when_idle", no_thread)
         queue.rest()
     else:
         thread = looking(queue, steps=0)

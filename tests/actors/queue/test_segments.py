@@ -168,7 +168,7 @@ def test_a_segment_that_is_full_of_what_it_repeats_is_not_followed_by_another_at
 def test_another_thread_makes_the_next_segment_before_it_is_needed(tmp_path: Path) -> None:
     wanted: list[SegmentAhead] = []
     books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, make_aside=wanted.append)
+    books.ledger = Ledger(books.directory, books.journal, make_in_thread=wanted.append)
     books.begin()
     for job_id in range(1, 101):
         before = len(wanted)
@@ -190,7 +190,7 @@ def test_another_thread_makes_the_next_segment_before_it_is_needed(tmp_path: Pat
 def test_a_disk_that_refuses_gets_back_the_room_of_the_segment_made_ahead(tmp_path: Path) -> None:
     wanted: list[SegmentAhead] = []
     books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, make_aside=wanted.append)
+    books.ledger = Ledger(books.directory, books.journal, make_in_thread=wanted.append)
     books.begin()
     with refusing("listdir"):
         # Nothing says which number is free: the jobs are stored all the same.

@@ -20,8 +20,8 @@ from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.idle_work import IdleWait, IdleWork
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
-from ganger.actors.runtime.steps_aside import IdleGate, StepsAside
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import lock_files, settings
@@ -100,10 +100,10 @@ class StageDispatcher(Dispatcher):
             self.stage.timers.append(Timer(seconds, ring, alarm))
         return alarm
 
-    def aside(self, name: str, work: Callable[[], None]) -> None:
+    def in_thread(self, name: str, work: Callable[[], None]) -> None:
         self.stage.timers.append(Timer(0.0, work, component=name))
 
-    def aside_in_steps(
+    def when_idle(
         self, name: str, steps: Iterator[object], finish: Callable[[], None]
     ) -> StagedSteps:
         work = StagedSteps(steps, finish)
@@ -112,11 +112,11 @@ class StageDispatcher(Dispatcher):
         return work
 
 
-class StagedSteps(StepsAside):
+class StagedSteps(IdleWork):
     """Steps of another thread, which are taken when the test says so."""
 
     def __init__(self, steps: Iterator[object], finish: Callable[[], None]) -> None:
-        super().__init__(IdleGate(), steps)
+        super().__init__(IdleWait(), steps)
         self._left = steps
         self._finish = finish
         self.is_over = False

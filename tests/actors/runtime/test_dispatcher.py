@@ -393,11 +393,11 @@ def test_a_component_can_see_that_another_one_waits(scene: DispatcherScene) -> N
     assert other.take(2) == [1, "T"]
 
 
-def test_the_result_of_work_aside_goes_to_the_component_of_that_name(
+def test_the_result_of_work_in_a_thread_goes_to_the_component_of_that_name(
     scene: DispatcherScene,
 ) -> None:
     log = scene.start(Log)
-    log.runtime.aside(lambda: CancelJob(id=7))
+    log.runtime.in_thread(lambda: CancelJob(id=7))
     assert log.take(2) == [7, "T"]
 
 
@@ -412,7 +412,7 @@ def test_a_turn_does_not_wait_until_the_thread_beside_it_runs(
     monkeypatch.setattr(_thread, "start_new_thread", begin)
     monkeypatch.setattr(threading, "_start_new_thread", begin)
     monkeypatch.setattr(threading.Event, "wait", mock.Mock(side_effect=AssertionError("it waits")))
-    Dispatcher("shared").aside("log", lambda: None)
+    Dispatcher("shared").in_thread("log", lambda: None)
     assert len(begun) == 1
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from tests.actors.scheduling.schedules import CHAIN
 
-from ganger.actors.scheduling import standing
+from ganger.actors.scheduling import queue_position
 from ganger.actors.scheduling.eligible import Eligible
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs import JobStatus
@@ -233,7 +233,7 @@ def test_the_order_says_which_locks_jobs_have_and_begin_with() -> None:
 def test_the_order_has_locks_until_there_are_too_many_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(standing, "LOCK_NAMES_MAX", 3)
+    monkeypatch.setattr(queue_position, "LOCK_NAMES_MAX", 3)
     known = schedule(*(verdict(n, own(n)) for n in (1, 2)), verdict(3, HOT), slots=1)
     found = known.order(9)
     assert len(found.pending) == 3

@@ -11,7 +11,7 @@ from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
 from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import simulating
-from ganger.actors.scheduling.runs import Run
+from ganger.actors.scheduling.runs import RunOfEntries
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, QueuePosition, RunSimulation, Simulate
@@ -93,7 +93,7 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
     asked = RunSimulation(simulation=Simulate(), jobs=jobs, running=[])
     gc.collect()
     # Other tests in this process may have left some.
-    earlier = [one for one in gc.get_objects() if isinstance(one, Run)]
+    earlier = [one for one in gc.get_objects() if isinstance(one, RunOfEntries)]
     before = {id(one) for one in earlier}
     gc.disable()
     try:
@@ -101,7 +101,7 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
         runs = [
             one
             for one in gc.get_objects()
-            if isinstance(one, Run) and one.home is not None and id(one) not in before
+            if isinstance(one, RunOfEntries) and one.home is not None and id(one) not in before
         ]
     finally:
         gc.enable()

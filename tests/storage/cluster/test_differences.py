@@ -11,7 +11,7 @@ from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.differences import SECRET_FIELDS, Difference, differences, masked
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 
 NODE, INSTANCE, DISK = uuid_of("nodes", 0), uuid_of("instances", 0), uuid_of("disks", 0)
 HIDDEN = '"<redacted>"'
@@ -33,8 +33,8 @@ def test_equal_snapshots_do_not_differ() -> None:
 
 def test_a_change_shows_with_its_stamps() -> None:
     before = Configuration.load(made_configuration())
-    node = {**before.get(Kind.NODE, NODE), "offline": True, "ndparams": {"ssh_port": 2222}}
-    after = before.changed([Change(Kind.NODE, NODE, node)], 2_000_000_000.5)
+    node = {**before.get(ObjectKind.NODE, NODE), "offline": True, "ndparams": {"ssh_port": 2222}}
+    after = before.changed([Change(ObjectKind.NODE, NODE, node)], 2_000_000_000.5)
     assert differences(before, after) == [
         ("mtime", "1795225460.8566072", "2000000000.5"),
         ("serial_no", "7", "8"),

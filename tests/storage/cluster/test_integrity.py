@@ -37,7 +37,7 @@ from ganger.storage.cluster.assertions import (
 )
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import Index, problems
-from ganger.storage.cluster.objects import CONTAINERS, Kind
+from ganger.storage.cluster.objects import CONTAINERS, ObjectKind
 
 RECORDED = Path(__file__).parents[2] / "compatibility/data/config.data"
 NOW = 1_800_000_000.5
@@ -52,7 +52,7 @@ def changes_between(before: dict[str, Any], after: dict[str, Any]) -> list[Chang
         if before[kind].get(uuid) != after[kind].get(uuid)
     ]
     if before["cluster"] != after["cluster"]:
-        found.append(Change(Kind.CLUSTER, MASTER, copy.deepcopy(after["cluster"])))
+        found.append(Change(ObjectKind.CLUSTER, MASTER, copy.deepcopy(after["cluster"])))
     return found
 
 
@@ -92,8 +92,8 @@ def test_a_configuration_with_an_old_problem_can_be_changed(
     index = Index(before)
     added = {**made_configuration()["networks"][NETWORK], "name": "new", "uuid": "new"}
     changes = [
-        Change(Kind.NETWORK, "new", added),
-        Change(Kind.CLUSTER, MASTER, {**before.cluster, "prealloc_wipe_disks": True}),
+        Change(ObjectKind.NETWORK, "new", added),
+        Change(ObjectKind.CLUSTER, MASTER, {**before.cluster, "prealloc_wipe_disks": True}),
     ]
     after = before.changed(changes, NOW)
     index.accept(before, after, changes)
@@ -145,10 +145,10 @@ def test_the_top_of_the_file_is_part_of_the_whole_check() -> None:
 def test_a_name_may_move_from_one_object_to_another_in_one_batch() -> None:
     before = Configuration.load(made_configuration())
     index = Index(before)
-    nodes = [before.get(Kind.NODE, uuid) for uuid in (NODE, NODE1)]
+    nodes = [before.get(ObjectKind.NODE, uuid) for uuid in (NODE, NODE1)]
     swapped = [
-        Change(Kind.NODE, NODE, nodes[0] | {"name": nodes[1]["name"]}),
-        Change(Kind.NODE, NODE1, nodes[1] | {"name": nodes[0]["name"]}),
+        Change(ObjectKind.NODE, NODE, nodes[0] | {"name": nodes[1]["name"]}),
+        Change(ObjectKind.NODE, NODE1, nodes[1] | {"name": nodes[0]["name"]}),
     ]
     index.accept(before, before.changed(swapped, NOW), swapped)
     index = Index(before)
@@ -184,7 +184,11 @@ def test_a_third_user_of_a_disputed_value_is_refused() -> None:
     before = Configuration.load(document)
     index = Index(before)
     third = [
-        Change(Kind.NODE, NODE2, {**before.get(Kind.NODE, NODE2), "name": "node0.example.com"})
+        Change(
+            ObjectKind.NODE,
+            NODE2,
+            {**before.get(ObjectKind.NODE, NODE2), "name": "node0.example.com"},
+        )
     ]
     with pytest.raises(errors.IntegrityError, match=rf"^nodes/{NODE2}\.name: .* {IN_USE} "):
         index.accept(before, before.changed(third, NOW), third)
@@ -197,7 +201,13 @@ def test_an_old_problem_that_names_another_user_now_is_no_new_one() -> None:
     before = Configuration.load(document)
     index = Index(before)
     texts = {problem.text for problem in index.problems(before)}
-    moved = [Change(Kind.NODE, NODE, {**before.get(Kind.NODE, NODE), "secondary_ip": "10.64.0.9"})]
+    moved = [
+        Change(
+            ObjectKind.NODE,
+            NODE,
+            {**before.get(ObjectKind.NODE, NODE), "secondary_ip": "10.64.0.9"},
+        )
+    ]
     after = before.changed(moved, NOW)
     index.accept(before, after, moved)
     left = index.problems(after)
@@ -216,7 +226,7 @@ def test_a_node_that_is_away_need_not_be_a_candidate(state: str) -> None:
 
 def test_an_error_names_three_problems_and_counts_the_others() -> None:
     before = Configuration.load(made_configuration(instances=20))
-    changes = [Change(Kind.NETWORK, NETWORK, None)]
+    changes = [Change(ObjectKind.NETWORK, NETWORK, None)]
     with pytest.raises(errors.IntegrityError) as caught:
         Index(before).accept(before, before.changed(changes, NOW), changes)
     # 20 interfaces and 2 groups.
@@ -239,8 +249,8 @@ def test_the_index_knows_what_is_in_use() -> None:
     assert "xenvg/parts-0.disk0" in volumes
     assert f"{8:040x}" in secrets
     changes = [
-        Change(Kind.INSTANCE, INSTANCE, None),
-        Change(Kind.DISK, DISK, None),
+        Change(ObjectKind.INSTANCE, INSTANCE, None),
+        Change(ObjectKind.DISK, DISK, None),
     ]
     index.accept(before, before.changed(changes, NOW), changes)
     assert "aa:00:00:00:00:00" not in macs
@@ -253,9 +263,9 @@ def test_an_accepted_batch_can_be_taken_back() -> None:
     before = Configuration.load(made_configuration())
     index = Index(before)
     changes = [
-        Change(Kind.NODE, NODE, {**before.get(Kind.NODE, NODE), "name": "renamed"}),
-        Change(Kind.INSTANCE, INSTANCE, None),
-        Change(Kind.CLUSTER, MASTER, {**before.cluster, "highest_used_port": 12_000}),
+        Change(ObjectKind.NODE, NODE, {**before.get(ObjectKind.NODE, NODE), "name": "renamed"}),
+        Change(ObjectKind.INSTANCE, INSTANCE, None),
+        Change(ObjectKind.CLUSTER, MASTER, {**before.cluster, "highest_used_port": 12_000}),
     ]
     after = before.changed(changes, NOW)
     index.accept(before, after, changes)

@@ -16,7 +16,7 @@ from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.differences import masked
 from ganger.storage.cluster.integrity import Index
 from ganger.storage.cluster.modifications import InUse, Modified
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 
 INSTANCE, OTHER = uuid_of("instances", 0), uuid_of("instances", 1)
 FIRST, SECOND, THIRD = (uuid_of("disks", number) for number in range(3))
@@ -49,16 +49,18 @@ def refused(text: str, kind: type[errors.GangerError] = errors.ModificationError
 
 def with_reserved(snapshot: Configuration, *places: int) -> Configuration:
     """These addresses of the network are reserved."""
-    network = snapshot.get(Kind.NETWORK, NETWORK)
+    network = snapshot.get(ObjectKind.NETWORK, NETWORK)
     digits = "".join("1" if at in places else "0" for at in range(256))
-    return snapshot.changed([Change(Kind.NETWORK, NETWORK, network | {"reservations": digits})], 1)
+    return snapshot.changed(
+        [Change(ObjectKind.NETWORK, NETWORK, network | {"reservations": digits})], 1
+    )
 
 
 # Instances.
 
 
 def new_instance(snapshot: Configuration, **fields: Any) -> dict[str, Any]:
-    found = copy.deepcopy(snapshot.get(Kind.INSTANCE, INSTANCE))
+    found = copy.deepcopy(snapshot.get(ObjectKind.INSTANCE, INSTANCE))
     found |= {"uuid": NEW, "name": "new", "disks": [], "nics": []} | fields
     del found["network_port"]
     return found  # type: ignore[no-any-return]
@@ -73,7 +75,7 @@ def add(snapshot: Configuration, instance: dict[str, Any], *, replaces: bool = F
 def test_an_instance_comes_with_the_addresses_that_its_owner_commits(
     snapshot: Configuration,
 ) -> None:
-    network = with_reserved(snapshot, 9).get(Kind.NETWORK, NETWORK)
+    network = with_reserved(snapshot, 9).get(ObjectKind.NETWORK, NETWORK)
     modified = modifications.added_instance(
         snapshot,
         new_instance(snapshot),
@@ -82,15 +84,15 @@ def test_an_instance_comes_with_the_addresses_that_its_owner_commits(
         committed=lambda _: {NETWORK: network},
     )
     found = after(snapshot, modified)
-    assert found.get(Kind.INSTANCE, NEW)["name"] == "new"
-    assert found.get(Kind.NETWORK, NETWORK)["reservations"][9] == "1"
+    assert found.get(ObjectKind.INSTANCE, NEW)["name"] == "new"
+    assert found.get(ObjectKind.NETWORK, NETWORK)["reservations"][9] == "1"
     assert modified.value(found) is True
 
 
 def test_an_instance_with_a_mac_or_a_uuid_of_another_one_is_refused(
     snapshot: Configuration,
 ) -> None:
-    nic = snapshot.get(Kind.INSTANCE, OTHER)["nics"][0]
+    nic = snapshot.get(ObjectKind.INSTANCE, OTHER)["nics"][0]
     with refused(f'Cannot add instance "new"; MAC addresses {nic["mac"]} already in use'):
         add(snapshot, new_instance(snapshot, nics=[nic | {"mac": nic["mac"].upper()}]))
     with refused(f'Cannot add "new": UUID {FIRST} already in use'):
@@ -102,9 +104,9 @@ def test_an_instance_with_a_mac_or_a_uuid_of_another_one_is_refused(
 def test_an_instance_is_replaced_if_it_is_there(snapshot: Configuration) -> None:
     with refused(f'Cannot replace "new": UUID {NEW} not present'):
         add(snapshot, new_instance(snapshot), replaces=True)
-    before = snapshot.get(Kind.INSTANCE, INSTANCE)
+    before = snapshot.get(ObjectKind.INSTANCE, INSTANCE)
     found = after(snapshot, add(snapshot, before | {"os": "other"}, replaces=True))
-    assert found.get(Kind.INSTANCE, INSTANCE)["os"] == "other"
+    assert found.get(ObjectKind.INSTANCE, INSTANCE)["os"] == "other"
 
 
 def test_a_removed_instance_gives_its_port_and_its_addresses_back(
@@ -114,9 +116,9 @@ def test_a_removed_instance_gives_its_port_and_its_addresses_back(
     snapshot = with_reserved(snapshot, 11, 12)
     modified = modifications.removed_instance(snapshot, OTHER)
     found = after(snapshot, modified)
-    assert found.get(Kind.INSTANCE, OTHER) is None
+    assert found.get(ObjectKind.INSTANCE, OTHER) is None
     assert found.cluster["tcpudp_port_pool"] == [11_002]
-    reservations = found.get(Kind.NETWORK, NETWORK)["reservations"]
+    reservations = found.get(ObjectKind.NETWORK, NETWORK)["reservations"]
     assert [at for at in range(256) if reservations[at] == "1"] == [12]
     found = after(found, modifications.removed_instance(found, INSTANCE))
     assert found.cluster["tcpudp_port_pool"] == [11_000, 11_002]
@@ -139,7 +141,7 @@ def test_the_state_and_the_primary_node_of_an_instance_change(snapshot: Configur
     assert again.value(found) == shown
     node = uuid_of("nodes", 3)
     found = after(found, modifications.with_primary_node(found, INSTANCE, node))
-    assert found.get(Kind.INSTANCE, INSTANCE)["primary_node"] == node
+    assert found.get(ObjectKind.INSTANCE, INSTANCE)["primary_node"] == node
 
 
 @pytest.mark.parametrize(
@@ -164,12 +166,12 @@ def test_an_unknown_instance_is_named(
 
 def disks(snapshot: Configuration, instance: str = INSTANCE) -> list[tuple[str, str]]:
     """UUID and name of each disk of the instance."""
-    found = snapshot.get(Kind.INSTANCE, instance)["disks"]
-    return [(uuid, snapshot.get(Kind.DISK, uuid)["iv_name"]) for uuid in found]
+    found = snapshot.get(ObjectKind.INSTANCE, instance)["disks"]
+    return [(uuid, snapshot.get(ObjectKind.DISK, uuid)["iv_name"]) for uuid in found]
 
 
 def new_disk(snapshot: Configuration, name: str = "new") -> dict[str, Any]:
-    found: dict[str, Any] = snapshot.get(Kind.DISK, SECOND)
+    found: dict[str, Any] = snapshot.get(ObjectKind.DISK, SECOND)
     return found | {"uuid": NEW, "logical_id": ["xenvg", name]}
 
 
@@ -193,12 +195,12 @@ def test_disks_are_named_by_their_places(snapshot: Configuration) -> None:
     assert disks(found) == [(NEW, "disk/0"), (SECOND, "disk/1"), (FIRST, "disk/2")]
     found = after(found, modifications.detached_disk(found, INSTANCE, NEW, is_removed=True))
     assert disks(found) == [(SECOND, "disk/0"), (FIRST, "disk/1")]
-    assert found.get(Kind.DISK, NEW) is None
+    assert found.get(ObjectKind.DISK, NEW) is None
     # Only what changed is written.
     modified = modifications.attached_disk(
         after(found, modifications.detached_disk(found, INSTANCE, FIRST)), INSTANCE, FIRST, None
     )
-    assert [change.kind for change in modified.changes] == [Kind.INSTANCE]
+    assert [change.kind for change in modified.changes] == [ObjectKind.INSTANCE]
 
 
 def test_a_disk_that_is_not_attached_is_removed_and_one_that_is_gone_is_no_error(
@@ -207,7 +209,7 @@ def test_a_disk_that_is_not_attached_is_removed_and_one_that_is_gone_is_no_error
     found = after(snapshot, modifications.detached_disk(snapshot, INSTANCE, FIRST))
     assert modifications.detached_disk(found, INSTANCE, FIRST).changes == []
     found = after(found, modifications.detached_disk(found, INSTANCE, FIRST, is_removed=True))
-    assert found.get(Kind.DISK, FIRST) is None
+    assert found.get(ObjectKind.DISK, FIRST) is None
     assert modifications.detached_disk(found, INSTANCE, FIRST, is_removed=True).changes == []
 
 
@@ -254,7 +256,7 @@ def test_ports_have_an_end(snapshot: Configuration) -> None:
         (None, "cluster.highest_used_port: there is none"),
     ]:
         cluster = {**snapshot.cluster, "highest_used_port": highest}
-        full = snapshot.changed([Change(Kind.CLUSTER, snapshot.cluster_uuid, cluster)], 1.0)
+        full = snapshot.changed([Change(ObjectKind.CLUSTER, snapshot.cluster_uuid, cluster)], 1.0)
         with refused(text):
             modifications.allocated_port(full)
 
@@ -262,7 +264,7 @@ def test_ports_have_an_end(snapshot: Configuration) -> None:
 def test_an_address_is_released_at_once(snapshot: Configuration) -> None:
     reserved = with_reserved(snapshot, 9)
     found = after(reserved, modifications.released_address(reserved, NETWORK, "10.128.0.9"))
-    assert "1" not in found.get(Kind.NETWORK, NETWORK)["reservations"]
+    assert "1" not in found.get(ObjectKind.NETWORK, NETWORK)["reservations"]
     with pytest.raises(errors.ReservationError):
         modifications.released_address(found, NETWORK, "10.128.0.9")
     with refused("Network 'x' not found", errors.ReservationError):
@@ -273,18 +275,18 @@ def test_an_address_is_released_at_once(snapshot: Configuration) -> None:
 
 
 def test_an_object_is_replaced_under_its_serial_number(snapshot: Configuration) -> None:
-    node = snapshot.get(Kind.NODE, uuid_of("nodes", 1))
-    modified = modifications.updated(snapshot, Kind.NODE, node | {"powered": False})
+    node = snapshot.get(ObjectKind.NODE, uuid_of("nodes", 1))
+    modified = modifications.updated(snapshot, ObjectKind.NODE, node | {"powered": False})
     found = after(snapshot, modified)
     assert modified.value(found) == [2, 5.0]
-    again = modifications.updated(found, Kind.NODE, node | {"powered": False})
+    again = modifications.updated(found, ObjectKind.NODE, node | {"powered": False})
     assert again.changes == []
     assert again.value(found) == [2, 5.0]
     text = "Configuration object updated since it has been read: 2 != 1"
     with refused(text, errors.StaleSerialError):
-        modifications.updated(found, Kind.NODE, node | {"powered": True, "offline": True})
+        modifications.updated(found, ObjectKind.NODE, node | {"powered": True, "offline": True})
     with refused("Configuration object unknown"):
-        modifications.updated(found, Kind.NODE, node | {"uuid": NEW})
+        modifications.updated(found, ObjectKind.NODE, node | {"uuid": NEW})
 
 
 # The whole.
@@ -309,10 +311,10 @@ def test_only_what_the_writer_changed_is_changed(snapshot: Configuration) -> Non
     present = with_reserved(snapshot, 9)
     changes = rewrite(present, snapshot, given)
     assert {(change.kind, change.uuid, change.object is None) for change in changes} == {
-        (Kind.CLUSTER, snapshot.cluster_uuid, False),
-        (Kind.NODE, uuid_of("nodes", 1), False),
-        (Kind.NODE, NEW, False),
-        (Kind.DISK, FIRST, True),
+        (ObjectKind.CLUSTER, snapshot.cluster_uuid, False),
+        (ObjectKind.NODE, uuid_of("nodes", 1), False),
+        (ObjectKind.NODE, NEW, False),
+        (ObjectKind.DISK, FIRST, True),
     }
     # Repeated, when all of it was made.
     made = present.changed(changes, 5.0)
@@ -331,7 +333,7 @@ def test_masked_secrets_count_as_unchanged(snapshot: Configuration) -> None:
     given = copy.deepcopy(masked(snapshot.to_document()))
     given["nodes"][uuid_of("nodes", 1)]["powered"] = False
     [change] = rewrite(snapshot, snapshot, given, hides=True)
-    assert change.kind is Kind.NODE
+    assert change.kind is ObjectKind.NODE
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ganger.storage.cluster.address_pools import with_new_pool
 from ganger.storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import Index
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.reservations import (
     IpAction,
     IpChange,
@@ -303,9 +303,9 @@ def test_disks_are_read_with_their_children() -> None:
 def test_what_the_configuration_uses_is_neither_reserved_nor_generated() -> None:
     configuration = Configuration.load(made_configuration(nodes=2, instances=4))
     index = Index(configuration)
-    disks = [disk for _, disk in configuration.objects(Kind.DISK)]
+    disks = [disk for _, disk in configuration.objects(ObjectKind.DISK)]
     drbd = next(disk for disk in disks if disk["dev_type"] == "drbd")
-    instance = next(one for _, one in configuration.objects(Kind.INSTANCE))
+    instance = next(one for _, one in configuration.objects(ObjectKind.INSTANCE))
     held = Reservations()
     with refused("MAC already in use"):
         held.reserve_mac(JOB, instance["nics"][0]["mac"], index.claimed(MAC_ADDRESS))

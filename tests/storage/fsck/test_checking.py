@@ -9,7 +9,7 @@ import pytest
 from ganger.storage.checked_records import Tail
 from ganger.storage.fsck import checking
 from ganger.storage.fsck.checking import Archival, Facts, FoundJob, JournalSegment, SpoolFile
-from ganger.storage.fsck.findings import KINDS, Finding, FindingRemedy, Kind
+from ganger.storage.fsck.findings import KINDS, Finding, FindingKind, FindingRemedy
 from ganger.storage.jobs import JobStatus
 
 QUEUE = "/q"
@@ -419,8 +419,8 @@ def test_what_is_found(case: str) -> None:
 
 def test_every_kind_is_found_by_some_case_and_none_is_without_a_line() -> None:
     covered = {kind for _, expected in CASES.values() for kind, _ in expected}
-    assert covered == {str(kind) for kind in Kind}
-    assert list(KINDS) == list(Kind)
+    assert covered == {str(kind) for kind in FindingKind}
+    assert list(KINDS) == list(FindingKind)
 
 
 def test_findings_come_in_the_order_in_which_they_are_repaired() -> None:
@@ -439,7 +439,7 @@ def test_damaged_output_is_counted_in_bytes_unless_a_job_is_writing_it() -> None
 def test_a_finding_names_the_job_and_what_is_wrong() -> None:
     [finding] = checking.check(facts(jobs=[torn()], states=state(4)))
     assert finding == Finding(
-        Kind.JOURNAL_AHEAD, "/q/job-3", "not a job; the journal has state 4", 3
+        FindingKind.JOURNAL_AHEAD, "/q/job-3", "not a job; the journal has state 4", 3
     )
     assert finding.remedy is FindingRemedy.REPAIR
     assert finding.how.startswith("writes the file")

@@ -13,7 +13,7 @@ from tests.refusals import refusing_flushes
 
 from ganger.storage import config_files, errors, jobs, lock_files, ownership, paths
 from ganger.storage.fsck import checking, repairing, survey
-from ganger.storage.fsck.findings import KINDS, FindingRemedy, Kind
+from ganger.storage.fsck.findings import KINDS, FindingKind, FindingRemedy
 from ganger.storage.jobs import JobStatus
 from ganger.storage.queue_files import job_files, journal, output_blocks
 from ganger.storage.queue_files.journal import (
@@ -93,10 +93,10 @@ class Damaged:
         self.held.append(held)
         return held.path
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[FindingKind]:
         return [finding.kind for finding in checking.check(survey.survey(self.places))]
 
-    def repair(self) -> tuple[list[repairing.RepairStep], list[Kind]]:
+    def repair(self) -> tuple[list[repairing.RepairStep], list[FindingKind]]:
         """What was done, and what is found then."""
         outcomes: list[repairing.RepairStep] = []
         result = repairing.repair(self.places, outcomes.append, lambda _done, _total: None)
@@ -279,41 +279,41 @@ def leave_temporary_files(disk: Damaged) -> None:
     (disk.places.data / ".tmp-locks.data.7.0").write_bytes(b"half")
 
 
-DAMAGES: dict[Callable[[Damaged], None], set[Kind]] = {
-    lose_version: {Kind.VERSION_MISSING},
-    tear_version: {Kind.VERSION_TORN},
-    close_job: {Kind.MODE},
-    lose_serial: {Kind.SERIAL},
-    write_an_endless_serial: {Kind.SERIAL},
-    scribble_serial: {Kind.SERIAL},
-    forget_a_state: {Kind.JOURNAL_AHEAD},
-    lose_a_journaled_job: {Kind.JOURNAL_AHEAD},
-    tear_a_journaled_job: {Kind.JOURNAL_AHEAD},
-    move_back: {Kind.NOT_ARCHIVED},
-    tear_what_was_moved_back: {Kind.NOT_ARCHIVED},
-    lose_from_the_archive: {Kind.NOT_ARCHIVED},
-    damage_the_journal: {Kind.JOURNAL_DAMAGED},
-    damage_the_journal_of_the_configuration: {Kind.JOURNAL_DAMAGED},
-    tear_the_configuration: {Kind.CONFIG_TORN},
-    lose_the_configuration: {Kind.CONFIG_TORN},
-    rename_a_job: {Kind.MISPLACED},
-    copy_under_another_name: {Kind.MISPLACED},
-    archive_elsewhere: {Kind.MISPLACED},
-    add_torn_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
-    add_folder_as_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
-    add_pipe_as_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
-    add_link_to_nowhere: {Kind.SERIAL, Kind.JOB_UNREADABLE},
-    add_foreign_job: {Kind.SERIAL, Kind.JOB_UNREADABLE},
-    add_job_of_an_impossible_id: {Kind.JOB_UNREADABLE},
-    copy_into_the_archive: {Kind.DOUBLE},
-    tear_an_archived_job: {Kind.ARCHIVED_UNREADABLE},
-    tear_a_journaled_archived_job: {Kind.ARCHIVED_UNREADABLE},
-    leave_input_without_a_job: {Kind.SPOOL_ORPHAN},
-    leave_output_behind_in_the_queue: {Kind.SPOOL_MISPLACED},
-    archive_output_too_early: {Kind.SPOOL_MISPLACED},
-    leave_a_lock_file: {Kind.LOCK_DEAD},
-    tear_locks: {Kind.LOCKS_UNREADABLE},
-    leave_temporary_files: {Kind.TEMPORARY},
+DAMAGES: dict[Callable[[Damaged], None], set[FindingKind]] = {
+    lose_version: {FindingKind.VERSION_MISSING},
+    tear_version: {FindingKind.VERSION_TORN},
+    close_job: {FindingKind.MODE},
+    lose_serial: {FindingKind.SERIAL},
+    write_an_endless_serial: {FindingKind.SERIAL},
+    scribble_serial: {FindingKind.SERIAL},
+    forget_a_state: {FindingKind.JOURNAL_AHEAD},
+    lose_a_journaled_job: {FindingKind.JOURNAL_AHEAD},
+    tear_a_journaled_job: {FindingKind.JOURNAL_AHEAD},
+    move_back: {FindingKind.NOT_ARCHIVED},
+    tear_what_was_moved_back: {FindingKind.NOT_ARCHIVED},
+    lose_from_the_archive: {FindingKind.NOT_ARCHIVED},
+    damage_the_journal: {FindingKind.JOURNAL_DAMAGED},
+    damage_the_journal_of_the_configuration: {FindingKind.JOURNAL_DAMAGED},
+    tear_the_configuration: {FindingKind.CONFIG_TORN},
+    lose_the_configuration: {FindingKind.CONFIG_TORN},
+    rename_a_job: {FindingKind.MISPLACED},
+    copy_under_another_name: {FindingKind.MISPLACED},
+    archive_elsewhere: {FindingKind.MISPLACED},
+    add_torn_job: {FindingKind.SERIAL, FindingKind.JOB_UNREADABLE},
+    add_folder_as_job: {FindingKind.SERIAL, FindingKind.JOB_UNREADABLE},
+    add_pipe_as_job: {FindingKind.SERIAL, FindingKind.JOB_UNREADABLE},
+    add_link_to_nowhere: {FindingKind.SERIAL, FindingKind.JOB_UNREADABLE},
+    add_foreign_job: {FindingKind.SERIAL, FindingKind.JOB_UNREADABLE},
+    add_job_of_an_impossible_id: {FindingKind.JOB_UNREADABLE},
+    copy_into_the_archive: {FindingKind.DOUBLE},
+    tear_an_archived_job: {FindingKind.ARCHIVED_UNREADABLE},
+    tear_a_journaled_archived_job: {FindingKind.ARCHIVED_UNREADABLE},
+    leave_input_without_a_job: {FindingKind.SPOOL_ORPHAN},
+    leave_output_behind_in_the_queue: {FindingKind.SPOOL_MISPLACED},
+    archive_output_too_early: {FindingKind.SPOOL_MISPLACED},
+    leave_a_lock_file: {FindingKind.LOCK_DEAD},
+    tear_locks: {FindingKind.LOCKS_UNREADABLE},
+    leave_temporary_files: {FindingKind.TEMPORARY},
 }
 
 damages = pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -415,7 +415,7 @@ def test_an_id_in_quarantine_is_not_given_again_though_all_else_is_lost(
     add_torn_job(disk)
     disk.repair()
     (disk.queue / "serial").unlink()
-    assert disk.kinds()[0] is Kind.SERIAL
+    assert disk.kinds()[0] is FindingKind.SERIAL
     disk.repair()
     assert (disk.queue / "serial").read_bytes() == b"9\n"
 
@@ -436,7 +436,7 @@ def test_a_damaged_segment_is_copied_once_and_left_in_place(disk: Damaged) -> No
     assert outcome.finding.path == str(segment)
     assert segment.read_bytes() == before
     assert (disk.places.quarantine / f"journal-{segment.name}").read_bytes() == before
-    assert left == [Kind.JOURNAL_TORN, Kind.QUARANTINED]
+    assert left == [FindingKind.JOURNAL_TORN, FindingKind.QUARANTINED]
 
 
 def test_what_counts_of_a_damaged_journal_of_the_configuration_is_kept(disk: Damaged) -> None:
@@ -444,7 +444,7 @@ def test_what_counts_of_a_damaged_journal_of_the_configuration_is_kept(disk: Dam
     [segment] = disk.places.config_journal.iterdir()
     before = segment.read_bytes()
     _, left = disk.repair()
-    assert left == [Kind.JOURNAL_TORN, Kind.QUARANTINED]
+    assert left == [FindingKind.JOURNAL_TORN, FindingKind.QUARANTINED]
     assert (disk.places.quarantine / f"config.journal-{segment.name}").read_bytes() == before
     found = config_files.read(disk.places.config)
     assert found is not None
@@ -459,7 +459,7 @@ def test_a_repaired_configuration_has_every_change(
     disk.change_configuration(2, 3)
     before = config_files.read(disk.places.config)
     _, left = disk.repair()
-    assert not {Kind.CONFIG_TORN, Kind.CONFIG_UNREADABLE} & set(left)
+    assert not {FindingKind.CONFIG_TORN, FindingKind.CONFIG_UNREADABLE} & set(left)
     disk.places.config_copy.unlink()
     assert config_files.read(disk.places.config) == before
     assert before is not None
@@ -480,32 +480,32 @@ def test_a_torn_file_of_a_living_process_is_not_touched(disk: Damaged) -> None:
     disk.live(9)
     disk.file(9).write_bytes(b"torn")
     outcomes, left = disk.repair()
-    assert [outcome.finding.kind for outcome in outcomes] == [Kind.SERIAL]
-    assert left == [Kind.JOB_UNREADABLE_ALIVE]
+    assert [outcome.finding.kind for outcome in outcomes] == [FindingKind.SERIAL]
+    assert left == [FindingKind.JOB_UNREADABLE_ALIVE]
     assert disk.file(9).read_bytes() == b"torn"
 
 
 def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Damaged) -> None:
     disk.file(1).write_bytes(body(1, 3, RUNNING, livelock=disk.live(1)))
     tear_locks(disk)
-    assert disk.repair() == ([], [Kind.LOCKS_UNREADABLE_ALIVE])
+    assert disk.repair() == ([], [FindingKind.LOCKS_UNREADABLE_ALIVE])
     assert disk.places.locks.read_bytes() == b"[["
 
 
 @pytest.mark.parametrize(
     ("name", "data", "kind"),
     [
-        ("config.data", b"{", Kind.CONFIG_UNREADABLE),
-        ("config.data", b'{"filters": {"x": {"uuid": 1}}}', Kind.RULE_UNREADABLE),
-        ("keys/server.key", b"secret\n", Kind.KEY_UNREADABLE),
-        ("keys/clients/me.pub", b"", Kind.KEY_UNREADABLE),
-        ("queue/archive/0/job-3", body(3, 1, RUNNING), Kind.DOUBLE_DIFFERS),
-        ("queue/archive/0/job-4", body(4, 9, RUNNING), Kind.NOT_ARCHIVED),
-        ("queue/archive/0/job-2", body(2, 9, ERROR), Kind.DOUBLE_DIFFERS),
+        ("config.data", b"{", FindingKind.CONFIG_UNREADABLE),
+        ("config.data", b'{"filters": {"x": {"uuid": 1}}}', FindingKind.RULE_UNREADABLE),
+        ("keys/server.key", b"secret\n", FindingKind.KEY_UNREADABLE),
+        ("keys/clients/me.pub", b"", FindingKind.KEY_UNREADABLE),
+        ("queue/archive/0/job-3", body(3, 1, RUNNING), FindingKind.DOUBLE_DIFFERS),
+        ("queue/archive/0/job-4", body(4, 9, RUNNING), FindingKind.NOT_ARCHIVED),
+        ("queue/archive/0/job-2", body(2, 9, ERROR), FindingKind.DOUBLE_DIFFERS),
     ],
 )
 def test_findings_for_the_operator_are_left_alone(
-    disk: Damaged, name: str, data: bytes, kind: Kind
+    disk: Damaged, name: str, data: bytes, kind: FindingKind
 ) -> None:
     path = disk.places.data / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -524,16 +524,16 @@ def test_old_ssconf_files_are_named_and_missing_ones_are_not(disk: Damaged) -> N
     (disk.places.ssconf / "ssconf_cluster_name").write_text("old\n")
     (disk.places.ssconf / ".tmp-ssconf_node_list.1.1").write_text("")
     (disk.places.ssconf / "notes").write_text("")
-    assert disk.kinds() == [Kind.SSCONF_STALE, Kind.TEMPORARY, Kind.FOREIGN]
+    assert disk.kinds() == [FindingKind.SSCONF_STALE, FindingKind.TEMPORARY, FindingKind.FOREIGN]
     done, left = disk.repair()
-    assert [step.finding.kind for step in done] == [Kind.TEMPORARY]
-    assert Kind.TEMPORARY not in left
+    assert [step.finding.kind for step in done] == [FindingKind.TEMPORARY]
+    assert FindingKind.TEMPORARY not in left
 
 
 def test_an_archived_job_that_has_not_ended_is_reported(disk: Damaged) -> None:
     (disk.places.archive / "0/job-5").write_bytes(body(5, 1, RUNNING))
     _, left = disk.repair()
-    assert left == [Kind.ARCHIVED_UNFINISHED]
+    assert left == [FindingKind.ARCHIVED_UNFINISHED]
 
 
 def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Damaged) -> None:
@@ -541,7 +541,7 @@ def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Damaged)
     add_torn_job(disk)
     outcomes, left = disk.repair()
     assert outcomes == []
-    assert left == [Kind.JOURNAL_UNREADABLE]
+    assert left == [FindingKind.JOURNAL_UNREADABLE]
     assert disk.file(9).read_bytes() == b'{"id": 9'
 
 
@@ -551,7 +551,7 @@ def test_foreign_files_are_reported_kept_ones_ignored_and_both_left(disk: Damage
     for name in (".spare-1-1-1", "drain"):
         (disk.queue / name).write_bytes(b"")
     before = disk.content()
-    assert disk.repair() == ([], [Kind.FOREIGN] * 5)
+    assert disk.repair() == ([], [FindingKind.FOREIGN] * 5)
     assert disk.content() == before
 
 
@@ -569,7 +569,7 @@ def test_a_repair_that_the_disk_refuses_is_reported_and_tried_once(
         None,
         f"{disk.file(9)}: No space left on device",
     ]
-    assert left == [Kind.JOB_UNREADABLE]
+    assert left == [FindingKind.JOB_UNREADABLE]
 
 
 def test_repairs_that_cannot_be_flushed_are_written_again_by_the_next_daemon(disk: Damaged) -> None:
@@ -639,8 +639,8 @@ def test_damaged_output_is_found_and_left_as_it_is(disk: Damaged) -> None:
     (disk.places.spool / "job-3-output").write_bytes(OUTPUT + b"torn")
     (disk.places.archive / "0/spool").mkdir()
     (disk.places.archive / "0/spool/job-4-output").write_bytes(OUTPUT)
-    assert sorted(disk.kinds()) == sorted([*kinds, Kind.OUTPUT_DAMAGED])
+    assert sorted(disk.kinds()) == sorted([*kinds, FindingKind.OUTPUT_DAMAGED])
     outcomes, left = disk.repair()
-    assert Kind.OUTPUT_DAMAGED not in [outcome.finding.kind for outcome in outcomes]
-    assert Kind.OUTPUT_DAMAGED in left
+    assert FindingKind.OUTPUT_DAMAGED not in [outcome.finding.kind for outcome in outcomes]
+    assert FindingKind.OUTPUT_DAMAGED in left
     assert (disk.places.spool / "job-3-output").read_bytes() == OUTPUT + b"torn"

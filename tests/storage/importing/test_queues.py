@@ -11,7 +11,7 @@ from tests.storage.importing.ganeti import add_job, archive, opcode
 
 from ganger.storage import errors
 from ganger.storage.importing import queues
-from ganger.storage.importing.fates import Outcome
+from ganger.storage.importing.import_decision import Outcome
 from ganger.storage.importing.queues import FoundQueue, Living
 
 

@@ -16,7 +16,7 @@ from tests.storage.queries.recorded_clusters import larger
 
 from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import delays, table
 from ganger.storage.cluster.operations.base import Circumstances
 from ganger.storage.opcodes import LockNeeds, catalogue
@@ -48,18 +48,18 @@ EXAMPLE = Path(__file__).parents[3] / "docs/examples/ganger-example-opcodes"
 Case = dict[str, Any]
 
 
-def some(snapshot: Configuration, kind: Kind) -> list[str]:
+def some(snapshot: Configuration, kind: ObjectKind) -> list[str]:
     """The names of objects, as they are written in full, in short and in capitals."""
     full = [one["name"] for _, one in snapshot.objects(kind)]
-    if kind in {Kind.NODE, Kind.INSTANCE}:
+    if kind in {ObjectKind.NODE, ObjectKind.INSTANCE}:
         return [*full, full[0].split(".")[0], full[-1].upper()]
     return [*full, *(uuid for uuid, _ in snapshot.objects(kind))]
 
 
 def cases(snapshot: Configuration) -> dict[str, list[Case]]:
     """Parameters for each opcode with an operation, by its id."""
-    instances, nodes = some(snapshot, Kind.INSTANCE), some(snapshot, Kind.NODE)
-    groups, networks = some(snapshot, Kind.NODE_GROUP), some(snapshot, Kind.NETWORK)
+    instances, nodes = some(snapshot, ObjectKind.INSTANCE), some(snapshot, ObjectKind.NODE)
+    groups, networks = some(snapshot, ObjectKind.NODE_GROUP), some(snapshot, ObjectKind.NETWORK)
     tagged: list[Case] = [{"kind": "cluster"}]
     for kind, names in (
         ("instance", instances),

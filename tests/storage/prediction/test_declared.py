@@ -14,7 +14,6 @@ from tests.storage.prediction.shown import NAMES, shown
 
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.opcodes import LockNeeds, Opcode, catalogue
-from ganger.storage.prediction.asked import NAMES_MAX
 from ganger.storage.prediction.declared import (
     DECLARED,
     answer_to,
@@ -24,6 +23,7 @@ from ganger.storage.prediction.declared import (
     question_of,
     question_of_job,
 )
+from ganger.storage.prediction.declared_needs import NAMES_MAX
 from ganger.storage.prediction.lock_types import NO_LOCKS, UNKNOWN, LockForecast
 from ganger.storage.queries.configured_names import ConfiguredNames
 
@@ -291,7 +291,7 @@ def test_ctrl_c_still_ends_a_command_that_reads_forecasts() -> None:
 
 
 def test_more_names_than_a_forecast_holds_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganger.storage.prediction.asked.NAMES_MAX", 2)
+    monkeypatch.setattr("ganger.storage.prediction.declared_needs.NAMES_MAX", 2)
     opcode = {"OP_ID": "OP_NODE_QUERYVOLS", "nodes": ["node0", "node1", "node2"]}
     assert shown(forecast(opcode, NAMES)) == "node s?"
     opcode["nodes"] = ["node0", "node1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.storage.prediction.shown import shown
 
 from ganger.storage.opcodes import LevelNeeds, LockNeeds
-from ganger.storage.prediction.asked import NAMES_MAX
+from ganger.storage.prediction.declared_needs import NAMES_MAX
 from ganger.storage.prediction.needs import forecast_of_needs, forecast_with_unknowns
 
 MANY = tuple(f"n{number}" for number in range(NAMES_MAX + 1))

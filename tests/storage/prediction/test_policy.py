@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clusters import made_configuration
 
-from ganger.storage.cluster.objects import Kind, PredictiveCosts, PredictiveQueue, schema_problem
+from ganger.storage.cluster.objects import (
+    ObjectKind,
+    PredictiveCosts,
+    PredictiveQueue,
+    schema_problem,
+)
 from ganger.storage.prediction.lock_types import Costs
 from ganger.storage.prediction.policy import ENABLED_FIELD, OWN_FIELD, Policy, judged, policy_of
 
@@ -74,7 +79,7 @@ def test_policy_and_configuration_have_the_same_parameters() -> None:
 )
 def test_impossible_values_get_one_line_and_count_as_absent(own: Any, problem: str) -> None:
     found = made_configuration()["cluster"] | {OWN_FIELD: own}
-    text = schema_problem(Kind.CLUSTER, found["uuid"], found)
+    text = schema_problem(ObjectKind.CLUSTER, found["uuid"], found)
     assert text is not None
     assert text.replace(" | null", "") == f"cluster.predictive_queue{problem}"
     assert judged(found).policy == Policy()
@@ -117,7 +122,7 @@ def test_costs_that_are_no_object_leave_the_others_in_force() -> None:
 
 def test_a_switch_that_is_no_truth_value_is_refused_and_counts_as_absent() -> None:
     found = made_configuration()["cluster"] | {ENABLED_FIELD: "no"}
-    text = schema_problem(Kind.CLUSTER, found["uuid"], found)
+    text = schema_problem(ObjectKind.CLUSTER, found["uuid"], found)
     assert text == "cluster.enabled_predictive_queue: expected bool | null, got str"
     assert policy_of(found).is_predictive
 

@@ -22,7 +22,7 @@ from ganger.storage import errors
 from ganger.storage.filters import parse_filter
 from ganger.storage.queries import answering
 from ganger.storage.queries.answering import (
-    Asked,
+    ParsedQuery,
     Resource,
     query,
     query_fields,
@@ -344,7 +344,7 @@ def test_ten_thousand_names_are_read_without_a_tree(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(answering, "parse_filter", None)
     monkeypatch.setattr(answering, "compile_filter", None)
     wanted = [f"node{number}" for number in range(9_999)]
-    asked = Asked(NODES, ["name"], named(*wanted))
+    asked = ParsedQuery(NODES, ["name"], named(*wanted))
     assert asked.names == wanted
     assert asked.filter_fields == {"name"}
 
@@ -363,7 +363,7 @@ def test_ten_thousand_names_are_read_without_a_tree(monkeypatch: pytest.MonkeyPa
 )
 def test_a_filter_that_would_hold_up_others_is_refused(raw: object, problem: str) -> None:
     with pytest.raises(errors.FilterRuleError) as caught:
-        Asked(NODES, ["name"], raw)
+        ParsedQuery(NODES, ["name"], raw)
     assert caught.value.text == problem
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster.configuration import Change, Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations.lookups import find_instance, find_node, instances_of_group
 from ganger.storage.opcodes import OperationError
 from ganger.storage.queries.configured_names import ConfiguredNames, changes_names
@@ -66,48 +66,48 @@ def test_a_node_is_found_by_its_uuid() -> None:
 @pytest.mark.parametrize(
     ("kind", "number", "fields", "is_read"),
     [
-        (Kind.CLUSTER, 0, {"tags": ["a"]}, False),
-        (Kind.CLUSTER, 0, {"master_node": "other"}, True),
-        (Kind.NODE, 1, {"offline": True}, False),
-        (Kind.NODE, 1, {"group": "other"}, True),
-        (Kind.NODE, 1, {"name": "other"}, True),
-        (Kind.NODE_GROUP, 0, {"ndparams": {"ssh_port": 5}}, False),
-        (Kind.NODE_GROUP, 0, {"name": "other"}, True),
-        (Kind.INSTANCE, 2, {"admin_state": "down", "tags": ["x"]}, False),
-        (Kind.INSTANCE, 2, {"primary_node": "other"}, True),
-        (Kind.INSTANCE, 2, {"disks": []}, True),
-        (Kind.INSTANCE, 2, {"nics": []}, True),
-        (Kind.INSTANCE, 2, {"name": "other"}, True),
-        (Kind.DISK, 0, {"size": 5}, False),
-        (Kind.DISK, 0, {"logical_id": ["a", "b"]}, True),
-        (Kind.NETWORK, 0, {"gateway": None}, False),
-        (Kind.NETWORK, 0, {"name": "other"}, True),
+        (ObjectKind.CLUSTER, 0, {"tags": ["a"]}, False),
+        (ObjectKind.CLUSTER, 0, {"master_node": "other"}, True),
+        (ObjectKind.NODE, 1, {"offline": True}, False),
+        (ObjectKind.NODE, 1, {"group": "other"}, True),
+        (ObjectKind.NODE, 1, {"name": "other"}, True),
+        (ObjectKind.NODE_GROUP, 0, {"ndparams": {"ssh_port": 5}}, False),
+        (ObjectKind.NODE_GROUP, 0, {"name": "other"}, True),
+        (ObjectKind.INSTANCE, 2, {"admin_state": "down", "tags": ["x"]}, False),
+        (ObjectKind.INSTANCE, 2, {"primary_node": "other"}, True),
+        (ObjectKind.INSTANCE, 2, {"disks": []}, True),
+        (ObjectKind.INSTANCE, 2, {"nics": []}, True),
+        (ObjectKind.INSTANCE, 2, {"name": "other"}, True),
+        (ObjectKind.DISK, 0, {"size": 5}, False),
+        (ObjectKind.DISK, 0, {"logical_id": ["a", "b"]}, True),
+        (ObjectKind.NETWORK, 0, {"gateway": None}, False),
+        (ObjectKind.NETWORK, 0, {"name": "other"}, True),
     ],
 )
 def test_only_changes_that_forecasts_read_change_names(
-    kind: Kind, number: int, fields: dict[str, Any], *, is_read: bool
+    kind: ObjectKind, number: int, fields: dict[str, Any], *, is_read: bool
 ) -> None:
-    uuid = SNAPSHOT.cluster_uuid if kind is Kind.CLUSTER else uuid_of(kind.value, number)
+    uuid = SNAPSHOT.cluster_uuid if kind is ObjectKind.CLUSTER else uuid_of(kind.value, number)
     changes = [Change(kind, uuid, {**SNAPSHOT.get(kind, uuid), **fields})]
     assert changes_names(SNAPSHOT, SNAPSHOT.changed(changes, 5.0), changes) == is_read
 
 
 def test_another_address_of_an_interface_changes_no_name_but_another_network_does() -> None:
     uuid = uuid_of("instances", 2)
-    one = SNAPSHOT.get(Kind.INSTANCE, uuid)
+    one = SNAPSHOT.get(ObjectKind.INSTANCE, uuid)
     for field, value, is_read in (("ip", "10.9.9.9", False), ("network", "other", True)):
         nics = [{**one["nics"][0], field: value}]
-        changes = [Change(Kind.INSTANCE, uuid, {**one, "nics": nics})]
+        changes = [Change(ObjectKind.INSTANCE, uuid, {**one, "nics": nics})]
         after = SNAPSHOT.changed(changes, 5.0)
         assert changes_names(SNAPSHOT, after, changes) == is_read
 
 
 def test_objects_that_come_and_go_change_names_and_rules_do_not() -> None:
     uuid = uuid_of("networks", 0)
-    gone = [Change(Kind.NETWORK, uuid, None)]
+    gone = [Change(ObjectKind.NETWORK, uuid, None)]
     without = SNAPSHOT.changed(gone, 5.0)
     assert changes_names(SNAPSHOT, without, gone)
-    back = [Change(Kind.NETWORK, uuid, dict(SNAPSHOT.get(Kind.NETWORK, uuid)))]
+    back = [Change(ObjectKind.NETWORK, uuid, dict(SNAPSHOT.get(ObjectKind.NETWORK, uuid)))]
     assert changes_names(without, without.changed(back, 6.0), back)
-    rule = [Change(Kind.FILTER, "u", {"uuid": "u", "action": "PAUSE"})]
+    rule = [Change(ObjectKind.FILTER, "u", {"uuid": "u", "action": "PAUSE"})]
     assert not changes_names(SNAPSHOT, SNAPSHOT.changed(rule, 5.0), rule)

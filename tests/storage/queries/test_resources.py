@@ -10,7 +10,7 @@ from tests.storage.queries.recorded_clusters import NETWORK, RECORDED, larger, v
 from ganger.storage.queries.answering import Resource, query, query_fields
 from ganger.storage.queries.cluster import CLUSTER
 from ganger.storage.queries.cluster_view import ClusterView
-from ganger.storage.queries.fields import Kind
+from ganger.storage.queries.fields import FieldKind
 from ganger.storage.queries.groups import GROUPS
 from ganger.storage.queries.instances import INSTANCES
 from ganger.storage.queries.networks import NETWORKS
@@ -324,13 +324,13 @@ def test_an_unknown_pause_of_the_watcher_is_no_data() -> None:
 
 # ---------------------------------------------------------------- all resources
 
-TYPES: dict[Kind, tuple[type, ...]] = {
-    Kind.TEXT: (str,),
-    Kind.BOOL: (bool,),
-    Kind.NUMBER: (int,),
-    Kind.FLOAT: (int, float),
-    Kind.UNIT: (int,),
-    Kind.TIMESTAMP: (int, float),
+TYPES: dict[FieldKind, tuple[type, ...]] = {
+    FieldKind.TEXT: (str,),
+    FieldKind.BOOL: (bool,),
+    FieldKind.NUMBER: (int,),
+    FieldKind.FLOAT: (int, float),
+    FieldKind.UNIT: (int,),
+    FieldKind.TIMESTAMP: (int, float),
 }
 
 
@@ -344,7 +344,7 @@ def test_normal_values_have_the_type_of_their_field(resource: Resource[ClusterVi
     assert rows
     for row in rows:
         for definition, (status, value) in zip(definitions, row, strict=True):
-            expected = TYPES.get(Kind(definition["kind"]))
+            expected = TYPES.get(FieldKind(definition["kind"]))
             if status == 0 and expected is not None:
                 assert isinstance(value, expected), definition
                 assert isinstance(value, bool) == (expected == (bool,)), definition

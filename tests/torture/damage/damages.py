@@ -160,7 +160,7 @@ def _archived_beside(name: str) -> Mutation:
     return mutation
 
 
-def _put_aside(name: str) -> Mutation:
+def _quarantined(name: str) -> Mutation:
     def mutation(places: Places, _: Random) -> Damage | None:
         places.quarantine.mkdir(exist_ok=True)
         (places.quarantine / name).write_bytes(b"{torn")
@@ -442,8 +442,8 @@ OTHER_MUTATIONS: list[Mutation] = [
     _archived_beside(f"{ID_UNBELIEVABLE // 10_000}/job-{ID_UNBELIEVABLE}"),
     _archived_beside("99/job-3"),
     _archived_beside("notes/job-900"),
-    _put_aside("job-60.2"),
-    _put_aside(f"job-{ID_UNBELIEVABLE}"),
+    _quarantined("job-60.2"),
+    _quarantined(f"job-{ID_UNBELIEVABLE}"),
     _serial(None),
     _serial(b""),
     _serial(b"many"),

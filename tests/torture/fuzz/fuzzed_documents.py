@@ -77,7 +77,7 @@ def _taken(data: bytes) -> str:
     for document in documents:
         try:
             call = luxi.decode_call(document)
-            given = luxi_talks.Surroundings(1, "00000000-0000-0000-0000-000000000001", float)
+            given = luxi_talks.MethodContext(1, "00000000-0000-0000-0000-000000000001", float)
             _, talk = luxi_methods.begin(call, given)
             ask = next(talk)
         except StopIteration:

@@ -27,7 +27,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.queue.job_rows import Phase
 from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
 from ganger.storage.cluster.configuration import Change
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.locks import Owner
 from ganger.storage.paths import Places
 from ganger.storage.process_identity import ProcessIdentity
@@ -385,7 +385,7 @@ class Machine:
         for _ in range(count or self.dice.randint(1, CHANGES_AT_ONCE)):
             drafted = stored.drafted
             marked = {**drafted.cluster, SERIAL_MARK: drafted.serial_no + 1, "filling": _FILLING}
-            change = Change(Kind.CLUSTER, drafted.cluster_uuid, marked)
+            change = Change(ObjectKind.CLUSTER, drafted.cluster_uuid, marked)
             edit = Edit(
                 [change],
                 "a user",

@@ -48,7 +48,7 @@ ACTIONS_PER_SCRIPT = 70
 ACTIONS_AFTER_RECOVERY: Sequence[int] = (0, 10, 25)
 SECOND_LOSSES = 3
 LATE_FILES_CHANCE = 0.5
-FILES_ASIDE_CHANCE = 0.5
+BACKGROUND_FILES_CHANCE = 0.5
 """How likely it is that another thread creates the files of new jobs."""
 SECOND_LOSS_CHANCE = 0.12
 REPAIR_CHANCE = 0.2
@@ -293,8 +293,8 @@ def _connect(machine: Machine, recorder: Recorder) -> None:
 
 def _choose_who_creates(patch: pytest.MonkeyPatch, where: str) -> None:
     """Have another thread create the files of new jobs, or the queue."""
-    if random.Random(f"thread {where}").random() < FILES_ASIDE_CHANCE:
-        patch.setattr(settings, "FILES_ASIDE_MIN", 0)
+    if random.Random(f"thread {where}").random() < BACKGROUND_FILES_CHANCE:
+        patch.setattr(settings, "BACKGROUND_FILES_MIN", 0)
 
 
 def _bring_up(disk: Disk, events: list[Event], entries: Sequence[Entry]) -> None:

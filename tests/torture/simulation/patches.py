@@ -151,7 +151,7 @@ def simulated() -> Iterator[None]:
         (settings, "JUDGED_ALONE_MAX", 1),
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
-        (settings, "FILES_ASIDE_MIN", settings.FILES_ASIDE_MIN),
+        (settings, "BACKGROUND_FILES_MIN", settings.BACKGROUND_FILES_MIN),
         (channels, "pair", sockets.pair),
         (channels, "select", Select),
         (dealer, "Dealer", network.Dealer),

@@ -22,6 +22,7 @@ from ganger.actors.runtime.actor import ComponentActor, InjectedCrashError
 from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
+from ganger.actors.runtime.idle_work import IdleWait, IdleWork
 from ganger.actors.runtime.luxi_options import LuxiOptions
 from ganger.actors.runtime.mailbox import (
     QUIET,
@@ -32,7 +33,6 @@ from ganger.actors.runtime.mailbox import (
     Readable,
     TurnEnded,
 )
-from ganger.actors.runtime.steps_aside import IdleGate, StepsAside
 from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
@@ -452,20 +452,20 @@ class WorldDispatcher(Dispatcher):
         VirtualTimer(seconds, ring, "restart" if is_retry else "action").start()
         return alarm
 
-    def aside(self, _name: str, work: Callable[[], None]) -> None:
+    def in_thread(self, _name: str, work: Callable[[], None]) -> None:
         VirtualTimer(0.0, work).start()
 
-    def aside_in_steps(
+    def when_idle(
         self, _name: str, steps: Iterator[object], finish: Callable[[], None]
     ) -> WorldSteps:
         return WorldSteps(self._daemon.core, steps, finish)
 
 
-class WorldSteps(StepsAside):
+class WorldSteps(IdleWork):
     """Steps of a thread beside the daemon's components, which come between their turns."""
 
     def __init__(self, core: Core, steps: Iterator[object], finish: Callable[[], None]) -> None:
-        super().__init__(IdleGate(), steps)
+        super().__init__(IdleWait(), steps)
         self._core = core
         self._left = steps
         self._finish = finish

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ganger.actors.queue.job_queries import _Known
+from ganger.actors.queue.job_queries import _RowValues
 from ganger.actors.queue.job_rows import Phase
 from ganger.actors.queue.job_state import JobState
 from ganger.storage import jobs
@@ -39,7 +39,7 @@ class Waiting:
                 # Its process may have written what it has not reported.
                 continue
             job, log_until = queue.store.reader.followed(row)
-            state = JobState(JobRow(job_id, job, known=_Known(row)), log_until)
+            state = JobState(JobRow(job_id, job, known=_RowValues(row)), log_until)
             for wait in line.waits.values():
                 has_log = state.has_log_after(wait.log_serial)
                 if row.status.is_final or has_log or state.mark(wait.fields) != wait.known:

@@ -42,7 +42,7 @@ from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.addresses import CONFIG_STORE
 from ganger.storage import config_files, rules, settings
 from ganger.storage.cluster.configuration import Change
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.transport.messages import ReportConfiguration
 
 STEP_SECONDS = 0.0004
@@ -246,10 +246,12 @@ class World(Core):
         stored = store._stored
         before = stored.snapshot
         limited = {**before.cluster, "max_running_jobs": slots}
-        changes = [Change(Kind.CLUSTER, before.cluster_uuid, limited)]
+        changes = [Change(ObjectKind.CLUSTER, before.cluster_uuid, limited)]
         if rules is not None:
-            changes += [Change(Kind.FILTER, uuid, None) for uuid in before.document["filters"]]
-            changes += [Change(Kind.FILTER, rule["uuid"], rule) for rule in rules]
+            changes += [
+                Change(ObjectKind.FILTER, uuid, None) for uuid in before.document["filters"]
+            ]
+            changes += [Change(ObjectKind.FILTER, rule["uuid"], rule) for rule in rules]
         stored.draft(Edit(changes, "the user", ""), self.clock.now)
         stored.commit()
         store._rules.load()
@@ -400,7 +402,7 @@ def world(character: Character, seed: str, root: Path) -> Iterator[World]:
     """One world; nothing is left of it afterwards."""
     settings.JOURNAL_SEGMENT_BYTES = character.segment_bytes
     # In every other world a thread creates the files of new jobs.
-    settings.FILES_ASIDE_MIN = random.Random(f"files {seed}").choice((0, 100))
+    settings.BACKGROUND_FILES_MIN = random.Random(f"files {seed}").choice((0, 100))
     folder = root / "case"
     folder.mkdir()
     made = World(character, seed, folder)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 from tests.faults.harness import Daemon, wait_for_end
 
-from ganger.actors.runtime.dispatcher import ASIDE
+from ganger.actors.runtime.dispatcher import THREAD
 from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT, SUPERVISION
 from ganger.storage import process_identity
 
@@ -201,7 +201,7 @@ class DirectDaemon(Daemon):
             # A thread that a dispatcher starts has its name at first.
             if comm in DISPATCHERS and DISPATCHERS[comm] not in found:
                 found[DISPATCHERS[comm]] = int(task)
-            elif comm != ASIDE:
+            elif comm != THREAD:
                 name = next(of_zmq if comm.startswith("ZMQ") else unnamed, None)
                 if name is None:
                     return None

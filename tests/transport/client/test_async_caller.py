@@ -35,7 +35,7 @@ def run(data: Path, scene: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T
     return asyncio.run(whole())
 
 
-async def aside(call: Callable[[], T]) -> T:
+async def in_thread(call: Callable[[], T]) -> T:
     """Something that blocks, such as waiting for what the daemon sees."""
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
@@ -64,7 +64,7 @@ def test_an_asynchronous_turn_that_does_not_come_is_a_missed_deadline(
 
     async def scene(client: AsyncClient) -> None:
         slow = asyncio.create_task(client.job(1))
-        await aside(lambda: daemon.wait_for(messages.ReadJob))
+        await in_thread(lambda: daemon.wait_for(messages.ReadJob))
         with pytest.raises(errors.DeadlineError, match="too many other calls"):
             await client.cancel(1, timeout=0.05)
         slow.cancel()
@@ -83,12 +83,12 @@ def test_who_waits_for_changes_keeps_nobody_from_calling(
     async def scene(client: AsyncClient) -> None:
         waits = [asyncio.create_task(client.await_change(1, ["status"])) for _ in range(3)]
         for _ in waits:
-            await aside(lambda: daemon.wait_for(messages.AwaitJobChange))
+            await in_thread(lambda: daemon.wait_for(messages.AwaitJobChange))
         assert await client.submit(OP) == 2
         for wait in waits:
             wait.cancel()
         for _ in waits:
-            await aside(lambda: daemon.wait_for(messages.StopWatch))
+            await in_thread(lambda: daemon.wait_for(messages.StopWatch))
 
     daemon.store.add(messages.JobSpec(ops=[OP]))
     run(data, scene)
@@ -99,7 +99,7 @@ def test_calls_end_at_their_deadlines_each_at_its_own(start: Start, data: Path) 
 
     async def scene(client: AsyncClient) -> None:
         slow = asyncio.create_task(client.submit(OP))
-        await aside(lambda: daemon.wait_for(messages.SubmitJobs))
+        await in_thread(lambda: daemon.wait_for(messages.SubmitJobs))
         # The task that waits for frames knows of the later deadline only.
         with pytest.raises(errors.DeadlineError, match="submit_jobs"):
             await client.submit(OP, timeout=0.05)
@@ -144,7 +144,7 @@ def test_several_watches_and_calls_share_a_connection(daemon: FakeDaemon, data: 
 
         follows = [asyncio.create_task(follow(job_id)) for job_id in range(1, 6)]
         for _ in follows:
-            await aside(lambda: daemon.wait_for(messages.WatchJobs))
+            await in_thread(lambda: daemon.wait_for(messages.WatchJobs))
         await asyncio.gather(*(client.cancel(job_id) for job_id in range(1, 6)))
         return list(await asyncio.gather(*follows))
 
@@ -162,7 +162,7 @@ def test_a_slow_reader_goes_on_where_it_stopped(
         got = await some(parts, 1)
         for number in range(20):
             daemon.log(1, str(number))
-        await aside(lambda: daemon.wait_for(messages.StopWatch))
+        await in_thread(lambda: daemon.wait_for(messages.StopWatch))
         daemon.change(1, JobStatus.SUCCESS)
         return got + [shown(part) async for part in parts]
 
@@ -181,12 +181,12 @@ def test_the_daemon_learns_that_a_watch_was_closed_and_a_wait_cancelled(
         parts = client.watch(1)
         assert await some(parts, 1) == ["1:queued"]
         await parts.aclose()  # type: ignore[attr-defined]
-        await aside(lambda: daemon.wait_for(messages.StopWatch))
+        await in_thread(lambda: daemon.wait_for(messages.StopWatch))
 
         waiting = asyncio.create_task(client.wait(1))
-        await aside(lambda: daemon.wait_for(messages.WatchJobs))
+        await in_thread(lambda: daemon.wait_for(messages.WatchJobs))
         waiting.cancel()
-        await aside(lambda: daemon.wait_for(messages.StopWatch))
+        await in_thread(lambda: daemon.wait_for(messages.StopWatch))
 
     run(data, scene)
 
@@ -196,7 +196,7 @@ def test_closing_ends_what_is_under_way(start: Start, data: Path) -> None:
 
     async def scene(client: AsyncClient) -> None:
         call = asyncio.create_task(client.submit(OP))
-        await aside(lambda: daemon.wait_for(messages.SubmitJobs))
+        await in_thread(lambda: daemon.wait_for(messages.SubmitJobs))
         await client.close()
         with pytest.raises(RuntimeError, match="closed"):
             await call

@@ -10,7 +10,7 @@ from tests.clusters import made_configuration
 
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import Index, problems
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import table
 from ganger.storage.cluster.operations.base import Circumstances, Outcome
 from ganger.storage.opcodes import LockNeeds, OperationError, parse
@@ -60,13 +60,13 @@ class HeldConfiguration:
         return [raised.value.name, *raised.value.details], getattr(raised.value, "log", ())
 
     def group(self, name: str) -> Any:
-        return self.configuration.find_by_name(Kind.NODE_GROUP, name)
+        return self.configuration.find_by_name(ObjectKind.NODE_GROUP, name)
 
     def network(self, name: str) -> Any:
-        return self.configuration.find_by_name(Kind.NETWORK, name)
+        return self.configuration.find_by_name(ObjectKind.NETWORK, name)
 
     def node(self, name: str) -> Any:
-        return self.configuration.find_by_name(Kind.NODE, name)
+        return self.configuration.find_by_name(ObjectKind.NODE, name)
 
     def problems(self) -> list[str]:
         """What is wrong with the whole configuration."""

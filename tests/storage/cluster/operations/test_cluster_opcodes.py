@@ -13,7 +13,7 @@ from tests.storage.cluster.operations.played import NOW, after, locks, play, ref
 
 from ganger.storage import config_files
 from ganger.storage.cluster.configuration import Change, Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.opcodes import OperationError
 
 SET = "OP_CLUSTER_SET_PARAMS"
@@ -31,7 +31,7 @@ def snapshot_with_disks() -> Configuration:
 
 def with_cluster(snapshot: Configuration, **fields: Any) -> Configuration:
     cluster = {**snapshot.cluster, **fields}
-    return snapshot.changed([Change(Kind.CLUSTER, snapshot.cluster_uuid, cluster)], NOW)
+    return snapshot.changed([Change(ObjectKind.CLUSTER, snapshot.cluster_uuid, cluster)], NOW)
 
 
 def test_everything_is_shared_while_the_settings_change(snapshot: Configuration) -> None:
@@ -76,7 +76,7 @@ def test_plain_settings_become_fields_of_the_cluster(
 
 def test_all_settings_of_one_opcode_are_one_change(snapshot: Configuration) -> None:
     outcome = play(snapshot, SET, **PLAIN)
-    assert [change.kind for change in outcome.changes] == [Kind.CLUSTER]
+    assert [change.kind for change in outcome.changes] == [ObjectKind.CLUSTER]
     assert outcome.result is None
 
 
@@ -283,10 +283,10 @@ def test_a_bridged_interface_needs_a_link(snapshot: Configuration) -> None:
 
 def test_interfaces_without_an_address_cannot_be_routed(snapshot: Configuration) -> None:
     uuid = uuid_of("instances", 0)
-    instance = snapshot.get(Kind.INSTANCE, uuid)
+    instance = snapshot.get(ObjectKind.INSTANCE, uuid)
     nic = {name: value for name, value in instance["nics"][0].items() if name != "ip"}
     changed = {**instance, "nics": [{**nic, "nicparams": {}}]}
-    without = snapshot.changed([Change(Kind.INSTANCE, uuid, changed)], NOW)
+    without = snapshot.changed([Change(ObjectKind.INSTANCE, uuid, changed)], NOW)
     assert refusal(without, SET, nicparams={"mode": "routed"}) == [
         "OpPrereqError",
         (
@@ -336,10 +336,10 @@ def test_a_larger_pool_promotes_nodes_in_the_same_change() -> None:
     snapshot = Configuration.load(made)
     outcome = play(snapshot, SET, candidate_pool_size=11)
     assert outcome.log == (" - INFO: Promoted nodes to master candidate role: node11.example.com",)
-    assert [change.kind for change in outcome.changes] == [Kind.CLUSTER, Kind.NODE]
+    assert [change.kind for change in outcome.changes] == [ObjectKind.CLUSTER, ObjectKind.NODE]
     found = after(snapshot, SET, candidate_pool_size=50)
-    assert found.get(Kind.NODE, uuid_of("nodes", 12))["master_candidate"]
-    assert not found.get(Kind.NODE, uuid_of("nodes", 10))["master_candidate"]
+    assert found.get(ObjectKind.NODE, uuid_of("nodes", 12))["master_candidate"]
+    assert not found.get(ObjectKind.NODE, uuid_of("nodes", 10))["master_candidate"]
 
 
 def test_a_smaller_pool_leaves_the_candidates(snapshot: Configuration) -> None:
@@ -348,7 +348,7 @@ def test_a_smaller_pool_leaves_the_candidates(snapshot: Configuration) -> None:
         " - INFO: Note: more nodes are candidates (4) than desired (3)",
     )
     found = after(snapshot, SET, candidate_pool_size=3)
-    assert all(node["master_candidate"] for _, node in found.objects(Kind.NODE))
+    assert all(node["master_candidate"] for _, node in found.objects(ObjectKind.NODE))
 
 
 # The network for the communication with instances.

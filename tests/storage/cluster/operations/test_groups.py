@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.clusters import made_configuration, uuid_of
 from tests.storage.cluster.operations.held_configuration import NEW, HeldConfiguration
 
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.opcodes import LevelNeeds, LockNeeds, OperationError, summary
 
 GROUP0, GROUP1 = uuid_of("nodegroups", 0), uuid_of("nodegroups", 1)
@@ -419,7 +419,7 @@ def test_no_nodes_means_all_of_them() -> None:
     store = held(made_configuration(nodes=3, instances=0))
     store.run("OP_GROUP_ASSIGN_NODES", group_name="group1", nodes=[])
     assert store.problems() == []
-    assert {node["group"] for _, node in store.configuration.objects(Kind.NODE)} == {GROUP1}
+    assert {node["group"] for _, node in store.configuration.objects(ObjectKind.NODE)} == {GROUP1}
 
 
 @pytest.mark.parametrize("name", ["node9", "node", "node1.example.co", NODES[1]])

@@ -8,7 +8,7 @@ import pytest
 from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import lookups
 from ganger.storage.opcodes import OperationError
 
@@ -60,7 +60,7 @@ def test_a_uuid_goes_before_a_name() -> None:
     document["nodegroups"][GROUP1]["name"] = GROUP0
     configuration = Configuration.load(document)
     assert lookups.find_group(configuration, GROUP0)["uuid"] == GROUP0
-    assert lookups.holder_of(configuration, Kind.NODE_GROUP, GROUP0) == GROUP0
+    assert lookups.holder_of(configuration, ObjectKind.NODE_GROUP, GROUP0) == GROUP0
 
 
 def test_nodes_of_an_instance_are_its_primary_and_those_of_drbd_disks_at_any_depth() -> None:
@@ -76,7 +76,7 @@ def test_nodes_of_an_instance_are_its_primary_and_those_of_drbd_disks_at_any_dep
     for edit, nodes in edits:
         document["disks"][uuid_of("disks", 1)] = {**disk, **edit}
         configuration = Configuration.load(document)
-        instance = configuration.get(Kind.INSTANCE, uuid_of("instances", 1))
+        instance = configuration.get(ObjectKind.INSTANCE, uuid_of("instances", 1))
         assert lookups.nodes_of_instance(configuration, instance) == nodes
 
 

@@ -9,7 +9,7 @@ from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster import parameters
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import policies
 from ganger.storage.opcodes import OperationError
 
@@ -174,7 +174,7 @@ def policy_with(**bounds: Any) -> dict[str, Any]:
 
 
 def violated(configuration: Configuration, policy: dict[str, Any]) -> list[str]:
-    instance = configuration.get(Kind.INSTANCE, uuid_of("instances", 0))
+    instance = configuration.get(ObjectKind.INSTANCE, uuid_of("instances", 0))
     return policies.violations(configuration, policy, instance)
 
 
@@ -229,7 +229,7 @@ def test_an_instance_that_is_only_reserved_may_lack_its_parts() -> None:
 
 def test_the_nodes_of_a_group_may_have_exclusive_storage() -> None:
     configuration = configuration_with(disk={"spindles": 4})
-    for _, group in configuration.objects(Kind.NODE_GROUP):
+    for _, group in configuration.objects(ObjectKind.NODE_GROUP):
         group["ndparams"] = {"exclusive_storage": True}
     assert violated(configuration, policy_with(spindle_use=3)) == [
         "spindle-use value 4 is not in range [1, 3]"
@@ -249,7 +249,7 @@ def test_exclusive_storage_counts_the_spindles_of_the_disks() -> None:
 
 def test_only_new_violations_count() -> None:
     configuration = configuration_with(beparams={"maxmem": 512, "vcpus": 2})
-    instances = [found for _, found in configuration.objects(Kind.INSTANCE)]
+    instances = [found for _, found in configuration.objects(ObjectKind.INSTANCE)]
     old, new = policy_with(memory_size=300), policy_with(memory_size=200)
     [violator] = policies.new_violators(configuration, old, new, instances)
     assert violator["name"] == "instance1.example.com"

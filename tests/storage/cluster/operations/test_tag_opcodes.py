@@ -7,32 +7,38 @@ from tests.clusters import uuid_of
 from tests.storage.cluster.operations.played import after, locks, play, refusal, snapshot_of
 
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.objects import Kind
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.tags import TAGS_MAX
 
 OBJECTS = [
-    ("cluster", "", Kind.CLUSTER, uuid_of("cluster", 0), None),
-    ("node", "node1.example.com", Kind.NODE, uuid_of("nodes", 1), f"node/{uuid_of('nodes', 1)}"),
-    ("node", "node1", Kind.NODE, uuid_of("nodes", 1), f"node/{uuid_of('nodes', 1)}"),
-    ("node", "NODE1", Kind.NODE, uuid_of("nodes", 1), f"node/{uuid_of('nodes', 1)}"),
+    ("cluster", "", ObjectKind.CLUSTER, uuid_of("cluster", 0), None),
+    (
+        "node",
+        "node1.example.com",
+        ObjectKind.NODE,
+        uuid_of("nodes", 1),
+        f"node/{uuid_of('nodes', 1)}",
+    ),
+    ("node", "node1", ObjectKind.NODE, uuid_of("nodes", 1), f"node/{uuid_of('nodes', 1)}"),
+    ("node", "NODE1", ObjectKind.NODE, uuid_of("nodes", 1), f"node/{uuid_of('nodes', 1)}"),
     (
         "instance",
         "instance0",
-        Kind.INSTANCE,
+        ObjectKind.INSTANCE,
         uuid_of("instances", 0),
         "instance/instance0.example.com",
     ),
     (
         "nodegroup",
         "group1",
-        Kind.NODE_GROUP,
+        ObjectKind.NODE_GROUP,
         uuid_of("nodegroups", 1),
         f"nodegroup/{uuid_of('nodegroups', 1)}",
     ),
     (
         "network",
         uuid_of("networks", 0),
-        Kind.NETWORK,
+        ObjectKind.NETWORK,
         uuid_of("networks", 0),
         f"network/{uuid_of('networks', 0)}",
     ),
@@ -49,7 +55,7 @@ def test_tags_are_added_read_and_removed_under_the_lock_of_their_object(
     snapshot: Configuration,
     kind: str,
     name: str,
-    container: Kind,
+    container: ObjectKind,
     uuid: str,
     lock: str | None,
 ) -> None:

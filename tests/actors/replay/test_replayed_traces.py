@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors.playing import bounds, policies
-from ganger.actors.playing.player import Played, Player
-from ganger.actors.playing.real_locks import RealLocks
+from ganger.actors.replay import bounds, policies
+from ganger.actors.replay.real_locks import RealLocks
+from ganger.actors.replay.replay import Played, Player
 from ganger.storage import errors
 from ganger.storage.prediction import generating
 from ganger.storage.prediction.policy import Policy

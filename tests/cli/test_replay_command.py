@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ganger.actors.playing import policies
+from ganger.actors.replay import policies
 from ganger.cli import queue as queue_commands
 from ganger.cli.main import ganger, main
 from ganger.storage.prediction import generating, traces

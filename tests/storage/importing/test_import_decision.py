@@ -8,8 +8,8 @@ import pytest
 from tests.storage.importing.ganeti import DATA, job, opcode
 
 from ganger.storage import jobs, opcodes
-from ganger.storage.importing import fates
-from ganger.storage.importing.fates import Outcome
+from ganger.storage.importing import import_decision
+from ganger.storage.importing.import_decision import Outcome
 from ganger.storage.jobs import JobStatus
 
 NOW = (1_800_000_000, 5)
@@ -24,23 +24,23 @@ def made(*ops: dict[str, Any], **given: Any) -> jobs.Job:
 
 
 def settled(found: jobs.Job, *, is_archived: bool = False) -> jobs.Job:
-    fates.settle(found, fates.fate(found, is_archived=is_archived), NOW)
+    import_decision.settle(found, import_decision.fate(found, is_archived=is_archived), NOW)
     # What is written is a job file.
     return jobs.decode_job(jobs.encode_job(found))
 
 
 def test_a_job_that_only_the_queue_had_is_pending_and_its_file_stays() -> None:
     found = made(opcode(), opcode())
-    fate = fates.fate(found)
+    fate = import_decision.fate(found)
     assert fate.outcome is Outcome.PENDING
-    assert not fates.is_rewritten(found, fate, is_archived=False)
+    assert not import_decision.is_rewritten(found, fate, is_archived=False)
 
 
 def test_a_job_for_which_luxid_was_making_a_process_is_pending_without_that() -> None:
     found = made(livelock=LUXIDS)
-    fate = fates.fate(found)
+    fate = import_decision.fate(found)
     assert fate.outcome is Outcome.PENDING
-    assert fates.is_rewritten(found, fate, is_archived=False)
+    assert import_decision.is_rewritten(found, fate, is_archived=False)
     assert settled(found).livelock is None
 
 
@@ -62,7 +62,9 @@ def test_a_job_for_which_luxid_was_making_a_process_is_pending_without_that() ->
 )
 def test_a_job_that_may_have_begun_ends_in_an_error(found: jobs.Job, words: str) -> None:
     text = f"the job {words} {BEGUN}"
-    assert fates.fate(found) == fates.Fate(Outcome.ENDED, text, ["OpExecError", [text]])
+    assert import_decision.fate(found) == import_decision.Fate(
+        Outcome.ENDED, text, ["OpExecError", [text]]
+    )
     after = settled(found)
     assert after.status is JobStatus.ERROR
     assert (after.livelock, after.process_id, after.end_timestamp) == (None, None, NOW)
@@ -73,7 +75,10 @@ def test_what_an_opcode_has_done_stays_and_a_retry_goes_on_behind_it() -> None:
     assert [str(op.status) for op in after.ops] == ["success", "error", "error"]
     assert [op.result for op in after.ops][::2] == [[1], jobs.PRECEDING_FAILED_RESULT]
     assert after.ops[0].end_timestamp == (1, 0)
-    assert after.ops[1].input["reason"][-1][:2] == [fates.SOURCE, f"the job was running {BEGUN}"]
+    assert after.ops[1].input["reason"][-1][:2] == [
+        import_decision.SOURCE,
+        f"the job was running {BEGUN}",
+    ]
     statuses = [op.status for op in after.ops]
     assert jobs.first_to_repeat(7, statuses, is_whole=False) == 1
 
@@ -84,7 +89,7 @@ def test_a_job_that_was_being_canceled_is_canceled() -> None:
     assert [str(op.status) for op in after.ops] == ["success", "canceled", "canceled"]
     assert after.ops[1].result == jobs.CANCELED_RESULT
     entry = after.ops[1].input["reason"][-1]
-    assert entry[:2] == [fates.SOURCE, "the job was being canceled in Ganeti"]
+    assert entry[:2] == [import_decision.SOURCE, "the job was being canceled in Ganeti"]
     assert after.status is JobStatus.CANCELED
     assert (after.livelock, after.end_timestamp) == (None, NOW)
 
@@ -97,10 +102,10 @@ def test_a_job_whose_opcode_ran_is_not_canceled_whatever_follows() -> None:
 @pytest.mark.parametrize("status", ["success", "error", "canceled"])
 def test_an_ended_job_stays_as_it_is_but_for_the_name_of_its_lock_file(status: str) -> None:
     found = made(opcode(status=status, result="x"), livelock=LIVELOCK, process_id=12, strange=[1])
-    fate = fates.fate(found)
+    fate = import_decision.fate(found)
     assert fate.outcome is Outcome.FINAL
-    assert fates.is_rewritten(found, fate, is_archived=False)
-    assert not fates.is_rewritten(found, fate, is_archived=True)
+    assert import_decision.is_rewritten(found, fate, is_archived=False)
+    assert not import_decision.is_rewritten(found, fate, is_archived=True)
     before = jobs.job_document(found)
     after = settled(found)
     after.extra.pop(jobs.CHECKSUM_KEY, None)
@@ -109,13 +114,15 @@ def test_an_ended_job_stays_as_it_is_but_for_the_name_of_its_lock_file(status: s
 
 def test_a_job_without_opcodes_has_ended() -> None:
     found = jobs.decode_job(b'{"id": 7, "ops": []}')
-    assert fates.fate(found).outcome is Outcome.FINAL
+    assert import_decision.fate(found).outcome is Outcome.FINAL
 
 
 @pytest.mark.parametrize("status", ["queued", "waiting", "canceling", "running"])
 def test_an_archived_job_that_had_not_ended_ends(status: str) -> None:
     found = made(opcode(status=status), livelock=LIVELOCK)
-    assert fates.is_rewritten(found, fates.fate(found, is_archived=True), is_archived=True)
+    assert import_decision.is_rewritten(
+        found, import_decision.fate(found, is_archived=True), is_archived=True
+    )
     assert settled(found, is_archived=True).status is JobStatus.ERROR
 
 
@@ -136,7 +143,7 @@ def test_a_job_that_cannot_run_here_ends_with_the_reason(
     fields: dict[str, Any], words: str
 ) -> None:
     found = made(opcode(), {**opcode(), "input": fields})
-    fate = fates.fate(found)
+    fate = import_decision.fate(found)
     assert fate.outcome is Outcome.ENDED
     assert fate.why.startswith("opcode 1: ")
     assert words in fate.why
@@ -149,14 +156,14 @@ def test_a_lost_secret_keeps_a_job_from_running(monkeypatch: pytest.MonkeyPatch)
     # No opcode that runs here has a secret parameter.
     monkeypatch.setattr(opcodes, "check_opcode", lambda _: {})
     fields = {"OP_ID": "OP_INSTANCE_REINSTALL", "osparams_secret": {"root": "<redacted>"}}
-    why = fates.fate(made({**opcode(), "input": fields})).why
+    why = import_decision.fate(made({**opcode(), "input": fields})).why
     assert why == "OP_INSTANCE_REINSTALL: osparams_secret is secret, and only Ganeti's LuxiD had it"
 
 
 @pytest.mark.parametrize(("given", "kept"), [(-100, -20), (1000, 19)])
 def test_a_priority_that_ganger_does_not_have_becomes_the_nearest(given: int, kept: int) -> None:
     found = made(opcode(priority=given), opcode(priority=5))
-    assert fates.is_rewritten(found, fates.fate(found), is_archived=False)
+    assert import_decision.is_rewritten(found, import_decision.fate(found), is_archived=False)
     after = settled(found)
     assert [op.priority for op in after.ops] == [kept, 5]
     assert after.status is JobStatus.QUEUED
@@ -172,5 +179,5 @@ def test_recorded_jobs(path: Any) -> None:
         "queued-on-dependency": Outcome.PENDING,
         "paused-two-ops": Outcome.PENDING,
     }
-    found = fates.fate(jobs.decode_job(path.read_bytes()))
+    found = import_decision.fate(jobs.decode_job(path.read_bytes()))
     assert found.outcome is expected.get(path.suffix[1:], Outcome.FINAL)

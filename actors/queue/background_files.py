@@ -2,7 +2,7 @@
 
 A call of the file system that creates a file may wait for other writes of the machine, above all
 after many were created. A few files are written in a turn, as it takes a thread longer to begin;
-but not within a minute after many (`settings.FILES_ASIDE_SECONDS`).
+but not within a minute after many (`settings.BACKGROUND_FILES_SECONDS`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ...transport import messages
 
 if TYPE_CHECKING:
     from ...transport.messages import Message
+    from ..runtime.idle_work import IdleWork
     from ..runtime.runtime import Runtime
-    from ..runtime.steps_aside import StepsAside
     from .file_writer import FileWriter
 
 
-class FilesAside:
+class BackgroundFiles:
     """The thread of one queue, if there is one."""
 
     def __init__(self, runtime: Runtime, files: FileWriter) -> None:
         self._runtime = runtime
         self._files = files
-        self._work: StepsAside | None = None
+        self._work: IdleWork | None = None
         self._batch = 0
         self._until = -math.inf
 
@@ -43,14 +43,14 @@ class FilesAside:
         files = self._files
         if not files.has_new_files:
             return False
-        is_many = files.unwritten_count > settings.FILES_ASIDE_MIN
+        is_many = files.unwritten_count > settings.BACKGROUND_FILES_MIN
         return is_many or self._runtime.clock() < self._until
 
     def begin(self) -> bool:
         """Have a thread create files, unless one is at it; False if there is no thread."""
         if self._work is not None:
             return True
-        new_files = self._files.begin_new_files(settings.FILES_ASIDE_MAX)
+        new_files = self._files.begin_new_files(settings.BACKGROUND_FILES_MAX)
         self._batch += 1
         incarnation, batch = self._runtime.incarnation, self._batch
 
@@ -58,7 +58,7 @@ class FilesAside:
             return messages.FilesWritten(incarnation=incarnation, batch=batch)
 
         try:
-            self._work = self._runtime.aside_in_steps(new_files.steps(), finished)
+            self._work = self._runtime.when_idle(new_files.steps(), finished)
         except RuntimeError:
             self._files.end_new_files()
             return False
@@ -82,7 +82,7 @@ class FilesAside:
             # Of a queue that was replaced.
             return
         self._work = None
-        self._until = self._runtime.clock() + settings.FILES_ASIDE_SECONDS
+        self._until = self._runtime.clock() + settings.BACKGROUND_FILES_SECONDS
         self._files.end_new_files()
 
     def close(self) -> None:

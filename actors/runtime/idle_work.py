@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class IdleGate:
+class IdleWait:
     """Lets threads wait until a dispatcher sleeps."""
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class IdleGate:
                 self.waiting.pop().release()
 
 
-class StepsAside:
+class IdleWork:
     """Such work. One thread calls `run`, that of the dispatcher the rest."""
 
-    def __init__(self, gate: IdleGate, steps: Iterator[object]) -> None:
+    def __init__(self, gate: IdleWait, steps: Iterator[object]) -> None:
         self._gate = gate
         self._steps = steps
         self._allowed = 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ganger.actors.playing import measuring, policies
+from ganger.actors.replay import measuring, policies
 from ganger.storage.prediction.traces import (
     NO_LOCKS,
     Trace,

@@ -31,7 +31,7 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
     return verdict.job.limits
 
 
-class Judged(msgspec.Struct, eq=False):
+class RuleVerdict(msgspec.Struct, eq=False):
     """What the filter rules say of a job, under the chain of this number, and its buckets.
 
     Several jobs share it, so it never changes, but that of a set of jobs does (`alike`).
@@ -48,12 +48,12 @@ class Judged(msgspec.Struct, eq=False):
 @functools.lru_cache(maxsize=8_192)
 def _judged(  # noqa: PLR0917 - the fields
     action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets, template: int
-) -> Judged:
+) -> RuleVerdict:
     """Jobs with the same verdict share it."""
-    return Judged(action, rule, chain, limit, buckets, template)
+    return RuleVerdict(action, rule, chain, limit, buckets, template)
 
 
-class Wants(msgspec.Struct, frozen=True):
+class JobForecasts(msgspec.Struct, frozen=True):
     """What is known of a job's locks, and those for which it is weighed (``needs``)."""
 
     forecast: LockForecast | None = None
@@ -62,10 +62,10 @@ class Wants(msgspec.Struct, frozen=True):
     needs: LockForecast | None = None
 
 
-_NO_WANTS = Wants()
+_NO_FORECASTS = JobForecasts()
 
 
-class Waits(msgspec.Struct):
+class OpenDependencies(msgspec.Struct):
     """The dependencies of a job, and what is known of them."""
 
     depends: Dependencies = ()
@@ -74,12 +74,16 @@ class Waits(msgspec.Struct):
     cancelers: frozenset[int] | None = None
 
     @classmethod
-    def on(cls, depends: Dependencies) -> Waits:
+    def on(cls, depends: Dependencies) -> OpenDependencies:
         """Nothing is known of these."""
-        return cls(depends, {}, len({target for target, _ in depends})) if depends else _NO_WAITS
+        return (
+            cls(depends, {}, len({target for target, _ in depends}))
+            if depends
+            else _NO_DEPENDENCIES
+        )
 
 
-_NO_WAITS = Waits()
+_NO_DEPENDENCIES = OpenDependencies()
 """Of all jobs without dependencies. It never changes."""
 
 
@@ -91,25 +95,27 @@ class Pending(msgspec.Struct, gc=False, eq=False):
 
     id: int
     priority: int
-    judged: Judged
-    wants: Wants
-    waits: Waits
+    judged: RuleVerdict
+    wants: JobForecasts
+    waits: OpenDependencies
     entry: Entry | None = None
-    aside_under: int = 0
+    parked_under: int = 0
     kind: Kind | None = None
 
     @classmethod
     def of(cls, verdict: JobVerdict) -> Pending:
         """The job of this verdict, in no place yet."""
         job = verdict.job
-        wants = _NO_WANTS
+        wants = _NO_FORECASTS
         if job.forecast is not None or job.forecast_of_all is not None or job.question is not None:
-            wants = Wants(job.forecast, job.forecast_of_all, job.question)
-        return cls(job.id, job.priority, judged_by(verdict), wants, Waits.on(job.depends))
+            wants = JobForecasts(job.forecast, job.forecast_of_all, job.question)
+        return cls(
+            job.id, job.priority, judged_by(verdict), wants, OpenDependencies.on(job.depends)
+        )
 
     def foresee(self, forecast: LockForecast | None, of_all: LockForecast | None) -> None:
         """This is known of its locks; `predict` comes next."""
-        self.wants = Wants(forecast, of_all, self.wants.question)
+        self.wants = JobForecasts(forecast, of_all, self.wants.question)
 
     def predict(self, prediction: Prediction) -> None:
         """Take the locks for which the job is weighed from its forecasts."""
@@ -162,7 +168,7 @@ class Pending(msgspec.Struct, gc=False, eq=False):
 
     def copy_under(self, verdict: JobVerdict, prediction: Prediction) -> Pending:
         """The job under another verdict, in no place yet, weighed by another prediction."""
-        waits = _NO_WAITS
+        waits = _NO_DEPENDENCIES
         if self.entry is None and self.waits.depends:
             waits = msgspec.structs.replace(self.waits, known=dict(self.waits.known))
         copy = Pending(self.id, self.priority, judged_by(verdict), self.wants, waits)
@@ -176,7 +182,7 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         self.judged = _judged(now.action, now.rule, chain, now.limit, now.buckets, 0)
 
 
-def judged_by(verdict: JobVerdict) -> Judged:
+def judged_by(verdict: JobVerdict) -> RuleVerdict:
     """What this verdict says of its job."""
     return _judged(
         verdict.action,
@@ -188,7 +194,7 @@ def judged_by(verdict: JobVerdict) -> Judged:
     )
 
 
-class Running:
+class SlotHolder:
     """A job that holds a run slot, and its places in buckets; its priority when it started."""
 
     __slots__ = ("buckets", "chain", "priority")
@@ -199,6 +205,6 @@ class Running:
         self.priority = priority
 
     @classmethod
-    def under(cls, verdict: JobVerdict) -> Running:
+    def under(cls, verdict: JobVerdict) -> SlotHolder:
         """The job of this verdict, in a run slot."""
         return cls(buckets_of(verdict), verdict.chain, verdict.job.priority)

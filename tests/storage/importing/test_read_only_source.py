@@ -11,7 +11,7 @@ import pytest
 from tests.storage.importing import ganeti
 
 from ganger.storage import errors
-from ganger.storage.importing import untouched
+from ganger.storage.importing import read_only_source
 
 
 @pytest.fixture
@@ -31,19 +31,19 @@ def not_ours() -> Iterator[None]:
 @pytest.mark.usefixtures("not_ours")
 def test_a_file_of_another_user_is_read_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    with untouched.Folder(str(tmp_path)) as folder:
+    with read_only_source.Folder(str(tmp_path)) as folder:
         assert folder.names() == ["a"]
         assert folder.read("a") == b"x"
-    found = untouched.read(str(tmp_path / "a"))
+    found = read_only_source.read(str(tmp_path / "a"))
     assert found is not None
-    assert (found.data, found.stamp) == (b"x", untouched.stamp_of(str(tmp_path / "a")))
+    assert (found.data, found.stamp) == (b"x", read_only_source.stamp_of(str(tmp_path / "a")))
 
 
 def test_no_file_is_none_and_a_dangling_link_is_an_error(tmp_path: Path) -> None:
-    assert untouched.read(str(tmp_path / "a")) is None
+    assert read_only_source.read(str(tmp_path / "a")) is None
     (tmp_path / "a").symlink_to("nowhere")
     with pytest.raises(errors.StorageError, match="No such file"):
-        untouched.read(str(tmp_path / "a"))
+        read_only_source.read(str(tmp_path / "a"))
 
 
 def test_a_file_that_changes_while_it_is_read_has_changed(
@@ -59,21 +59,21 @@ def test_a_file_that_changes_while_it_is_read_has_changed(
         path.write_text("a new text")
 
     monkeypatch.setattr(os, "close", change)
-    found = untouched.read(str(path))
+    found = read_only_source.read(str(path))
     assert found is not None
     assert found.data == b"old"
-    assert found.stamp != untouched.stamp_of(str(path))
+    assert found.stamp != read_only_source.stamp_of(str(path))
 
 
 def test_the_holder_of_a_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
-    assert untouched.holder(path) is None
+    assert read_only_source.holder(path) is None
     with ganeti.held(tmp_path / "lock") as pid:
-        assert untouched.holder(path) == pid
+        assert read_only_source.holder(path) == pid
         # Ganeti writes nothing into it, and it may be for nobody else.
         (tmp_path / "lock").chmod(0o400)
-        assert untouched.holder(path) == pid
-    assert untouched.holder(path) is None
+        assert read_only_source.holder(path) == pid
+    assert read_only_source.holder(path) is None
 
 
 def test_a_lock_file_that_may_not_be_opened_is_an_error(tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ def test_a_lock_file_that_may_not_be_opened_is_an_error(tmp_path: Path) -> None:
         mock.patch.object(os, "open", side_effect=PermissionError(13, "Permission denied")),
         pytest.raises(errors.StorageError, match="lock: Permission denied"),
     ):
-        untouched.holder(str(tmp_path / "lock"))
+        read_only_source.holder(str(tmp_path / "lock"))

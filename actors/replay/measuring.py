@@ -42,7 +42,7 @@ _SAMPLES = 20
 _USUAL_SECONDS = 1.0
 
 
-class Running(Protocol):
+class PlayedJob(Protocol):
     """A job in a run slot. ``began``: when its opcode began to run; None: it waits for locks."""
 
     job: TracedJob
@@ -73,7 +73,7 @@ class PlanMeasure:
         job_id: int,
         now: float,
         order: OrderReported,
-        active: Mapping[int, Running],
+        active: Mapping[int, PlayedJob],
         jobs: Mapping[int, TracedJob],
     ) -> None:
         """Plan the end of this job, beside all others in this order."""
@@ -108,7 +108,7 @@ class PlanMeasure:
         found = self._estimates.of([op.key for op in ops])
         return None if found is None else found.typical
 
-    def _left(self, one: Running, now: float) -> float | None:
+    def _left(self, one: PlayedJob, now: float) -> float | None:
         known = self._estimates.of_key(one.job.ops[one.index].key)
         later = one.job.ops[one.index + 1 :]
         rest = self._typical(later) if later else 0.0

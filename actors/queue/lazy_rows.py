@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage import errors, job_heads, settings
+from ...storage import errors, job_headers, settings
 from ...storage.jobs import JobStatus
 from ...storage.queue_files import job_files
 from .alike_files import AlikeFiles
-from .job_rows import Phase, Row, Traits
+from .job_rows import Derived, Phase, Row
 from .row_templates import received_of, text_of, traits_of
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     Newest = Callable[[int], bytes | None]
     """The newest text of a job; None: there is none. May raise `StorageError`."""
 
-_NOTHING_KNOWN = Traits()
+_NOTHING_KNOWN = Derived()
 
 
-class UnreadRows:
+class LazyRows:
     """Stands for what the rows of one table lack, and reads it."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class UnreadRows:
 
     def row(self, job_id: int, body: bytes) -> Row | None:
         """The row of the pending job in this text; None if the whole text has to be decoded."""
-        head = job_heads.head_of(body)
+        head = job_headers.head_of(body)
         if head is None or head.id != job_id:
             return None
         self.has_rows = True
@@ -84,7 +84,7 @@ class UnreadRows:
                 traits=self,
             )
 
-    def traits_of(self, row: Row) -> Traits:
+    def traits_of(self, row: Row) -> Derived:
         """Read what the row lacks, and put it there; nothing is known if that fails."""
         try:
             # No text is that of no job.
@@ -99,10 +99,10 @@ class UnreadRows:
         return traits
 
 
-class QuickRows:
+class RowLoader:
     """Rows of texts that a start does not decode as a whole."""
 
-    def __init__(self, unread: UnreadRows) -> None:
+    def __init__(self, unread: LazyRows) -> None:
         self._unread = unread
         self._alike = AlikeFiles()
         self._decoded = 0

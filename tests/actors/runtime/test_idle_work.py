@@ -15,7 +15,7 @@ from tests.actors.runtime.test_dispatcher import (  # noqa: F401 - the fixture
 )
 
 from ganger.actors.runtime.dispatcher import REST_SECONDS, Dispatcher
-from ganger.actors.runtime.steps_aside import IdleGate, StepsAside
+from ganger.actors.runtime.idle_work import IdleWait, IdleWork
 from ganger.transport.messages import CancelJob
 
 
@@ -46,7 +46,7 @@ def test_steps_are_taken_while_the_dispatcher_sleeps_and_their_end_is_told(
     steps: Steps,
 ) -> None:
     log = scene.start(Log)
-    log.runtime.aside_in_steps(steps.take(3), lambda: CancelJob(id=7))
+    log.runtime.when_idle(steps.take(3), lambda: CancelJob(id=7))
     assert log.take(2) == [7, "T"]
     assert steps.await_taken(3) == [1, 2, 3]
 
@@ -57,7 +57,7 @@ def test_a_dispatcher_at_work_is_left_alone_but_for_steps_that_it_allows(
 ) -> None:
     log = scene.start(Log)
     scene.block(Log)
-    work = log.runtime.aside_in_steps(steps.take(5), lambda: CancelJob(id=7))
+    work = log.runtime.when_idle(steps.take(5), lambda: CancelJob(id=7))
     work.allow(2)
     assert steps.await_taken(2) == [1, 2]
     assert steps.taken.empty()
@@ -67,7 +67,7 @@ def test_a_dispatcher_at_work_is_left_alone_but_for_steps_that_it_allows(
 
 
 def test_a_dispatcher_that_waits_for_the_work_goes_on_when_that_is_over(steps: Steps) -> None:
-    work = StepsAside(IdleGate(), steps.take(3))
+    work = IdleWork(IdleWait(), steps.take(3))
     thread = threading.Thread(target=work.run)
     thread.start()
     work.hurry(DEADLINE)
@@ -77,7 +77,7 @@ def test_a_dispatcher_that_waits_for_the_work_goes_on_when_that_is_over(steps: S
 
 
 def test_work_that_is_to_be_finished_waits_for_nothing(steps: Steps) -> None:
-    work = StepsAside(IdleGate(), steps.take(3))
+    work = IdleWork(IdleWait(), steps.take(3))
     thread = threading.Thread(target=work.run)
     thread.start()
     work.finish()
@@ -87,9 +87,9 @@ def test_work_that_is_to_be_finished_waits_for_nothing(steps: Steps) -> None:
 
 
 def test_a_gate_that_opens_wakes_each_thread_that_waits(steps: Steps) -> None:
-    gate = IdleGate()
+    gate = IdleWait()
     threads = [
-        threading.Thread(target=StepsAside(gate, steps.take(1)).run, daemon=True) for _ in range(3)
+        threading.Thread(target=IdleWork(gate, steps.take(1)).run, daemon=True) for _ in range(3)
     ]
     for thread in threads:
         thread.start()
@@ -104,7 +104,7 @@ def test_a_gate_that_opens_wakes_each_thread_that_waits(steps: Steps) -> None:
 class Poll:
     """What a dispatcher sleeps in: it finds something in the sleep of this number, if in any."""
 
-    def __init__(self, idle: IdleGate, found_in: int) -> None:
+    def __init__(self, idle: IdleWait, found_in: int) -> None:
         self.idle = idle
         self.found_in = found_in
         self.sleeps: list[tuple[float | None, bool]] = []

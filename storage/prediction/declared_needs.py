@@ -89,7 +89,7 @@ class ClusterNames(Protocol):
         ...
 
 
-class Asked:
+class OpcodeInput:
     """One opcode, and the configuration if it is at hand."""
 
     def __init__(self, parameters: Mapping[str, Any], names: ClusterNames | None) -> None:

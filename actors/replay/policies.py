@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from ...storage import errors
 from ...storage.prediction.policy import Policy
 from . import bounds, measuring
-from .player import Player
 from .real_locks import RealLocks
+from .replay import Player
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

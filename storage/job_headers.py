@@ -34,7 +34,7 @@ class _Op(msgspec.Struct, forbid_unknown_fields=True):
 _Seconds = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Head(msgspec.Struct, forbid_unknown_fields=True):
+class JobHeader(msgspec.Struct, forbid_unknown_fields=True):
     """A pending job that has not begun, and has no process."""
 
     id: int
@@ -68,10 +68,10 @@ class Head(msgspec.Struct, forbid_unknown_fields=True):
         return False
 
 
-_decode = msgspec.json.Decoder(Head).decode
+_decode = msgspec.json.Decoder(JobHeader).decode
 
 
-def head_of(data: bytes) -> Head | None:
+def head_of(data: bytes) -> JobHeader | None:
     """The head of the job in this text; None: only the whole text tells what it is."""
     try:
         head = _decode(data)

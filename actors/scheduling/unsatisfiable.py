@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .decided import Unsatisfiable
+from .scheduling_pass import Unsatisfiable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-class Ends:
+class UnsatisfiableJobs:
     """The jobs that can never start, in the order in which they end."""
 
     def __init__(self, at_once: int | None) -> None:

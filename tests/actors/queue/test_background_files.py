@@ -23,7 +23,7 @@ COUNT = 6
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread gets every file that the queue has time for."""
-    monkeypatch.setattr(settings, "FILES_ASIDE_MIN", 0)
+    monkeypatch.setattr(settings, "BACKGROUND_FILES_MIN", 0)
     monkeypatch.setattr(settings, "FILES_AT_ONCE", 0)
 
 
@@ -62,7 +62,7 @@ def test_a_thread_creates_the_files_and_then_nothing_is_left_to_do(queue: Queue)
 def test_few_files_are_written_in_the_turn_unless_there_were_many_a_moment_ago(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "FILES_ASIDE_MIN", 2)
+    monkeypatch.setattr(settings, "BACKGROUND_FILES_MIN", 2)
     monkeypatch.setattr(settings, "FILES_AT_ONCE", 10)
     queue.submitted(spec(), spec())
     queue.actor.be_quiet()
@@ -76,7 +76,7 @@ def test_few_files_are_written_in_the_turn_unless_there_were_many_a_moment_ago(
     assert len(file_numbers(queue)) == 5
     queue.let_threads_work()
     assert len(file_numbers(queue)) == 6
-    queue.stage.now += settings.FILES_ASIDE_SECONDS
+    queue.stage.now += settings.BACKGROUND_FILES_SECONDS
     queue.submitted(spec())
     queue.actor.be_quiet()
     assert len(file_numbers(queue)) == 7
@@ -86,7 +86,7 @@ def test_the_queue_writes_files_itself_if_there_is_no_thread(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_thread = mock.Mock(side_effect=RuntimeError("can't start new thread"))
-    monkeypatch.setattr(queue.stage.dispatcher, "aside_in_steps", no_thread)
+    monkeypatch.setattr(queue.stage.dispatcher, "when_idle", no_thread)
     monkeypatch.setattr(settings, "FILES_AT_ONCE", 10)
     queue.submitted(spec(), spec())
     queue.rest()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-class InForce:
+class PendingAcks:
     """Numbered changes of one kind, and the requests that wait until they are in force."""
 
     def __init__(self, serial: int) -> None:

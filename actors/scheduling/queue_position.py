@@ -17,9 +17,9 @@ from ...storage.prediction.lock_types import NO_LOCKS, is_certain_to_block
 from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
 from .depending import dependency_outcome
 from .holding import levels, locks_between
-from .known_jobs import HELD, REJECTED, Pending, Running, buckets_of
 from .ordering import in_order
 from .parts import Part, parts_of
+from .pending_job import HELD, REJECTED, Pending, SlotHolder, buckets_of
 from .remedies import Candidate, Contention, Rivals
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class LockSets:
         self.by_job[job_id] = index
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a schedule knows, at one moment.
 
     ``dependants``: the jobs that wait for the end of another one; ``taken``: how many jobs are in
@@ -85,7 +85,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     pending: Mapping[int, Pending]
     kinds: Kinds
     dependants: Mapping[int, IdSet]
-    running: Mapping[int, Running]
+    running: Mapping[int, SlotHolder]
     taken: Counter[str]
     slots: int
     prediction: Prediction

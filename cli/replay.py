@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..actors.playing import policies
+from ..actors.replay import policies
 from ..storage import errors, wording
 from ..storage.prediction import generating, traces
 from . import output, reading

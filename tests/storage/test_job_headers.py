@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.storage import errors, job_heads, jobs, opcodes
+from ganger.storage import errors, job_headers, jobs, opcodes
 from ganger.storage.jobs import JobStatus
 
 ENTRIES: list[Any] = [None, [], [[1, ["success"]]], [[1, ["odd"]]], "rubbish", 7]
@@ -37,7 +37,7 @@ def test_a_head_says_what_the_whole_text_does(
     extra = {} if key is None else {jobs.SUBMISSION_KEY: key, jobs.BATCH_KEY: [1, 2]}
     whole = job(job_id, tuple(priorities), **extra)
     whole.ops[0].input |= {"depends": depends, "depend": depend}
-    head = job_heads.head_of(jobs.encode_job(whole))
+    head = job_headers.head_of(jobs.encode_job(whole))
     assert head is not None
     assert (head.id, head.priority, head.ganger_serial) == (job_id, whole.priority, 3)
     assert (head.ganger_key, head.received_timestamp) == (key, (9, 250_000))
@@ -68,22 +68,22 @@ def test_what_is_more_than_a_new_job_has_no_head(change: dict[str, Any]) -> None
     whole = job()
     for name, value in change.items():
         setattr(whole, name, value)
-    assert job_heads.head_of(jobs.encode_job(whole)) is None
+    assert job_headers.head_of(jobs.encode_job(whole)) is None
 
 
 @pytest.mark.parametrize("status", [one for one in JobStatus if one is not JobStatus.QUEUED])
 def test_a_job_that_has_begun_has_no_head(status: JobStatus) -> None:
     whole = job(priorities=(0, 0))
     whole.ops[1].status = status
-    assert job_heads.head_of(jobs.encode_job(whole)) is None
+    assert job_headers.head_of(jobs.encode_job(whole)) is None
 
 
 def test_a_text_that_is_damaged_or_not_ours_has_no_head() -> None:
     body = jobs.encode_job(job())
-    assert job_heads.head_of(body) is not None
-    assert job_heads.head_of(body.replace(b"OP_X", b"OP_Y")) is None
+    assert job_headers.head_of(body) is not None
+    assert job_headers.head_of(body.replace(b"OP_X", b"OP_Y")) is None
     raw = msgspec.json.decode(body)
-    assert job_heads.head_of(msgspec.json.encode(raw, order="sorted")) is None
+    assert job_headers.head_of(msgspec.json.encode(raw, order="sorted")) is None
     del raw[jobs.CHECKSUM_KEY]
     for other in (msgspec.json.encode(raw), body[:-9], b"", b"{}", b"[" * 10_000):
-        assert job_heads.head_of(other) is None
+        assert job_headers.head_of(other) is None
