@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         TryAgainError,
         UnknownJobError,
     )
-    from .storage.jobs import JobStatus
+    from .storage.jobs.jobs import JobStatus
     from .storage.opcodes import (
         LevelNeeds,
         LockNeeds,
@@ -66,7 +66,7 @@ _HOMES = {
     "DaemonUnreachableError": (".storage.errors", "DaemonUnreachableError"),
     "DeadlineError": (".storage.errors", "DeadlineError"),
     "GangerError": (".storage.errors", "GangerError"),
-    "JobStatus": (".storage.jobs", "JobStatus"),
+    "JobStatus": (".storage.jobs.jobs", "JobStatus"),
     "LevelNeeds": (".storage.opcodes", "LevelNeeds"),
     "LockNeeds": (".storage.opcodes", "LockNeeds"),
     "Opcode": (".storage.opcodes", "Opcode"),

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ganger.storage import paths, settings
+from ganger.storage import settings
+from ganger.storage.disk import paths
 
 from . import (
     config_side,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.clusters import INSTANCES, sized_configuration, uuid_of
 
-from ganger.storage import config_files, paths
+from ganger.storage import config_files
 from ganger.storage.cluster.objects import ObjectKind
+from ganger.storage.disk import paths
 from ganger.transport import messages
 
 from .figures import Timings

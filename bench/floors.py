@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from ganger.actors.execution import prewarming
-from ganger.storage import documents
+from ganger.storage.disk import documents
 
 from .figures import Timings, heading, row
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import psutil
 
 from ganger import Client, JobStatus
-from ganger.storage.job_views import StatusChange
+from ganger.storage.jobs.job_views import StatusChange
 
 from .figures import Timings
 

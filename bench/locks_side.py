@@ -11,9 +11,10 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ganger import Client, JobStatus
-from ganger.storage import lock_files, paths
-from ganger.storage.job_views import StatusChange
-from ganger.storage.locks import Owner
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import paths
+from ganger.storage.jobs.job_views import StatusChange
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import LocksGranted, LocksPending
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage import settings
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import LockForecast, exclusive
 from ganger.storage.prediction.policy import Policy
 from ganger.transport.messages import JobVerdict, PendingJob

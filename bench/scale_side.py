@@ -18,7 +18,8 @@ import psutil
 import zmq
 
 from ganger import Client
-from ganger.storage import documents, jobs, paths
+from ganger.storage.disk import documents, paths
+from ganger.storage.jobs import jobs
 from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ganger.storage import paths
+from ganger.storage.disk import paths
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, LocksGranted, LocksPending, Message
 from ganger.transport.zmq.dealer import Dealer

@@ -12,7 +12,7 @@ from . import output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..storage.paths import Places
+    from ..storage.disk.paths import Places
     from ..transport.client.client import Client
 
 
@@ -30,7 +30,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def places(self) -> Places:
         """The paths in the data directory."""
-        from ..storage import paths  # noqa: PLC0415
+        from ..storage.disk import paths  # noqa: PLC0415
 
         return paths.places(self.data)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, jobs, plain_values
+from ..storage import errors, plain_values, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +41,10 @@ class Priority(click.ParamType[int]):
         try:
             number = int(text)
         except ValueError:
-            number = jobs.PRIORITY_MAX + 1
-        if not jobs.PRIORITY_MIN <= number <= jobs.PRIORITY_MAX:
+            number = settings.PRIORITY_MAX + 1
+        if not settings.PRIORITY_MIN <= number <= settings.PRIORITY_MAX:
             expected = (
-                f"expected {jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, "
+                f"expected {settings.PRIORITY_MIN} to {settings.PRIORITY_MAX}, "
                 f"high, normal or low, got {value!r}"
             )
             self.fail(expected, param, ctx)

@@ -25,17 +25,16 @@ from ..actors.supervision.log_writer import LogWriter
 from ..actors.supervision.placement import SUPERVISION, elsewhere
 from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
-from ..storage import (
+from ..storage import errors, settings
+from ..storage.alive import lock_files
+from ..storage.disk import (
     descriptors,
     documents,
-    errors,
     file_sizes,
     file_systems,
-    lock_files,
     ownership,
     paths,
     run_directory,
-    settings,
 )
 from ..storage.opcodes import catalogue
 from ..transport.envelopes import Envelope
@@ -47,7 +46,7 @@ from .start_report import Announcement
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from ..storage.paths import Places
+    from ..storage.disk.paths import Places
     from .call import Call
     from .first_rapi import FirstCredentials
 

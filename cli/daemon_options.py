@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import documents, errors, ownership, rapi_settings, settings
+from ..storage import errors, settings
+from ..storage.access import rapi_settings
+from ..storage.disk import documents, ownership
 from . import choices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..storage.paths import Places
+    from ..storage.disk.paths import Places
 
 
 class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from .output import Column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..storage.job_views import JobInfo
+    from ..storage.jobs.job_views import JobInfo
     from ..storage.prediction.estimates import Accuracy
     from ..transport.client.etas import Etas
     from ..transport.messages import JobExplained

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, job_views, jobs, settings
+from ..storage import errors, settings
+from ..storage.jobs import job_views, jobs
 from . import choices, hints, logs, output, reading, whys
 from .call import INTERRUPTED_EXIT_CODE
 

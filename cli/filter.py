@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, rules
+from ..storage import errors
+from ..storage.filters import rules
 from . import choices, output, reading, rule_options
 from .call import Call, known
 from .output import Column

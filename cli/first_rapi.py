@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, paths, rapi_settings, rapi_users
+from ..storage import errors
+from ..storage.access import rapi_settings, rapi_users
+from ..storage.disk import paths
 from . import output
 
 if TYPE_CHECKING:
-    from ..storage.paths import Places
+    from ..storage.disk.paths import Places
 
 FIRST_USER = "admin"
 _SECONDS = 30.0
@@ -81,7 +83,7 @@ def prepare(
     """Make what is missing; the first user if there was no users file. `StorageError`."""
     import secrets  # noqa: PLC0415 - only the first start needs these
 
-    from ..storage import rapi_certificates, rapi_passwords  # noqa: PLC0415
+    from ..storage.access import rapi_certificates, rapi_passwords  # noqa: PLC0415
 
     if has_tls and not os.path.lexists(places.rapi_certificate):
         names = rapi_certificates.own_names(address)

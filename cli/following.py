@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import job_views, jobs
+from ..storage.jobs import job_views, jobs
 from . import output, whys
 from .call import INTERRUPTED_EXIT_CODE
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, lock_files, ownership, wording
+from ..storage import errors, wording
+from ..storage.alive import lock_files
+from ..storage.disk import ownership
 from ..storage.fsck import checking, repairing, survey
 from ..storage.fsck.findings import Finding, FindingRemedy
 from . import output
@@ -16,8 +18,8 @@ from .progress import Bar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..storage.disk.paths import Places
     from ..storage.fsck.repairing import RepairStep, Result
-    from ..storage.paths import Places
     from .call import Call
 
 FOUND_EXIT_CODE = 1

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, jobs, ownership, wording
+from ..storage import errors, wording
+from ..storage.disk import ownership
 from ..storage.importing import building, parts, source
 from ..storage.importing.import_decision import Outcome
+from ..storage.jobs import jobs
 from . import output
 from .progress import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..storage.disk.paths import Places
     from ..storage.importing.queues import Ended, FoundQueue
     from ..storage.importing.source import Source
-    from ..storage.paths import Places
     from .call import Call
 
 _BAR_JOBS_MIN = 1_000

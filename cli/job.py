@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, job_views, jobs, wording
+from ..storage import errors, wording
+from ..storage.jobs import job_views, jobs
 from . import (
     choices,
     etas,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..storage import documents, keys, ownership
+from ..storage.access import keys
+from ..storage.disk import documents, ownership
 from . import output
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from . import choices, output
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
-    from ..storage.job_views import OutputChunk
+    from ..storage.jobs.job_views import OutputChunk
     from .call import Call
 
 _KEPT = "\n\t\r"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from ..storage import errors, ownership, paths
+from ..storage import errors
+from ..storage.disk import ownership, paths
 from . import hints, output
 from .call import INTERRUPTED_EXIT_CODE, Call
 from .help_text import HelpFormatter

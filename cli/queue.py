@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, plain_values, rules
-from ..storage.jobs import JobStatus
+from ..storage import errors, plain_values
+from ..storage.filters import rules
+from ..storage.jobs.jobs import JobStatus
 from . import choices, output, reading, rule_options, up
 
 if TYPE_CHECKING:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..storage import documents, errors, ownership, rapi_settings, rapi_users
+from ..storage import errors
+from ..storage.access import rapi_settings, rapi_users
+from ..storage.access.rapi_users import User
+from ..storage.disk import documents, ownership
 from ..storage.opcodes import catalogue
-from ..storage.rapi_users import User
 from . import choices, output
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def cert(call: Call, *, names: tuple[str, ...], days: int, force: bool) -> None:
     A daemon that runs uses it at once, for new connections. Clients need the certificate, or its
     fingerprint, to know the daemon.
     """
-    from ..storage import rapi_certificates  # noqa: PLC0415 - costs more than most commands
+    from ..storage.access import rapi_certificates  # noqa: PLC0415 - costs more than most commands
 
     places = call.places
     ownership.require_own(places, "rapi cert")
@@ -117,7 +119,7 @@ def add(
     replace: bool,
 ) -> None:
     """Add the user NAME. A daemon that runs knows the user at once."""
-    from ..storage import rapi_passwords  # noqa: PLC0415
+    from ..storage.access import rapi_passwords  # noqa: PLC0415
 
     places = call.places
     ownership.require_own(places, f"rapi user add {name} --role {role}")
@@ -145,7 +147,7 @@ def add(
 @click.pass_obj
 def list_users(call: Call, style: output.Style) -> None:
     """List the users, with their rights."""
-    from ..storage import rapi_passwords  # noqa: PLC0415
+    from ..storage.access import rapi_passwords  # noqa: PLC0415
 
     found = sorted(_known(call).values(), key=lambda each: each.name)
     rows = [

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, jobs, opcodes
+from ..storage import errors, opcodes
+from ..storage.jobs import jobs
 from . import output
 
 if TYPE_CHECKING:
-    from ..storage import job_views
+    from ..storage.jobs import job_views
     from ..transport.client.client import Client
 
 

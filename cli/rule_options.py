@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, rules, wording
+from ..storage import errors, wording
+from ..storage.filters import rules
 from . import choices, output, reading
 
 if TYPE_CHECKING:

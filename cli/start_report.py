@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ..storage import errors
-    from ..storage.paths import Places
+    from ..storage.disk.paths import Places
     from .first_rapi import FirstCredentials
 
 READY_VARIABLE = "GANGER_READY_FD"

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..storage import documents, errors, ownership, process_identity, settings, wording
+from ..storage import errors, settings, wording
+from ..storage.alive import process_identity
+from ..storage.disk import documents, ownership
 from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
 from .daemon_options import DaemonOptions, daemon_options, recorded
@@ -24,7 +26,7 @@ from .daemon_options import DaemonOptions, daemon_options, recorded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..storage.paths import Places
+    from ..storage.disk.paths import Places
     from ..transport.client.client import Client
     from ..transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
     from .call import Call
@@ -410,7 +412,7 @@ def _running_pid(places: Places) -> int | None:
 
     `StorageError`, with the owner, if this user may not read it.
     """
-    from ..storage import lock_files  # noqa: PLC0415
+    from ..storage.alive import lock_files  # noqa: PLC0415
 
     path = places.queue / "lock"
     ownership.require_readable(path)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors, job_views, jobs
+from ..storage import errors
+from ..storage.jobs import job_views, jobs
 from ..transport import remedy_words
 from . import output
 

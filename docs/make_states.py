@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ganger.storage import jobs
+from ganger.storage.jobs import jobs
 
 HEAD = """\
 # States
@@ -13,7 +13,7 @@ Written by `docs/make_states.py` from the tables in the code; a test compares th
 
 ## An opcode
 
-From `TRANSITIONS` in `storage/jobs.py`. When the process of a job dies, every opcode becomes
+From `TRANSITIONS` in `storage/jobs/jobs.py`. When the process of a job dies, every opcode becomes
 `error`, also one that had finished (`lose process`, left out of the picture).
 
 ```mermaid

@@ -9,6 +9,7 @@ between two comments, of which the first names it::
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ganger import Client
-from ganger.actors.queue.reconciling import TABLE, Fate, Life, Progress
+from ganger.actors.store.reconciling import TABLE, Fate, Life, Progress
 from ganger.storage import errors
 from ganger.storage.fsck.findings import KINDS, FindingRemedy
 
@@ -56,6 +57,24 @@ def with_parts(text: str) -> str:
     return _PART.sub(lambda part: f"{part['head']}\n{PARTS[part['name']]()}\n{part['end']}", text)
 
 
+# The rooms: folders of the code, each with the question that it answers.
+
+_HOUSES = ("storage", "transport", "actors")
+
+
+def rooms() -> str:
+    """Each room with the first paragraph of its docstring."""
+    found = sorted(path for house in _HOUSES for path in (HERE.parent / house).rglob("__init__.py"))
+    rows = ((path.parent.relative_to(HERE.parent), path) for path in found)
+    lines = (f"| `{room}/` | {_question(path)} |" for room, path in rows if room.parts[1:])
+    return "\n".join(["| room | question |", "|---|---|", *lines])
+
+
+def _question(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
 # What becomes of jobs after a restart.
 
 _PROGRESS = {
@@ -78,7 +97,7 @@ _FATES = {
 
 
 def fates() -> str:
-    """The table of `actors/queue/reconciling`."""
+    """The table of `actors/store/reconciling`."""
     rows = [
         (_PROGRESS[progress], *(_FATES[TABLE[progress, life]] for life in Life))
         for progress in Progress
@@ -190,6 +209,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "error-classes": error_classes,
     "fates": fates,
     "findings": findings,
+    "rooms": rooms,
     "verbs": verbs,
 }
 """What can stand in a document."""

@@ -14,8 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from ..storage import errors, rapi_settings
-from ..storage.rapi_users import NOBODY, User
+from ..storage import errors
+from ..storage.access import rapi_settings
+from ..storage.access.rapi_users import NOBODY, User
 from . import origins, page, problems, roles, scopes
 from .declarations import Call, Method, Resource, Right, fits
 from .event_streams import EventStream

@@ -6,8 +6,8 @@ import base64
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from ..storage import rapi_passwords, rapi_settings
-from ..storage.rapi_users import NOBODY, User
+from ..storage.access import rapi_passwords, rapi_settings
+from ..storage.access.rapi_users import NOBODY, User
 from .declarations import Right
 from .logins import Logins
 from .problems import HttpError

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..storage import errors, rapi_settings, settings
-from ..storage.rapi_users import User
+from ..storage import errors, settings
+from ..storage.access import rapi_settings
+from ..storage.access.rapi_users import User
 from ..transport.client.async_client import AsyncClient
 from .problems import HttpError
 

@@ -9,8 +9,9 @@ import base64
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from ..storage import errors, rapi_settings
-from ..storage.job_views import LogLine, OutputChunk, StatusChange
+from ..storage import errors
+from ..storage.access import rapi_settings
+from ..storage.jobs.job_views import LogLine, OutputChunk, StatusChange
 from .declarations import Call, Method, Parameter, Resource, Right, whole
 from .event_streams import COMMENT, EventStream, event
 from .feed import Feed, JobEvent, following

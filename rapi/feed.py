@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import errors, rapi_settings
-from ..storage.job_views import JobInfo, StatusChange
-from ..storage.jobs import JobStatus
+from ..storage import errors
+from ..storage.access import rapi_settings
+from ..storage.jobs.job_views import JobInfo, StatusChange
+from ..storage.jobs.jobs import JobStatus
 
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient

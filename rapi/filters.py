@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..storage import errors, filters
+from ..storage import errors
+from ..storage.filters import filters
 from ..transport.messages import FilterRow
 from . import bodies, problems, rows
 from .declarations import Call, Method, Resource, Right

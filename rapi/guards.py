@@ -17,7 +17,7 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..storage import rapi_settings
+from ..storage.access import rapi_settings
 from . import problems
 from .joining_transport import JoiningTransport
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ..storage import rapi_settings
+from ..storage.access import rapi_settings
 
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient

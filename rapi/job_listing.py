@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
-from ..storage import rapi_settings
+from ..storage.access import rapi_settings
 from . import rows
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import Response
 
-from ..storage import errors, rapi_settings
+from ..storage import errors
+from ..storage.access import rapi_settings
 from . import bodies, rows, submitting
 from .declarations import Call, Method, Parameter, Resource, Right
 from .job_listing import BULK_FIELDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..storage import rapi_settings
+from ..storage.access import rapi_settings
 
 if TYPE_CHECKING:
     import asyncio

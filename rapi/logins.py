@@ -18,13 +18,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ..storage import rapi_passwords, rapi_settings
+from ..storage.access import rapi_passwords, rapi_settings
 from .problems import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..storage.rapi_users import User
+    from ..storage.access.rapi_users import User
 
 _NICENESS = 10
 _KEY_BYTES = 32

@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from ..storage.job_views import JobInfo
-from ..storage.jobs import JobStatus
+from ..storage.jobs.job_views import JobInfo
+from ..storage.jobs.jobs import JobStatus
 from ..transport.messages import DaemonInfo, FilterRow, LockWait
 from .declarations import Call, Method, Resource, Right
 

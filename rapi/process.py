@@ -17,7 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..storage import descriptors, errors, parent_death, paths, settings
+from ..storage import errors, settings
+from ..storage.alive import parent_death
+from ..storage.disk import descriptors, paths
 from ..transport.client.async_client import AsyncClient
 from . import table
 from .application import Service, application

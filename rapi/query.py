@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ..storage import errors, filters
+from ..storage import errors
+from ..storage.filters import filters
 from ..transport import luxi_words
 from . import bodies, problems
 from .declarations import Call, Method, Parameter, Resource, Right

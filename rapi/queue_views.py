@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ..storage.job_views import JobInfo
-from ..storage.jobs import JobStatus
+from ..storage.jobs.job_views import JobInfo
+from ..storage.jobs.jobs import JobStatus
 from ..transport.messages import DaemonInfo
 from . import roles
 from .bodies import converted

@@ -14,7 +14,7 @@ from .declarations import Right
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ..storage.rapi_users import User
+    from ..storage.access.rapi_users import User
 
 COMMAND_OPCODE = "OP_EXEC"
 

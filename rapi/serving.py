@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from uvicorn.server import ServerState
 
-from ..storage import rapi_settings
+from ..storage.access import rapi_settings
 from ..storage.version import version
 from . import uvicorn_hooks
 from .guards import ConnectionGuard, Counts, GuardedProtocol, Limits

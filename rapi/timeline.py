@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..storage import errors, rapi_settings
-from ..storage.job_views import JobInfo
+from ..storage import errors
+from ..storage.access import rapi_settings
+from ..storage.jobs.job_views import JobInfo
 from .declarations import Call, Method, Parameter, Resource, Right
 from .problems import HttpError
 

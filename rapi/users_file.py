@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..storage import errors, rapi_passwords, rapi_users
+from ..storage import errors
+from ..storage.access import rapi_passwords, rapi_users
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ..storage.rapi_users import User
+    from ..storage.access.rapi_users import User
     from .notes import Notes
 
 _WARNINGS_MAX = 20

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from ..storage import rules
-from ..storage.job_views import OutputChunk
+from ..storage.access.rapi_users import NOBODY, User
+from ..storage.filters import rules
+from ..storage.jobs.job_views import OutputChunk
 from ..storage.opcodes import catalogue
 from ..storage.queries import job_masks
-from ..storage.rapi_users import NOBODY, User
 from . import jobs, roles
 from .job_bodies import JobBodies
 from .job_listing import JobListing
 from .problems import HttpError
 
 if TYPE_CHECKING:
-    from ..storage.job_views import JobChange, JobInfo, LogLine, OpInfo, StatusChange
+    from ..storage.jobs.job_views import JobChange, JobInfo, LogLine, OpInfo, StatusChange
     from ..transport.client.async_client import AsyncClient
     from ..transport.messages import Simulated
 

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from . import documents, errors, segments, settings
-from .checked_records import RecordFormat
+from . import errors, settings
 from .cluster import shapes
-from .queue_files import journal
+from .disk import documents
+from .log import journal, segments
+from .log.checked_records import RecordFormat
 
 VERSION = 3_000_000
 """Ganeti's configuration version: major * 1,000,000 + minor * 10,000."""

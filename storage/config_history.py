@@ -15,7 +15,8 @@ import itertools
 import threading
 from typing import TYPE_CHECKING
 
-from . import config_files, documents, errors
+from . import config_files, errors
+from .disk import documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

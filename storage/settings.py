@@ -36,6 +36,9 @@ SUBMITTED_AT_ONCE = 100
 ANNOUNCED_AT_ONCE = 500
 """Most new jobs in one notice to the filter evaluator and the scheduler."""
 
+PRIORITY_MIN, PRIORITY_MAX = -20, 19
+"""The most and the least urgent priority of an opcode."""
+
 OPCODES_PER_JOB_MAX = 1_000
 """Most opcodes in one job."""
 
@@ -360,8 +363,8 @@ FILES_UNWRITTEN_MAX = 1_000
 """New jobs above which the queue writes their files though messages wait."""
 
 JUDGE_STEPS_MAX = 2**30
-"""Most steps (`storage/metering`) to judge one job by the filter rules: some seconds. A job that
-takes more waits."""
+"""Most steps (`storage/filters/metering`) to judge one job by the filter rules: some seconds. A
+job that takes more waits."""
 
 JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""

@@ -10,8 +10,9 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from . import documents, errors
+from . import errors
 from .cluster import ssconf
+from .disk import documents
 from .version import GANETI_RELEASE
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import math
 import os
 from pathlib import Path
 
-from . import documents, errors
+from . import errors
+from .disk import documents
 
 UNTIL_MAX = 253_402_300_799
 """The last second of the year 9999, in seconds since the epoch."""

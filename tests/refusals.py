@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ganger.storage import documents, errors
-from ganger.storage.queue_files import journal
+from ganger.storage import errors
+from ganger.storage.disk import documents
+from ganger.storage.log import journal
 
 
 def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> list[str]:
@@ -81,7 +82,7 @@ def refusing_flushes() -> Iterator[None]:
         raise errors.StorageError(f"{path}: no")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ganger.storage.queue_files.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.log.journal.flush_file_system", fail)
         yield
 
 
@@ -101,9 +102,9 @@ class OneRefusal:
         for call in ("write", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir"):
             patch.setattr(os, call, self._counting(call, getattr(os, call)))
         patch.setattr(os, "open", self._counting("open", os.open, self._creates))
-        swap = "ganger.storage.documents._swap"
+        swap = "ganger.storage.disk.documents._swap"
         patch.setattr(swap, self._counting("exchange", documents._swap))
-        flush = "ganger.storage.queue_files.journal.flush_file_system"
+        flush = "ganger.storage.log.journal.flush_file_system"
         patch.setattr(flush, self._counting("syncfs", journal.flush_file_system))
 
     @contextlib.contextmanager

@@ -10,7 +10,7 @@ from docs.examples import demo_findings, demo_plan
 
 from ganger.cli.plans import PlannedJob
 from ganger.storage import opcodes, settings
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 
 SCRATCH = Path("/demo")
 

@@ -265,7 +265,7 @@ def test_the_installed_command_prints_its_version(installed: Installed) -> None:
     assert PROJECT["version"] in _output(command, "--version", folder=installed.folder)
 
 
-@pytest.mark.parametrize("module", ["ganger", "ganger.storage.jobs"])
+@pytest.mark.parametrize("module", ["ganger", "ganger.storage.jobs.jobs"])
 def test_parts_without_actors_load_no_threads_and_no_sockets(
     installed: Installed, module: str
 ) -> None:

@@ -14,7 +14,8 @@ import yaml
 from docs import make_tables
 
 from ganger.cli import plans
-from ganger.storage import job_views, opcodes
+from ganger.storage import opcodes
+from ganger.storage.jobs import job_views
 from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
 

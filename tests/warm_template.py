@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 # The daemon first: it keeps its logging library from loading what the commands load below.
 from ganger import cli
 from ganger.cli import daemon as daemon_command
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,1 +1,4 @@
-"""The single writer of the configuration."""
+"""Which rules and limits are set?
+
+The single writer of the configuration (`ConfigStore`).
+"""

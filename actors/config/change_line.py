@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage import errors, lock_files, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files
 from ...storage.cluster.configuration import Configuration
 from ...storage.cluster.damage import undamaged
-from ...storage.locks import CONFIG_LOCK, LockLevel, LockMode, Owner
+from ...storage.locks.locks import CONFIG_LOCK, LockLevel, LockMode, Owner
 from ...transport import messages
 from ..runtime.addresses import LOCK_MANAGER
 from .stored_configuration import Edit, StoredConfiguration

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import errors, rules
+from ...storage import errors
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import ObjectKind
+from ...storage.filters import rules
 from ...transport import messages
 from ..rules import rule_changes
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
@@ -28,7 +29,7 @@ from .stored_configuration import Edit, StoredConfiguration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...storage.rules import FilterRule
+    from ...storage.filters.rules import FilterRule
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
 

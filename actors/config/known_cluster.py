@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage import version, watcher_pause
 
 if TYPE_CHECKING:
-    from ...storage.paths import Places
+    from ...storage.disk.paths import Places
 
 _LARGEST_OF_32_BITS = 2**32
 

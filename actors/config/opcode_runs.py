@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ...storage import errors, lock_files, opcodes, settings
+from ...storage import errors, opcodes, settings
+from ...storage.alive import lock_files
 from ...storage.cluster.objects import ObjectKind
 from ...storage.cluster.operations import delays, table
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
-from ...storage.locks import CONFIG_LOCK
+from ...storage.locks.locks import CONFIG_LOCK
 from ...storage.opcodes import LockNeeds, OperationError
 from ...storage.queries import operations as query_operations
 from ...storage.queries.query_locks import QUERY

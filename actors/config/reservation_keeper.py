@@ -10,7 +10,8 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any
 
-from ...storage import documents, errors, lock_files, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files
 from ...storage.cluster import reservations
 from ...storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ...storage.cluster.configuration import Change, Configuration
@@ -18,6 +19,7 @@ from ...storage.cluster.damage import undamaged
 from ...storage.cluster.modifications import Modified, released_address
 from ...storage.cluster.objects import ObjectKind
 from ...storage.cluster.reservations import Reservations, drbd_minors, network_missing
+from ...storage.disk import documents
 from ...storage.wording import shortened
 from ...transport import messages
 from .change_line import ChangeLine, Made, name_of
@@ -25,7 +27,7 @@ from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
     from ...storage.cluster.address_pools import Network
-    from ...storage.locks import Owner
+    from ...storage.locks.locks import Owner
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
 

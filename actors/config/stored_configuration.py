@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...storage import config_files, errors, quarantine, segments, settings
+from ...storage import config_files, errors, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
 from ...storage.cluster.objects import ObjectKind
 from ...storage.config_files import ConfigChanged, KeyedReply, OpcodeAnswer
 from ...storage.config_history import ConfigHistory
-from ...storage.queue_files.journal import Journal
+from ...storage.disk import quarantine
+from ...storage.log import segments
+from ...storage.log.journal import Journal
 
 if TYPE_CHECKING:
-    from ...storage.paths import Places
+    from ...storage.disk.paths import Places
 
 
 Listener: TypeAlias = Callable[[Configuration, Configuration, Sequence[Change]], None]

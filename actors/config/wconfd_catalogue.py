@@ -18,7 +18,7 @@ from ...storage.cluster.differences import masked
 from ...storage.cluster.integrity import problems
 from ...storage.cluster.modifications import InUse, Modified
 from ...storage.cluster.objects import ObjectKind
-from ...storage.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
+from ...storage.locks.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages
 from ...transport.messages import ConfigAnswered

@@ -6,12 +6,13 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from ...storage import errors, lock_files, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files
 from ...transport import frames, messages
 from ..processes import channels
 
 if TYPE_CHECKING:
-    from ...storage.process_identity import ProcessIdentity
+    from ...storage.alive.process_identity import ProcessIdentity
     from ...transport.envelopes import Envelope, ReplyAddress
     from ..runtime.runtime import Runtime
     from .watching import ChildPhase

@@ -12,7 +12,9 @@ import os
 import signal
 from typing import TYPE_CHECKING, assert_never, cast
 
-from ...storage import documents, errors, lock_files, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files
+from ...storage.disk import documents
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message

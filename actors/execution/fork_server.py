@@ -26,7 +26,8 @@ import select
 import signal
 from typing import NamedTuple
 
-from ...storage import errors, lock_files, process_identity, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files, process_identity
 from ...storage.opcodes import catalogue
 from ..job import process
 from ..job.daemon_link import Link

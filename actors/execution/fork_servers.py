@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from ...storage import descriptors, paths
+from ...storage.disk import descriptors, paths
 from ...transport import messages
 from ..processes import channels, fork_protocol, machine
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage import settings
-from ...storage.process_identity import ProcessIdentity
+from ...storage.alive.process_identity import ProcessIdentity
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ..processes import control_groups

@@ -8,7 +8,7 @@ from ...transport import messages
 from ..processes import sessions
 
 if TYPE_CHECKING:
-    from ...storage.process_identity import ProcessIdentity
+    from ...storage.alive.process_identity import ProcessIdentity
     from .children import Child
 
 

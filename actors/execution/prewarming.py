@@ -15,7 +15,9 @@ import os
 import sys
 from typing import Any, Self
 
-from ...storage import jobs, lock_files, opcodes, settings
+from ...storage import opcodes, settings
+from ...storage.alive import lock_files
+from ...storage.jobs import jobs
 from ...storage.queue_files import job_files
 from ...transport import frames, messages
 from ..job import process

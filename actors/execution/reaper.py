@@ -11,7 +11,8 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from ...storage import lock_files, process_identity, settings
+from ...storage import settings
+from ...storage.alive import lock_files, process_identity
 from ...transport import messages
 from ..processes import control_groups, fork_protocol, lock_file_owners
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER

@@ -1,1 +1,4 @@
-"""One job, in its own process."""
+"""How does one job run, in its own process?
+
+There is one `Job` for each running job.
+"""

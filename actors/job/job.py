@@ -22,9 +22,11 @@ from typing import Any, assert_never
 
 import msgspec
 
-from ...storage import errors, job_bounds, jobs, lock_files, opcodes, settings
-from ...storage.jobs import JobStatus, OpcodeEvent
-from ...storage.locks import Owner
+from ...storage import errors, opcodes, settings
+from ...storage.alive import lock_files
+from ...storage.jobs import job_bounds, jobs
+from ...storage.jobs.jobs import JobStatus, OpcodeEvent
+from ...storage.locks.locks import Owner
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files
 from ...transport import messages

@@ -6,8 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import job_bounds, jobs
-from ...storage.jobs import JobStatus
+from ...storage.jobs import job_bounds, jobs
+from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
 from .conversation import Conversation
 from .running_job import RunningJob, now

@@ -12,10 +12,13 @@ import time
 
 import msgspec
 
-from ...storage import documents, errors, jobs, lock_files, process_identity, settings
-from ...storage.lock_files import LockFile
-from ...storage.locks import Owner
-from ...storage.process_identity import ProcessIdentity
+from ...storage import errors, settings
+from ...storage.alive import lock_files, process_identity
+from ...storage.alive.lock_files import LockFile
+from ...storage.alive.process_identity import ProcessIdentity
+from ...storage.disk import documents
+from ...storage.jobs import jobs
+from ...storage.locks.locks import Owner
 from ...storage.queue_files import job_files
 from ...transport import messages
 from ..processes import descendants, own_state

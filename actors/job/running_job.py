@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ...storage import jobs
-from ...storage.locks import Owner
+from ...storage.jobs import jobs
+from ...storage.locks.locks import Owner
 
 
 class RunningJob:

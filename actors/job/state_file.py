@@ -6,7 +6,9 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import documents, errors, jobs, settings
+from ...storage import errors, settings
+from ...storage.disk import documents
+from ...storage.jobs import jobs
 from ...storage.queue_files import inodes, job_files
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ that an older one never wins.
 
 from __future__ import annotations
 
-from ...storage import jobs, settings
+from ...storage import settings
+from ...storage.jobs import jobs
 from ...transport import messages
 from .conversation import Conversation
 from .gate import OpcodeGate

@@ -1,1 +1,4 @@
-"""Which job holds which lock."""
+"""Which job holds which lock, and which waits?
+
+The component is `LockManager`; `locking`, `allocating` and `waiting` decide.
+"""

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from ...storage import errors
-from ...storage.locks import LockMode, Owner, OwnerLocks, SortKey, group_of, show, sort_key
+from ...storage.locks.locks import LockMode, Owner, OwnerLocks, SortKey, group_of, show, sort_key
 
 __all__ = ["Allocation", "LockIndex"]
 

@@ -11,9 +11,11 @@ import functools
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from ...storage import errors, lock_files, lock_journal, settings
-from ...storage.lock_journal import LockJournal, StoredLocks, TurnStored
-from ...storage.locks import CONFIG_LOCK
+from ...storage import errors, settings
+from ...storage.alive import lock_files
+from ...storage.locks import lock_journal
+from ...storage.locks.lock_journal import LockJournal, StoredLocks, TurnStored
+from ...storage.locks.locks import CONFIG_LOCK
 from ...storage.prediction.lock_types import NO_LOCKS, forecast_of_locks
 from ...transport import messages
 from ..processes import sessions
@@ -28,7 +30,7 @@ from .owner_watch import OwnerWatch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.locks import Owner
+    from ...storage.locks.locks import Owner
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message

@@ -17,8 +17,8 @@ from ...transport import messages
 from .locking import LockState
 
 if TYPE_CHECKING:
-    from ...storage.lock_journal import Since
-    from ...storage.locks import LocksFile
+    from ...storage.locks.lock_journal import Since
+    from ...storage.locks.locks import LocksFile
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from ..runtime.runtime import Runtime

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors
-from ...storage.locks import LockLevel, LockMode, Owner, Pending
+from ...storage.locks.locks import LockLevel, LockMode, Owner, Pending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

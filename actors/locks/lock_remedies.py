@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.jobs import PRIORITY_MIN
+from ...storage.settings import PRIORITY_MIN
 from ...transport.messages import Remedy
 from .locking import LockState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...storage.locks import Owner, group_of
+from ...storage.locks.locks import Owner, group_of
 from ...transport import messages
 from . import lock_remedies
 from .locking import LockState, LockView

@@ -61,8 +61,8 @@ from math import inf
 import msgspec
 
 from ...storage import errors
-from ...storage.lock_rows import LockView, lock_rows
-from ...storage.locks import (
+from ...storage.locks.lock_rows import LockView, lock_rows
+from ...storage.locks.locks import (
     Changes,
     LockChange,
     LockLevel,

@@ -11,12 +11,13 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
-from ...storage import errors, lock_files
+from ...storage import errors
+from ...storage.alive import lock_files
 from . import lock_refusals
 
 if TYPE_CHECKING:
-    from ...storage.lock_journal import Fenced
-    from ...storage.locks import Owner
+    from ...storage.locks.lock_journal import Fenced
+    from ...storage.locks.locks import Owner
 
 FENCED_MAX = 10_000
 """Most owners that are remembered as fenced; the oldest are forgotten first."""

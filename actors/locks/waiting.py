@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from ...storage.locks import LockMode, Owner, Pending
+from ...storage.locks.locks import LockMode, Owner, Pending
 from .allocating import LockIndex, Wants
 
 __all__ = ["Position", "Waiter", "WaitingLine"]

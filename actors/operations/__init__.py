@@ -1,1 +1,1 @@
-"""What opcodes do."""
+"""What does an opcode do?"""

@@ -17,7 +17,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from ...storage import process_identity, wording
+from ...storage import wording
+from ...storage.alive import process_identity
 from ...storage.opcodes import KilledError, OperationError
 from ..processes.sessions import IDENTITY_VARIABLE
 from .command_output import Output, OutputLog

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ...storage import errors, job_bounds
+from ...storage import errors
+from ...storage.jobs import job_bounds
 from ...storage.opcodes import Opcode, OperationContext, OperationError
 from ...storage.opcodes.catalogue import OpTestDelay
 from ...storage.wording import text_of

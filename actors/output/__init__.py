@@ -1,1 +1,4 @@
-"""Hands out the stored output of jobs."""
+"""What has a job printed?
+
+The component is `OutputReader`; `page_waits` decides.
+"""

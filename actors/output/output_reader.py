@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from ...storage import errors, paths, settings
+from ...storage import errors, settings
+from ...storage.disk import paths
 from ...storage.queue_files import output_blocks, output_files
 from ...transport import messages
 from ..runtime.component import Component

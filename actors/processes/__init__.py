@@ -1,1 +1,1 @@
-"""Operating system processes."""
+"""How are processes of the system reached, followed and ended?"""

@@ -20,10 +20,10 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import process_identity
+from ...storage.alive import process_identity
 
 if TYPE_CHECKING:
-    from ...storage.process_identity import ProcessIdentity
+    from ...storage.alive.process_identity import ProcessIdentity
 
 PREFIX = "ganger-job-"
 """How the names of groups begin; the identity of the job's process follows."""

@@ -15,7 +15,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from ...storage import process_identity
+from ...storage.alive import process_identity
 from ...storage.opcodes import KilledError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ...storage import lock_files, process_identity
+from ...storage.alive import lock_files, process_identity
 
 
 class Holder(NamedTuple):

@@ -20,13 +20,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import process_identity
+from ...storage.alive import process_identity
 from . import control_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.process_identity import ProcessIdentity
+    from ...storage.alive.process_identity import ProcessIdentity
 
 END_SECONDS = 1.0
 """How long killed processes may take to end: no time, unless one of them waits in the kernel

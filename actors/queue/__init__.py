@@ -1,1 +1,5 @@
-"""The single writer of jobs."""
+"""What happens to each job, from its submission to the archive?
+
+The single writer of jobs: `JobQueue`. Its parts are in `admission`, `answers`, `store` and
+`durable`, too.
+"""

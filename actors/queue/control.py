@@ -6,21 +6,22 @@ import functools
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import errors, jobs, settings
-from ...storage.jobs import JobStatus
+from ...storage import errors, settings
+from ...storage.jobs import jobs
+from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
+from ..admission import submitting
 from ..runtime.addresses import EXECUTOR, FILTER_EVALUATOR
-from . import submitting
-from .job_rows import Phase
+from ..store.job_rows import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
+    from ..store.job_rows import Row
+    from ..store.job_store import JobStore
     from .hand_over import HandOver
-    from .job_rows import Row
-    from .job_store import JobStore
     from .lifecycle import Lifecycle
 
 

@@ -10,11 +10,12 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from ...storage import errors, jobs, settings
-from ...storage.jobs import JobStatus
+from ...storage import errors, settings
+from ...storage.jobs import jobs
+from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, EXECUTOR
-from .job_rows import Phase, Row
+from ..store.job_rows import Phase, Row
 from .reusing import reuses_process
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ...transport.messages import PendingEnd
     from ..runtime.runtime import Runtime
-    from .job_store import JobStore
-    from .start_gate import StartGate
+    from ..store.job_store import JobStore
+    from ..store.start_gate import StartGate
 
 
 class HandOver:

@@ -10,22 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from ...storage import errors
+from ...storage.log.journal import Journal
 from ...storage.queue_files.job_files import QueueDirectory
-from ...storage.queue_files.journal import Journal
 from ...transport import messages
+from ..admission.admission import Admission
+from ..answers.change_waits import ChangeWaits
+from ..answers.diagnosis import Diagnosis
+from ..answers.estimating import Estimating
+from ..answers.job_queries import JobQueries
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from ..runtime.component import Component
-from . import recovery, remembering
-from .admission import Admission
-from .change_waits import ChangeWaits
+from ..store import recovery, remembering
+from ..store.job_store import JobStore
+from ..store.start_gate import StartGate
 from .control import Control
-from .diagnosis import Diagnosis
-from .estimating import Estimating
 from .hand_over import HandOver
-from .job_queries import JobQueries
-from .job_store import JobStore
 from .lifecycle import Lifecycle
-from .start_gate import StartGate
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
@@ -50,7 +50,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.estimating = Estimating(self.runtime, self.store)
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.hand_over, self.lifecycle)
-        self.admission = Admission(self.store, self.gate, self.control)
+        self.admission = Admission(self.store, self.gate, self.control.link_retry)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
         self.waits = ChangeWaits(self.runtime, self.store, self.queries)

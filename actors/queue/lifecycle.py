@@ -10,24 +10,26 @@ import functools
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import errors, jobs, lock_files, settings, wording
-from ...storage.jobs import JobStatus
+from ...storage import errors, settings, wording
+from ...storage.alive import lock_files
+from ...storage.jobs import jobs
+from ...storage.jobs.jobs import JobStatus
 from ...storage.queue_files import job_files
 from ...transport import messages
 from ..processes import sessions
 from ..runtime.addresses import EXECUTOR, LOCK_MANAGER
 from ..scheduling.depending import dependency_outcome
-from .job_rows import Phase, Row
-from .row_templates import row_of
+from ..store.job_rows import Phase, Row
+from ..store.row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...transport.envelopes import Envelope
+    from ..answers.estimating import Estimating
     from ..runtime.runtime import Runtime
-    from .estimating import Estimating
-    from .job_store import JobStore
-    from .start_gate import StartGate
+    from ..store.job_store import JobStore
+    from ..store.start_gate import StartGate
 
 DEATH_SOURCE = "gnt:daemon:luxid:deathdetection"
 START_SOURCE = "gnt:daemon:luxid:startjobs"

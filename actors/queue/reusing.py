@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage import process_identity
+from ...storage.alive import process_identity
 from ...storage.opcodes import catalogue
 
 if TYPE_CHECKING:
-    from ...storage import jobs
+    from ...storage.jobs import jobs
 
 
 def reuses_process(job: jobs.Job) -> bool:

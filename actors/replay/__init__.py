@@ -1,1 +1,4 @@
-"""Plays traces of jobs against the scheduler and the lock state in virtual time: pure."""
+"""How would other orders do?
+
+Plays traces against the scheduler's and the locks' own decisions, in virtual time: pure.
+"""

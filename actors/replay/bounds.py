@@ -16,7 +16,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage.locks import BGL, LockMode, group_of
+from ...storage.locks.locks import BGL, LockMode, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ...storage.locks import BGL, LockLevel
+from ...storage.locks.locks import BGL, LockLevel
 from ...storage.prediction.lock_types import (
     LevelForecast,
     LockForecast,

@@ -13,8 +13,8 @@ import heapq
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage.jobs import JobStatus
-from ...storage.locks import Owner
+from ...storage.jobs.jobs import JobStatus
+from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport.messages import JobVerdict, PendingJob
 from ..locks.locking import LockState

@@ -1,1 +1,4 @@
-"""Which filter rule applies to a job."""
+"""Which filter rule applies to a job?
+
+The component is `FilterEvaluator`; `filtering`, `gating` and `rule_changes` decide.
+"""

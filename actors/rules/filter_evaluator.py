@@ -5,9 +5,9 @@ and the queue; from then on older verdicts do not count, and the scheduler asks 
 jobs come to the front. Rejected jobs must be found wherever they stand: under a chain that can
 reject, the evaluator looks through the whole queue, a page at a time.
 
-The cost of one message is bounded, in steps (``storage/metering``). Longer work is done in slices:
-a job that takes more than a slice by itself, tests of rules, simulations. The evaluator sends
-itself one message for each slice, so that it serves other messages in between.
+The cost of one message is bounded, in steps (``storage/filters/metering``). Longer work is done in
+slices: a job that takes more than a slice by itself, tests of rules, simulations. The evaluator
+sends itself one message for each slice, so that it serves other messages in between.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
-from ...storage import errors, judged_inputs, settings
-from ...storage.metering import Meter, Slice, SliceOverError, TooMuchWorkError
+from ...storage import errors, settings
+from ...storage.filters.metering import Meter, Slice, SliceOverError, TooMuchWorkError
+from ...storage.filters.rules import ActionName, FilterRule
+from ...storage.jobs import judged_inputs
 from ...storage.queue_files import job_files
-from ...storage.rules import ActionName, FilterRule
 from ...transport import messages
 from ...transport.messages import JobVerdict
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER

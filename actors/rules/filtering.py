@@ -1,13 +1,13 @@
 """Decides which filter rule applies to a job. Pure: rules, time and facts in, a verdict out.
 
-``storage/rules`` defines rules and predicates. The admission of the queue (REJECT), the scheduler
-(PAUSE, RATE_LIMIT) and the running job act on a verdict.
+``storage/filters/rules`` defines rules and predicates. The admission of the queue (REJECT), the
+scheduler (PAUSE, RATE_LIMIT) and the running job act on a verdict.
 
 How it works
 ------------
-The work to judge a job has a limit in steps (``storage/metering``). `judge` does it at once,
-`judging` in slices. A job that exceeds the limit is held by the rule that was being evaluated: it
-must not start past a rule that might hold it, and must not keep all others waiting.
+The work to judge a job has a limit in steps (``storage/filters/metering``). `judge` does it at
+once, `judging` in slices. A job that exceeds the limit is held by the rule that was being
+evaluated: it must not start past a rule that might hold it, and must not keep all others waiting.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Final
 import msgspec
 
 from ...storage import settings
-from ...storage.jobs import PRIORITIES
-from ...storage.metering import Meter, SliceOverError, TooMuchWorkError
-from ...storage.rules import (
+from ...storage.filters.metering import Meter, SliceOverError, TooMuchWorkError
+from ...storage.filters.rules import (
     ActionName,
     FilterRule,
     JobFacts,
@@ -29,6 +28,7 @@ from ...storage.rules import (
     compile_predicate,
     looks_at,
 )
+from ...storage.jobs.jobs import PRIORITIES
 
 __all__ = [
     "ACCEPTED",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...storage.rules import ActionName
+from ...storage.filters.rules import ActionName
 
 if TYPE_CHECKING:
     from .filtering import Verdict

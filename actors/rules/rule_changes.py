@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import errors, rules
-from ...storage.filters import searches
+from ...storage import errors
+from ...storage.filters import rules
+from ...storage.filters.filters import searches
 from ...transport.messages import FilterRow
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...storage import rules, settings
-from ...storage.metering import Meter, TooMuchWorkError
-from ...storage.rules import ActionName
+from ...storage import settings
+from ...storage.filters import rules
+from ...storage.filters.metering import Meter, TooMuchWorkError
+from ...storage.filters.rules import ActionName
 from ...transport.messages import GateAnswered
 from . import filtering, gating
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from ...storage import jobs
+    from ...storage.jobs import jobs
     from ...transport.messages import ChosenUnder
 
 _STOPPING = frozenset({ActionName.PAUSE, ActionName.REJECT, ActionName.RATE_LIMIT})

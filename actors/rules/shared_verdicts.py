@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.rules import LooksAt
+from ...storage.filters.rules import LooksAt
 from .filtering import JobFacts, judge
 
 if TYPE_CHECKING:

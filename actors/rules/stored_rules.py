@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...storage import config_files, rules
-from ...storage.paths import Places
+from ...storage import config_files
+from ...storage.disk.paths import Places
+from ...storage.filters import rules
 from .rules_in_force import RulesInForce
 
 if TYPE_CHECKING:
-    from ...storage import jobs
+    from ...storage.jobs import jobs
     from ...transport.messages import ChosenUnder, GateAnswered
 
 

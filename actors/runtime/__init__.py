@@ -1,1 +1,1 @@
-"""What components stand on: mailboxes, turns, errors."""
+"""What does a component stand on: mailboxes, turns, errors?"""

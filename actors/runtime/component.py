@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     # A component without an argument may accept anything.
     from typing_extensions import TypeVar
 
-    from ...storage import paths
+    from ...storage.disk import paths
     from ...transport.envelopes import Envelope
     from .runtime import Runtime
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import descriptors, paths, settings
+from ...storage import settings
+from ...storage.disk import descriptors, paths
 from ...transport.envelopes import Envelope
 from ...transport.messages import Boot, LuxiState, RapiState
 from .actor import ComponentActor
@@ -21,7 +22,7 @@ from .rapi_options import RapiOptions
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from ...storage.lock_files import LockFile
+    from ...storage.alive.lock_files import LockFile
     from .component import Component
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...storage import rapi_settings
+from ...storage.access import rapi_settings
 
 
 class RapiOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 A pending job weighs less with every second that it waits (Ganeti design: predictive queue). Ages
 count from when the queue received the job, on the machine's monotonic clock. The time of day is
 never looked at, so a clock that is set reorders no jobs. The queue keeps the times too
-(`actors/queue/ages`): they outlast the scheduler and the daemon, so the bound of a wait does. After
+(`actors/store/ages`): they outlast the scheduler and the daemon, so the bound of a wait does. After
 a restart of the machine, ages begin anew.
 
 Ids grow with time, so a job is at least as old as all jobs after it. No time is stored for each

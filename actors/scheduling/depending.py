@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ...storage.jobs import JobStatus
+from ...storage.jobs.jobs import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ...storage.locks import BGL, LockLevel
+from ...storage.locks.locks import BGL, LockLevel
 from ...storage.prediction.lock_types import (
     LEVELS,
     NO_LOCKS,

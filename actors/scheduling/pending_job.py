@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.jobs import JobStatus
+from ...storage.jobs.jobs import JobStatus
 from ...storage.prediction.lock_types import NO_LOCKS
 from .depending import Dependencies, cancelers
 from .remedies import Buckets

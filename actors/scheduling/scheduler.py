@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import errors, lock_files, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER, SCHEDULER
@@ -20,7 +21,7 @@ from .scheduling import Schedule
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from ...storage.locks import Owner
+    from ...storage.locks.locks import Owner
     from ...transport.envelopes import Envelope
     from ...transport.messages.base import Reply
     from ..runtime.dispatcher import Alarm

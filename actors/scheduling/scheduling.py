@@ -43,7 +43,7 @@ from .unsatisfiable import UnsatisfiableJobs
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
-    from ...storage.jobs import JobStatus
+    from ...storage.jobs.jobs import JobStatus
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict, OrderReported, QueuePosition
     from .ageing import Steps

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage import settings
-from ...storage.jobs import JobStatus
+from ...storage.jobs.jobs import JobStatus
 from ...transport import remedy_words
 from ...transport.messages import Simulated, WaitingJob
 from ..runtime.slices import done

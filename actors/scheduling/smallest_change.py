@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.jobs import PRIORITY_MIN
+from ...storage.settings import PRIORITY_MIN
 from ...transport.messages import Remedy
 
 if TYPE_CHECKING:

@@ -1,1 +1,4 @@
-"""Which components live, where, and what happens when one dies."""
+"""Which components live, on which dispatcher, in which process, and what if one fails?
+
+The components are `Supervisor` and `Authority`; `supervising` decides.
+"""

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import descriptors, errors, lock_files, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files
+from ...storage.disk import descriptors
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ...transport.zmq.connection_event import ConnectionEvent

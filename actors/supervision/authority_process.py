@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import msgspec
 
-from ...storage import documents, errors, lock_files, parent_death, paths, settings
+from ...storage import errors, settings
+from ...storage.alive import lock_files, parent_death
+from ...storage.disk import documents, paths
 from ...transport.messages import ComponentHung
-from ..doors.authority_listener import AuthorityListener
+from ..listeners.authority_listener import AuthorityListener
 from ..runtime.directory import Directory
 from ..runtime.host import Host
 from ..runtime.process_link import LinkedReceiver

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import documents, errors
+from ...storage import errors
+from ...storage.disk import documents
 from ...storage.version import version
 from ...transport.messages import PROTOCOL
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from ...storage.lock_files import DirectoryLock
-    from ...storage.paths import Places
+    from ...storage.alive.lock_files import DirectoryLock
+    from ...storage.disk.paths import Places
 
 
 class DirectoryKeeper:

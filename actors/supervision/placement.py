@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..config.config_store import ConfigStore
-from ..doors.luxi_listener import LuxiListener
-from ..doors.wconfd_listener import WconfdListener
-from ..doors.wire_listener import WireListener
 from ..execution.executor import Executor
+from ..listeners.luxi_listener import LuxiListener
+from ..listeners.wconfd_listener import WconfdListener
+from ..listeners.wire_listener import WireListener
 from ..locks.lock_manager import LockManager
 from ..output.output_reader import OutputReader
 from ..queue.job_queue import JobQueue
@@ -20,7 +20,7 @@ from .rapi_keeper import RapiKeeper
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ...storage.paths import Places
+    from ...storage.disk.paths import Places
     from ..runtime.component import Component
 
 COMPONENTS = (

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import rapi_settings, settings
+from ...storage import settings
+from ...storage.access import rapi_settings
 from ...transport import messages
 from ..runtime.component import Component
 from ..runtime.rapi_options import RapiOptions

@@ -40,8 +40,9 @@ from rich.text import Text
 
 from ganger import Client, GangerError, JobStatus
 from ganger.cli.plans import PlannedJob
-from ganger.storage import lock_files, paths, process_identity
-from ganger.storage.job_views import JobInfo, StatusChange
+from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.disk import paths
+from ganger.storage.jobs.job_views import JobInfo, StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
 from ganger.transport.zmq.dealer import Dealer

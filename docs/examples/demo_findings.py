@@ -19,7 +19,7 @@ from docs.examples.demo_plan import (
 )
 
 from ganger.cli.plans import PlannedJob
-from ganger.storage.job_views import JobInfo
+from ganger.storage.jobs.job_views import JobInfo
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from ganger import Client, DaemonUnreachableError, OpcodeError
-from ganger.storage.job_views import LogLine
+from ganger.storage.jobs.job_views import LogLine
 
 
 def main() -> None:

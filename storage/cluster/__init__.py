@@ -1,1 +1,4 @@
-"""The cluster's configuration: its objects, their rules, and the questions about them."""
+"""What does the configuration hold, and what may it become? Values only.
+
+Objects, their rules, and the questions about them.
+"""

@@ -2,7 +2,7 @@
 
 The configuration keeps its objects as decoded JSON, so unknown fields survive and absent ones stay
 absent. The structures here hold no data: they give each field's type, and their order is the order
-in which Ganeti writes the fields. Filter rules have their own module, ``storage/rules``.
+in which Ganeti writes the fields. Filter rules have their own module, ``storage/filters/rules``.
 
 Source: Ganeti 3.0's ``config.data``, and "Ganeti design: disk and instance reservation" for
 ``forthcoming``.

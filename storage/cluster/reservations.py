@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from .. import errors
-from ..locks import Owner
+from ..locks.locks import Owner
 from .address_pools import AddressPool, Network, Use
 
 TRIES_MAX: Final = 64

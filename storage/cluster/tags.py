@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from .. import errors, patterns
-from ..filters import PATTERN_LENGTH_MAX
+from .. import errors
+from ..filters import patterns
+from ..filters.filters import PATTERN_LENGTH_MAX
 
 TAG_LENGTH_MAX: Final = 128
 """Longest tag, in characters, as in Ganeti."""

@@ -1,1 +1,1 @@
-"""Checks a data directory that no daemon uses, and repairs it."""
+"""What is wrong in a data directory that no daemon uses, and how is it repaired?"""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import settings, wording
-from ..checked_records import Tail
-from ..jobs import JobStatus
+from ..jobs.jobs import JobStatus
+from ..log.checked_records import Tail
 from ..queue_files import job_files, replay
 from .findings import Finding, FindingKind
 

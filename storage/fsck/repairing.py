@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import config_files, documents, errors, lock_files, quarantine, segments
-from ..queue_files import job_files, journal, replay, spool
+from .. import config_files, errors
+from ..alive import lock_files
+from ..disk import documents, quarantine
+from ..log import journal, segments
+from ..queue_files import job_files, replay, spool
 from .checking import check, highest_id, serial
 from .findings import Finding, FindingKind, FindingRemedy
 from .survey import survey
@@ -24,7 +27,7 @@ from .survey import survey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..paths import Places
+    from ..disk.paths import Places
     from .checking import Facts
     from .survey import Progress
 

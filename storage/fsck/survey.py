@@ -13,23 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import (
-    config_files,
-    documents,
-    errors,
-    jobs,
-    keys,
-    lock_files,
-    lock_journal,
-    ownership,
-    quarantine,
-    rules,
-    segments,
-    settings,
-    ssconf_files,
-)
+from .. import config_files, errors, settings, ssconf_files
+from ..access import keys
+from ..alive import lock_files
 from ..cluster import shapes
-from ..queue_files import inodes, job_files, journal, output_files, replay, spool
+from ..disk import documents, ownership, quarantine
+from ..filters import rules
+from ..jobs import jobs
+from ..locks import lock_journal
+from ..log import journal, segments
+from ..queue_files import inodes, job_files, output_files, replay, spool
 from .checking import (
     Archival,
     Facts,
@@ -44,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ..checked_records import RecordFormat
-    from ..paths import Places
+    from ..disk.paths import Places
+    from ..log.checked_records import RecordFormat
 
     Progress = Callable[[int, int], None]
 

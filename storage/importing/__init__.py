@@ -1,4 +1,5 @@
-"""Takes over a state directory of Ganeti: reads it, decides what becomes of its jobs, writes ours.
+"""What becomes of a state directory of Ganeti?
 
-``fates`` decides, ``source`` reads, ``building`` writes. The source is never changed.
+Reads it, decides what becomes of its jobs, writes ours. ``import_decision`` decides, ``source``
+reads, ``building`` writes. The source is never changed.
 """

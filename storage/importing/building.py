@@ -16,8 +16,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from .. import documents, errors, jobs, ownership, paths
-from ..queue_files import job_files, journal
+from .. import errors
+from ..disk import documents, ownership, paths
+from ..jobs import jobs
+from ..log import journal
+from ..queue_files import job_files
 from . import import_decision, read_only_source
 from .queues import FoundJob, Progress
 from .source import Source

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from .. import errors, jobs, opcodes
-from ..jobs import Job, JobStatus, Timestamp
+from .. import errors, opcodes, settings
+from ..jobs import jobs
+from ..jobs.jobs import Job, JobStatus, Timestamp
 from ..opcodes import catalogue
 
 SOURCE = "ganger:import"
@@ -135,7 +136,7 @@ def settle(job: Job, found: Fate, now: Timestamp) -> None:
     else:
         for op in job.ops:
             # Ganeti takes any number when a priority is changed, and the job is stuck then.
-            op.priority = min(max(op.priority, jobs.PRIORITY_MIN), jobs.PRIORITY_MAX)
+            op.priority = min(max(op.priority, settings.PRIORITY_MIN), settings.PRIORITY_MAX)
 
 
 def _failed(text: str) -> Fate:
@@ -165,5 +166,5 @@ def is_luxids(livelock: str) -> bool:
 
 def _has_strange_priority(job: Job, found: Fate) -> bool:
     return found.outcome is Outcome.PENDING and any(
-        not jobs.PRIORITY_MIN <= op.priority <= jobs.PRIORITY_MAX for op in job.ops
+        not settings.PRIORITY_MIN <= op.priority <= settings.PRIORITY_MAX for op in job.ops
     )

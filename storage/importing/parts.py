@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
-from .. import config_files, errors, filters, rapi_settings, rapi_users, rules, watcher_pause
+from .. import config_files, errors, watcher_pause
+from ..access import rapi_settings, rapi_users
 from ..cluster import integrity, shapes
 from ..cluster.configuration import Configuration
+from ..filters import filters, rules
 from ..wording import counted
 
 _VERSION_STEP = 10_000

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from .. import errors, jobs, opcodes, wording
+from .. import errors, opcodes, settings, wording
+from ..jobs import jobs
 from ..queue_files import job_files
 from . import import_decision, read_only_source
 from .import_decision import Fate, Outcome
@@ -250,7 +251,7 @@ class _Reader:
         if self._clamped:
             self.found.notes.append(
                 f"the priority of {wording.counted(self._clamped, 'pending job')} is outside "
-                f"{jobs.PRIORITY_MIN} to {jobs.PRIORITY_MAX}, and becomes the nearest one"
+                f"{settings.PRIORITY_MIN} to {settings.PRIORITY_MAX}, and becomes the nearest one"
             )
         if self._foreign:
             others = wording.counted(len(self._foreign), "other file")

@@ -14,7 +14,8 @@ import stat
 import struct
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from .. import documents, errors, ownership
+from .. import errors
+from ..disk import documents, ownership
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from .. import documents, errors, ownership, wording
+from .. import errors, wording
+from ..disk import documents, ownership
 from . import import_decision, parts, queues, read_only_source
 from .import_decision import Outcome
 from .parts import Damage, FoundConfig, FoundUsers

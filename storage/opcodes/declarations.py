@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from .. import errors, jobs
+from .. import errors, settings
 
 LockMode = Literal["shared", "exclusive"]
 
@@ -25,7 +25,7 @@ _LOCK_SET = "[lockset]"
 _BGL = "BGL"
 
 NonEmptyStr = Annotated[str, msgspec.Meta(min_length=1)]
-Priority = Annotated[int, msgspec.Meta(ge=jobs.PRIORITY_MIN, le=jobs.PRIORITY_MAX)]
+Priority = Annotated[int, msgspec.Meta(ge=settings.PRIORITY_MIN, le=settings.PRIORITY_MAX)]
 FinalStatus = Literal["success", "error", "canceled"]
 Dependency = tuple[int, list[FinalStatus]]
 ReasonEntry = tuple[str, str, int]

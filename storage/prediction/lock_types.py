@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from .. import locks
+from ..locks import locks
 
 
 class LockType(enum.StrEnum):

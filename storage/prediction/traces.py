@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from .. import errors
-from ..jobs import PRIORITY_MAX, PRIORITY_MIN
+from ..settings import PRIORITY_MAX, PRIORITY_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, Final, Generic, NamedTuple
 
 from .. import errors
-from ..filter_evaluation import MISSING, Dialect, FilterTest, Resolve, compile_filter
-from ..filters import (
+from ..filters.filter_evaluation import MISSING, Dialect, FilterTest, Resolve, compile_filter
+from ..filters.filters import (
     OPERATORS_MAX,
     Always,
     AnyOf,

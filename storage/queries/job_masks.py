@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .. import errors, filters
+from .. import errors
+from ..filters import filters
 from ..opcodes import REDACTED, without_private
 
 Masks: TypeAlias = dict[str, Callable[[Any], Any]]

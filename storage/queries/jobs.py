@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from .. import errors, opcodes
-from ..filters import Value
-from ..jobs import Job, OpcodeEntry
+from ..filters.filters import Value
+from ..jobs.jobs import Job, OpcodeEntry
 from ..opcodes import catalogue
 from .answering import Resource
 from .fields import (

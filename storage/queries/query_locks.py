@@ -14,7 +14,7 @@ from ..cluster.configuration import Configuration
 from ..cluster.objects import ObjectKind
 from ..cluster.operations.base import AnyOpcode, Circumstances, Code, Operation, prerequisite_error
 from ..cluster.operations.lookups import nodes_of_instance
-from ..filters import fields_of, parse_filter
+from ..filters.filters import fields_of, parse_filter
 from ..opcodes import LevelNeeds, LockNeeds
 from ..opcodes.declarations import NO_LOCKS, WHOLE_LEVEL
 from .answering import requested_names

@@ -1,1 +1,1 @@
-"""The files of the queue directory: jobs, their journal, and what lies beside them."""
+"""What lies in the queue directory: jobs, their replay, and what lies beside them?"""

@@ -28,7 +28,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .. import documents, settings
+from .. import settings
+from ..disk import documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,15 +12,18 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from .. import documents, errors, jobs, judged_inputs, quarantine, segments, settings
-from . import inodes, journal, remembered, spool
+from .. import errors, settings
+from ..disk import documents, quarantine
+from ..jobs import jobs, judged_inputs
+from ..log import journal, segments
+from . import inodes, remembered, spool
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import Any
 
-    from ..paths import Places
+    from ..disk.paths import Places
 
 VERSION = 1
 ARCHIVE_FOLDER_JOBS = 10_000

@@ -11,7 +11,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from .. import errors, job_headers
+from .. import errors
+from ..jobs import job_headers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -9,13 +9,13 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from .. import documents
+from ..disk import documents
 from . import job_files, output_blocks, spool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..paths import Places
+    from ..disk.paths import Places
     from .output_blocks import Segment
 
 _SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX

@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from .. import errors, segments
-from . import job_files, journal, replay
+from .. import errors
+from ..log import journal, segments
+from . import job_files, replay
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from .. import documents
-from ..checked_records import HEAD, packed, payload_at
+from ..disk import documents
+from ..log.checked_records import HEAD, packed, payload_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

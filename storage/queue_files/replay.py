@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import errors, jobs
-from . import job_files, journal
+from .. import errors
+from ..jobs import jobs
+from ..log import journal
+from . import job_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
+    from ..log.journal import Journal, Record
     from .job_files import QueueDirectory
-    from .journal import Journal, Record
 
 State = tuple[int, bytes]
 """The serial of a job's state, and the text of its file."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import documents
+from ..disk import documents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

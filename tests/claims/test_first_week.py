@@ -20,7 +20,8 @@ from tests.system.gates import Gate, delay, end, shell, statuses, until_running
 from ganger import AsyncClient, Client, JobStatus
 from ganger.cli import plans
 from ganger.cli.main import ganger
-from ganger.storage import errors, jobs, opcodes, settings
+from ganger.storage import errors, opcodes, settings
+from ganger.storage.jobs import jobs
 
 ROOT = Path(__file__).parents[2]
 FIRST_STEPS = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
@@ -59,8 +60,8 @@ def test_the_page_has_the_numbers_of_the_code() -> None:
     assert [
         int(number) for number in read(r"Priorities go from (-\d+) \(most urgent\) to (\d+)")
     ] == [
-        jobs.PRIORITY_MIN,
-        jobs.PRIORITY_MAX,
+        settings.PRIORITY_MIN,
+        settings.PRIORITY_MAX,
     ]
     assert read(r"There are (\d+) run slots") == [str(settings.RUNNING_JOBS_MAX)]
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ganger.cli.daemon_options import DaemonOptions, daemon_options, recorded
-from ganger.storage.paths import Places
+from ganger.storage.disk.paths import Places
 
 ALL = [
     *("--remote", "tcp://127.0.0.1:7610", "--placement", "apart", "--hung-after", "7.5"),

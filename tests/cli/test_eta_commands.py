@@ -12,8 +12,8 @@ from tests.cli import stand_in
 
 from ganger.cli import etas
 from ganger.cli.main import ganger, main
-from ganger.storage.job_views import JobInfo
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import JobInfo
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.estimates import Accuracy
 from ganger.transport.client.etas import Etas, JobEta
 from ganger.transport.messages import JobExplained

@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 from tests.cli import stand_in
 
 from ganger.cli.main import ganger
-from ganger.storage import errors, rules
-from ganger.storage.jobs import JobStatus
+from ganger.storage import errors
+from ganger.storage.filters import rules
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.client import requests
 from ganger.transport.messages import FilterRow, ReplaceFilter, RuleTest
 

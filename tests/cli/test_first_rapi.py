@@ -9,9 +9,11 @@ import pytest
 
 from ganger.cli import first_rapi, start_report
 from ganger.cli.first_rapi import FirstCredentials
-from ganger.storage import errors, paths, rapi_passwords, rapi_users
-from ganger.storage.paths import Places
-from ganger.storage.rapi_users import User
+from ganger.storage import errors
+from ganger.storage.access import rapi_passwords, rapi_users
+from ganger.storage.access.rapi_users import User
+from ganger.storage.disk import paths
+from ganger.storage.disk.paths import Places
 
 URL = "https://127.0.0.1:5080/"
 

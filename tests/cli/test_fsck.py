@@ -15,7 +15,8 @@ import pytest
 from tests.cli import stand_in
 
 from ganger.cli import fsck, main
-from ganger.storage import documents, lock_files
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import documents
 from ganger.storage.fsck import survey
 from ganger.storage.fsck.findings import Finding, FindingKind
 from ganger.storage.fsck.repairing import RepairStep

@@ -22,8 +22,8 @@ from ganger.cli import following, progress
 from ganger.cli.job import job as job_group
 from ganger.cli.main import ganger
 from ganger.storage import errors
-from ganger.storage.job_views import JobInfo
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import JobInfo
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.client import requests
 from ganger.transport.messages import CancelOutcome, JobsSubmitted, PriorityOutcome
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.cli import stand_in
 
 from ganger.cli.main import ganger
-from ganger.storage.locks import LockMode
+from ganger.storage.locks.locks import LockMode
 from ganger.transport.messages import LockRow, LocksListed, LockWait
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganger.cli import lock_graph
 from ganger.cli.lock_graph import Arrow
-from ganger.storage.locks import LockMode
+from ganger.storage.locks.locks import LockMode
 from ganger.transport.messages import LockRow, LockWait
 
 NODE = "node/a"

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tests.cli import stand_in
 
 from ganger.cli.main import ganger
-from ganger.storage.rules import PROPOSED_UUID
+from ganger.storage.filters.rules import PROPOSED_UUID
 from ganger.transport.client import requests
 from ganger.transport.messages import Simulated, WaitingJob
 

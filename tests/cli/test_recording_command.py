@@ -16,8 +16,8 @@ from tests.cli import stand_in
 from ganger.cli import output, recording
 from ganger.cli.main import ganger, main
 from ganger.storage import errors
-from ganger.storage.job_views import JobInfo
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import JobInfo
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction import traces
 
 SECRET = "very-secret"

@@ -18,8 +18,8 @@ from tests.cli import stand_in
 
 from ganger.cli.main import ganger
 from ganger.storage import errors, opcodes
-from ganger.storage.job_views import JobInfo, OpInfo
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import JobInfo, OpInfo
+from ganger.storage.jobs.jobs import JobStatus
 
 SUCCESS, ERROR, RUNNING = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.RUNNING
 USERS = ["gnt:user", "rate-limit:3:rack 7", 5]

@@ -17,7 +17,8 @@ from tests.cli.stand_in import Terminal
 
 from ganger.cli import start_report
 from ganger.cli.start_report import Announcement, NotReady, Progress, Seldom
-from ganger.storage import errors, paths, settings
+from ganger.storage import errors, settings
+from ganger.storage.disk import paths
 
 
 class Clock:

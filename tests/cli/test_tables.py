@@ -16,9 +16,10 @@ from tests.cli import stand_in
 from ganger.cli import layout, output
 from ganger.cli.main import ganger
 from ganger.cli.output import Column
-from ganger.storage import keys, paths
-from ganger.storage.job_views import JobInfo
-from ganger.storage.jobs import JobStatus
+from ganger.storage.access import keys
+from ganger.storage.disk import paths
+from ganger.storage.jobs.job_views import JobInfo
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.client.etas import Etas, JobEta
 from ganger.transport.messages import FilterRow, LockRow
 from ganger.transport.zmq.sockets import new_key_pair

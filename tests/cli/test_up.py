@@ -20,7 +20,8 @@ from tests.cli import stand_in
 from tests.refusals import GONE, refuse
 
 from ganger.cli import daemon, main, start_report, up
-from ganger.storage import descriptors, errors, paths, settings
+from ganger.storage import errors, settings
+from ganger.storage.disk import descriptors, paths
 from ganger.transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
 
 INFO = DaemonInfo(

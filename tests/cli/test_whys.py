@@ -9,8 +9,8 @@ from tests.cli import stand_in
 
 from ganger.cli import following, main, whys
 from ganger.storage import errors
-from ganger.storage.job_views import JobInfo, StatusChange
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import JobInfo, StatusChange
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import JobExplained, Obstacle
 
 if TYPE_CHECKING:

@@ -25,10 +25,12 @@ from tests.actors.runtime.stage import Stage
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import config_files, rules, settings
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
-from ganger.storage.queue_files import inodes, job_files, journal
+from ganger.storage import config_files, settings
+from ganger.storage.filters import rules
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
+from ganger.storage.log import journal
+from ganger.storage.queue_files import inodes, job_files
 from ganger.storage.version import version
 from ganger.transport import messages
 

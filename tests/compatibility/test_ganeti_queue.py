@@ -14,8 +14,10 @@ from tests.actors.runtime.stage import Stage, Staged
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.storage import config_files, job_views, jobs, rules
-from ganger.storage.jobs import JobStatus
+from ganger.storage import config_files
+from ganger.storage.filters import rules
+from ganger.storage.jobs import job_views, jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.transport import messages
 

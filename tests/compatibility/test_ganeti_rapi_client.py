@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.rapi.served import Served, password
 
-from ganger.storage import rapi_certificates
+from ganger.storage.access import rapi_certificates
 
 DATA = Path(__file__).parent / "data"
 UNPACKED = Path(__file__).parents[2] / ".ganeti" / "usr" / "lib" / "python3" / "dist-packages"

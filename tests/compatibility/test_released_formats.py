@@ -23,11 +23,12 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.storage import checked_records, jobs
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, FindingRemedy
-from ganger.storage.jobs import JobStatus
-from ganger.storage.queue_files import job_files, journal
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log import checked_records, journal
+from ganger.storage.queue_files import job_files
 from ganger.transport import messages
 
 DATA = Path(__file__).parent / "data"

@@ -17,8 +17,10 @@ import psutil
 from tests import warm_starts
 
 from ganger import Client
-from ganger.storage import config_files, documents, paths, process_identity
-from ganger.storage.job_views import StatusChange
+from ganger.storage import config_files
+from ganger.storage.alive import process_identity
+from ganger.storage.disk import documents, paths
+from ganger.storage.jobs.job_views import StatusChange
 from ganger.transport import frames
 from ganger.transport.messages import ClientReply, CrashComponent
 from ganger.transport.zmq.dealer import Dealer

@@ -15,7 +15,7 @@ from tests.system.gates import Gate, end, run_by, until_running
 
 from ganger import Client, JobStatus
 from ganger.actors.supervision.supervising import policy_of
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from ganger.transport.messages import DaemonInfo

@@ -15,7 +15,7 @@ from tests.faults.harness import GANGER, Daemon, process_of, wait_for_end
 from tests.faults.test_death_of_a_job import start_gated, waiting_job
 
 from ganger import JobStatus
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 STATUS_TRIES_MAX = 60
 

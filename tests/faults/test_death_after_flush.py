@@ -12,7 +12,8 @@ from tests.faults.harness import Daemon, wait_for_end
 from tests.system.gates import end
 
 from ganger import Client, JobStatus
-from ganger.storage import config_files, process_identity
+from ganger.storage import config_files
+from ganger.storage.alive import process_identity
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 

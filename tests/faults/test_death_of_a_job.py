@@ -17,9 +17,10 @@ from tests.actors.processes.test_control_groups import WRITABLE
 from tests.faults.harness import Daemon, process_of, until, wait_for_end, wait_until_gone
 
 from ganger import Client, JobStatus
-from ganger.storage import lock_journal, process_identity
-from ganger.storage.job_views import LogLine, StatusChange
-from ganger.storage.locks import encode_locks
+from ganger.storage.alive import process_identity
+from ganger.storage.jobs.job_views import LogLine, StatusChange
+from ganger.storage.locks import lock_journal
+from ganger.storage.locks.locks import encode_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

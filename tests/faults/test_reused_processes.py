@@ -20,7 +20,8 @@ from tests.faults.harness import (
 )
 
 from ganger import Client, JobStatus
-from ganger.storage import process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

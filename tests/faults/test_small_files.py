@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.faults.harness import Daemon
 
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 
 BLOCK = 8_192
 

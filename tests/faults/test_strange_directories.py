@@ -13,14 +13,17 @@ from tests.faults.harness import Daemon
 from tests.torture.damage.damages import ID_UNBELIEVABLE
 from tests.torture.damage.ordinary_user import modes_obeyed
 
+from ganger.actors.admission.submitting import drafts
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.queue.submitting import drafts
-from ganger.storage import documents, errors, lock_files, locks, settings
+from ganger.storage import errors, settings
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import documents
 from ganger.storage.fsck import checking, survey
 from ganger.storage.fsck.findings import FindingKind
+from ganger.storage.locks import locks
+from ganger.storage.log.journal import Journal
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
 
 if TYPE_CHECKING:

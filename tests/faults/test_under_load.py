@@ -14,7 +14,7 @@ from tests.faults.harness import Daemon, Witnesses, until, wait_for_end
 
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tests.faults.harness import Daemon, process_of, until, wait_for_end
 
 from ganger import Client, JobStatus
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 from ganger.storage.version import version
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def make_earlier_version(folder: Path) -> Path:
     """A copy of the package that has its lock files where Ganger 1.1 had them, with its names."""
     package = make_later_version(folder) / "ganger" / "storage"
     for name, now, then in (
-        ("paths.py", 'return self.data / "livelocks"', 'return self.run / "livelocks"'),
-        ("lock_files.py", "{int(now)}_{identity}", "{int(now)}_{os.urandom(4).hex()}"),
+        ("disk/paths.py", 'return self.data / "livelocks"', 'return self.run / "livelocks"'),
+        ("alive/lock_files.py", "{int(now)}_{identity}", "{int(now)}_{os.urandom(4).hex()}"),
     ):
         text = (package / name).read_text()
         assert text.count(now) == 1

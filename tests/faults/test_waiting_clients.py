@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.faults.harness import Daemon
 
 from ganger import AsyncClient
-from ganger.storage.job_views import JobChange
+from ganger.storage.jobs.job_views import JobChange
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 JOBS, OF_EACH = 30, 100

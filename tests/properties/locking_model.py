@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from ganger.storage.locks import LockChange, LockLevel, LockMode, Owner
+from ganger.storage.locks.locks import LockChange, LockLevel, LockMode, Owner
 
 # In lock order, each with the lock set it belongs to.
 GROUPS = {

@@ -20,8 +20,15 @@ from tests.properties.locking_model import (
 
 from ganger.actors.locks.locking import LockState
 from ganger.storage import errors
-from ganger.storage.lock_journal import StoredLocks, TurnStored, replay
-from ganger.storage.locks import LockChange, LockLevel, LockMode, Owner, decode_locks, encode_locks
+from ganger.storage.locks.lock_journal import StoredLocks, TurnStored, replay
+from ganger.storage.locks.locks import (
+    LockChange,
+    LockLevel,
+    LockMode,
+    Owner,
+    decode_locks,
+    encode_locks,
+)
 
 Changes = tuple[tuple[str, LockChange], ...]
 

@@ -24,7 +24,7 @@ from tests.clusters import uuid_of
 
 from ganger.storage import config_files
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import ConfigAnswered, Failure, Message, ObjectChange, ObjectsChanged
 

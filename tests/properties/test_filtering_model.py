@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganger.actors.rules.filtering import JobFacts, compile_chain, judge
-from ganger.storage.rules import PREDICATES as PREDICATE_KINDS
-from ganger.storage.rules import parse_rule, to_raw
+from ganger.storage.filters.rules import PREDICATES as PREDICATE_KINDS
+from ganger.storage.filters.rules import parse_rule, to_raw
 
 Truth = Literal["true", "false", "invalid"]
 Job = tuple[int, list[dict[str, Any]]]

@@ -16,12 +16,14 @@ import pytest
 from tests.seeds import seed
 from tests.storage.importing import ganeti
 
-from ganger.actors.queue.reconciling import Fate, Life, fate
-from ganger.storage import errors, jobs, paths
+from ganger.actors.store.reconciling import Fate, Life, fate
+from ganger.storage import errors
+from ganger.storage.disk import paths
 from ganger.storage.fsck import checking, survey
 from ganger.storage.fsck.findings import FindingKind, FindingRemedy
 from ganger.storage.importing import building, import_decision, source
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 
 ROUNDS = 60
 TOLERATED = {FindingKind.CONFIG_DAMAGED, FindingKind.RULE_UNREADABLE}

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ganger.storage import errors, jobs
-from ganger.storage.jobs import JobStatus, OpcodeEvent
+from ganger.storage import errors
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.refusals import filling, refusing
 
 from ganger.storage import errors, settings
-from ganger.storage.queue_files.journal import (
+from ganger.storage.log.journal import (
     JobArchived,
     JobsStored,
     Journal,
@@ -24,7 +24,7 @@ from ganger.storage.queue_files.journal import (
     SegmentBegun,
     StateStored,
 )
-from ganger.storage.queue_files.segment_ahead import SegmentAhead
+from ganger.storage.log.segment_ahead import SegmentAhead
 
 ids = st.integers(1, 10**6)
 bodies = st.binary(max_size=60)
@@ -101,7 +101,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
     def cut(self) -> None:
         # Its job files are durable; here there are none, and the flush would only take time.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ganger.storage.queue_files.journal.flush_file_system", lambda *_: None)
+            patch.setattr("ganger.storage.log.journal.flush_file_system", lambda *_: None)
             self.journal.cut()
         del self.acknowledged[:-1]
 

@@ -14,7 +14,7 @@ from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.actors.scheduling.smallest_change import Change
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,

@@ -19,8 +19,8 @@ from tests.properties.locking_model import LOCKS, conflict
 
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import errors
-from ganger.storage.lock_journal import LockJournal
-from ganger.storage.locks import LockMode, Owner, Pending
+from ganger.storage.locks.lock_journal import LockJournal
+from ganger.storage.locks.locks import LockMode, Owner, Pending
 from ganger.transport import messages
 from ganger.transport.messages import LocksGranted
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ganger.actors.locks import lock_remedies
 from ganger.actors.locks.locking import LockState
 from ganger.storage import errors
-from ganger.storage.jobs import PRIORITY_MAX, PRIORITY_MIN
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
+from ganger.storage.settings import PRIORITY_MAX, PRIORITY_MIN
 
 NAMES = ("node/a", "node/b", "node/c", "node/[lockset]", "instance/x")
 wanted_locks = st.dictionaries(

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.properties.locking_model import EXCLUSIVE, LEVELS, LOCKS, OWNERS, SHARED
 from tests.properties.locking_steps import Changes, LockingSteps
 
-from ganger.storage.locks import LockChange, LockMode, Owner
+from ganger.storage.locks.locks import LockChange, LockMode, Owner
 
 owners = st.sampled_from(OWNERS)
 locks = st.sampled_from(LOCKS)

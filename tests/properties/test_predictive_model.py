@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,

@@ -35,7 +35,7 @@ from tests.properties.queue_model import (
 )
 from tests.properties.queue_model_world import ModelWorld
 
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 

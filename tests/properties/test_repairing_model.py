@@ -10,14 +10,15 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors.queue import recovery
-from ganger.storage import jobs, paths
+from ganger.actors.store import recovery
+from ganger.storage.disk import paths
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import FindingRemedy
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
 
 STATUSES = [
     JobStatus.QUEUED,

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ganger.actors.locks.allocating import LockIndex
-from ganger.storage.locks import BGL, LockLevel, LockMode, Owner
+from ganger.storage.locks.locks import BGL, LockLevel, LockMode, Owner
 from ganger.storage.prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ganger.actors.scheduling.scheduling import Pass, Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, PendingJob
 
 CANCELED, SUCCESS, ERROR = JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR

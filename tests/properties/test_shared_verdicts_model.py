@@ -11,14 +11,20 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.actors.runtime.stage import Stage
 
-from ganger.actors.queue.job_rows import Phase
-from ganger.actors.queue.job_table import JobTable
-from ganger.actors.queue.row_templates import row_of
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
-from ganger.storage.rules import PREDICATES as PREDICATE_KINDS
-from ganger.storage.rules import FilterRule, JobFacts, compile_predicate, looks_at, parse_rule
+from ganger.actors.store.job_rows import Phase
+from ganger.actors.store.job_table import JobTable
+from ganger.actors.store.row_templates import row_of
+from ganger.storage.filters.rules import PREDICATES as PREDICATE_KINDS
+from ganger.storage.filters.rules import (
+    FilterRule,
+    JobFacts,
+    compile_predicate,
+    looks_at,
+    parse_rule,
+)
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobToJudge, PendingJob
 

@@ -16,12 +16,12 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from ganger.actors.locks.locking import LockState
-from ganger.actors.queue.ages import Ages
-from ganger.actors.queue.job_rows import Derived, Row
-from ganger.actors.queue.job_table import JobTable
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.actors.store.ages import Ages
+from ganger.actors.store.job_rows import Derived, Row
+from ganger.actors.store.job_table import JobTable
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.prediction.lock_types import NO_LOCKS, LockForecast, forecast_of_locks
 from ganger.storage.prediction.policy import Policy
 from ganger.transport.messages import JobVerdict, PendingJob

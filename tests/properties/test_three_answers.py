@@ -20,8 +20,8 @@ from tests.actors.locks.lock_stage import Locks
 from tests.actors.runtime.stage import Asker, Stage
 
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.prediction.lock_types import NO_LOCKS, exclusive, forecast_of
 from ganger.storage.prediction.policy import Policy
 from ganger.transport import messages

@@ -15,13 +15,13 @@ from tests.actors.config.store_and_locks import StoreAndLocks
 from tests.actors.runtime.stage import Stage
 from tests.clusters import uuid_of
 
-from ganger.actors.doors import wconfd_methods
+from ganger.actors.listeners import wconfd_methods
 from ganger.actors.runtime.addresses import CONFIG_STORE
 from ganger.storage import config_files, errors
 from ganger.storage.cluster import shapes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import problems
-from ganger.storage.locks import CONFIG_LOCK
+from ganger.storage.locks.locks import CONFIG_LOCK
 from ganger.transport.luxi import Call, UnreadableCallError
 from ganger.transport.messages import ConfigAnswered, ConfigVerified, Failure
 

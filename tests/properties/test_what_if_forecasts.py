@@ -11,7 +11,7 @@ from tests.properties.test_predictive_model import lock_forecasts, policies, sub
 
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import LockForecast
 from ganger.transport.messages import JobVerdict, PendingJob, RunSimulation, Simulate
 

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors.queue import explaining
-from ganger.actors.queue.job_rows import Derived, Row
+from ganger.actors.answers import explaining
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.actors.store.job_rows import Derived, Row
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import remedy_words
 from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulate
 

@@ -15,8 +15,9 @@ from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Call, Method, Resource, Right
 from ganger.rapi.event_streams import EventStream, event
 from ganger.rapi.views import Views
-from ganger.storage import errors, rapi_settings
-from ganger.storage.rapi_users import User
+from ganger.storage import errors
+from ganger.storage.access import rapi_settings
+from ganger.storage.access.rapi_users import User
 
 NOTES = Noted()
 

@@ -14,8 +14,8 @@ from tests.rapi.noted import Noted
 
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.problems import HttpError
-from ganger.storage import rapi_settings
-from ganger.storage.rapi_users import NOBODY, User
+from ganger.storage.access import rapi_settings
+from ganger.storage.access.rapi_users import NOBODY, User
 
 T = TypeVar("T")
 PASSWORD = "geheim: 4711 ü"

@@ -20,7 +20,8 @@ from ganger.rapi.application import Service, application
 from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Right
 from ganger.rapi.views import Views
-from ganger.storage import errors, rules
+from ganger.storage import errors
+from ganger.storage.filters import rules
 from ganger.transport.messages import CancelOutcome, PriorityOutcome
 
 OWN, FOREIGN = 1, 7

@@ -9,8 +9,9 @@ import pytest
 
 from ganger import JobStatus
 from ganger.rapi.feed import Feed, JobEvent, following
-from ganger.storage import errors, rapi_settings
-from ganger.storage.job_views import JobInfo, StatusChange
+from ganger.storage import errors
+from ganger.storage.access import rapi_settings
+from ganger.storage.jobs.job_views import JobInfo, StatusChange
 
 
 def changed(

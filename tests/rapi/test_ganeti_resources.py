@@ -12,7 +12,7 @@ import pytest
 from tests import clusters
 from tests.rapi.served import Served
 
-from ganger.storage import filters
+from ganger.storage.filters import filters
 
 NODE, OTHER = "node0.example.com", "node1.example.com"
 INSTANCE = "instance0.example.com"

@@ -23,7 +23,7 @@ from ganger.rapi.application import error_answer
 from ganger.rapi.guards import Limits
 from ganger.rapi.problems import HttpError
 from ganger.rapi.serving import Server
-from ganger.storage import rapi_certificates, rapi_settings
+from ganger.storage.access import rapi_certificates, rapi_settings
 
 LIMITS = Limits(
     connections=60,

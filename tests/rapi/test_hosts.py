@@ -13,7 +13,7 @@ from tests.rapi.test_role_matrix import app_for
 
 from ganger.rapi.certificate import CertificateFile
 from ganger.rapi.hosts import Hosts
-from ganger.storage import rapi_certificates
+from ganger.storage.access import rapi_certificates
 
 HOSTS = Hosts(["rapi.example.com", "Second.example.com"])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ganger.rapi.job_bodies import JobBodies
-from ganger.storage import rapi_settings
+from ganger.storage.access import rapi_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

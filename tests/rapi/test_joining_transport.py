@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ganger.rapi.joining_transport import JoiningTransport
-from ganger.storage import rapi_settings
+from ganger.storage.access import rapi_settings
 
 LONG = bytes(rapi_settings.JOINED_BYTES_MAX + 1)
 

@@ -13,8 +13,8 @@ import pytest
 from ganger.rapi import logins as module
 from ganger.rapi.logins import Logins
 from ganger.rapi.problems import HttpError
-from ganger.storage import rapi_passwords, rapi_settings
-from ganger.storage.rapi_users import User
+from ganger.storage.access import rapi_passwords, rapi_settings
+from ganger.storage.access.rapi_users import User
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import pytest
 from ganger import JobStatus
 from ganger.rapi.feed import Feed
 from ganger.rapi.metrics import JobTimes
-from ganger.storage.job_views import JobInfo, StatusChange
+from ganger.storage.jobs.job_views import JobInfo, StatusChange
 
 S = JobStatus
 

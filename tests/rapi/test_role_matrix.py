@@ -24,8 +24,8 @@ from ganger.rapi.explanations import Change
 from ganger.rapi.jobs import NewJob
 from ganger.rapi.queue_views import NewPriority, Retry
 from ganger.rapi.views import Views
-from ganger.storage import rapi_settings, rapi_users
-from ganger.storage.rapi_users import User
+from ganger.storage.access import rapi_settings, rapi_users
+from ganger.storage.access.rapi_users import User
 
 ROLES = {
     "nobody": None,

@@ -6,7 +6,7 @@ import pytest
 
 from ganger.rapi import roles
 from ganger.rapi.declarations import Right
-from ganger.storage import rapi_users
+from ganger.storage.access import rapi_users
 
 ALL = frozenset(Right)
 LOOKS = {Right.NOTHING, Right.READ}

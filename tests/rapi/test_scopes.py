@@ -14,7 +14,7 @@ from ganger.rapi.declarations import Call, Right
 from ganger.rapi.filters import Rule
 from ganger.rapi.rule_views import NewRule
 from ganger.storage import errors
-from ganger.storage.rapi_users import User
+from ganger.storage.access.rapi_users import User
 from ganger.transport.client.async_client import AsyncClient
 
 OPERATOR = User("joe", options=frozenset({"operate"}), opcodes=frozenset({"OP_A", "OP_B"}))

@@ -7,8 +7,8 @@ import pytest
 from ganger import JobStatus
 from ganger.rapi.feed import Feed
 from ganger.rapi.timeline import Timeline
-from ganger.storage import rapi_settings
-from ganger.storage.job_views import JobInfo, StatusChange
+from ganger.storage.access import rapi_settings
+from ganger.storage.jobs.job_views import JobInfo, StatusChange
 from ganger.transport.messages import JobExplained, Obstacle
 
 S = JobStatus

@@ -9,8 +9,8 @@ import pytest
 from tests.rapi.noted import Noted
 
 from ganger.rapi.users_file import UsersFile
-from ganger.storage import rapi_users
-from ganger.storage.rapi_users import User
+from ganger.storage.access import rapi_users
+from ganger.storage.access.rapi_users import User
 
 HASH = "{MD5}x"
 

@@ -13,9 +13,10 @@ from ganger.rapi.feed import Feed
 from ganger.rapi.metrics import JobTimes
 from ganger.rapi.problems import HttpError
 from ganger.rapi.timeline import Timeline
-from ganger.storage import errors, rapi_settings
-from ganger.storage.job_views import JobChange
-from ganger.storage.rapi_users import User
+from ganger.storage import errors
+from ganger.storage.access import rapi_settings
+from ganger.storage.access.rapi_users import User
+from ganger.storage.jobs.job_views import JobChange
 
 ENTRY = [2, [1, 0], "message", "x"]
 CHANGE = JobChange(values=["running"], log=[ENTRY], is_final=False)

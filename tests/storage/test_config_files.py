@@ -10,7 +10,7 @@ import pytest
 from tests.clusters import made_configuration
 
 from ganger.storage import config_files, errors, settings
-from ganger.storage.checked_records import packed
+from ganger.storage.log.checked_records import packed
 
 
 def test_there_may_be_none(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing
 
-from ganger.storage import documents, errors
+from ganger.storage import errors
 from ganger.storage.config_history import ConfigHistory
+from ganger.storage.disk import documents
 
 
 def written(path: Path, *lines: bytes) -> ConfigHistory:

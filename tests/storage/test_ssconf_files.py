@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.storage.queries.recorded_clusters import RECORDED
 
-from ganger.storage import documents, errors, ssconf_files
+from ganger.storage import errors, ssconf_files
+from ganger.storage.disk import documents
 
 ALL = 34
 

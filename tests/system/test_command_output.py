@@ -16,9 +16,9 @@ from tests.system.gates import PATIENCE_SECONDS, Gate
 from tests.transport.client.both_clients import Connect, connect_either
 
 from ganger import Client, UnknownJobError
-from ganger.storage import process_identity
-from ganger.storage.job_views import OutputChunk, StatusChange
-from ganger.storage.jobs import JobStatus
+from ganger.storage.alive import process_identity
+from ganger.storage.jobs.job_views import OutputChunk, StatusChange
+from ganger.storage.jobs.jobs import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

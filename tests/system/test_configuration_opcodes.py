@@ -16,8 +16,9 @@ from tests.programs import Program
 from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, statuses, until_running
 
 from ganger import Client, JobStatus
-from ganger.storage import config_files, process_identity
-from ganger.storage.job_views import OpInfo
+from ganger.storage import config_files
+from ganger.storage.alive import process_identity
+from ganger.storage.jobs.job_views import OpInfo
 
 pytestmark = IN_BOTH_PLACEMENTS
 
@@ -204,8 +205,10 @@ def test_delays_lock_their_nodes_as_all_other_opcodes_do(client: Client, name: s
 HOLDER = """
 import os, sys
 from ganger import Client
-from ganger.storage import lock_files, paths, settings
-from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import paths
+from ganger.storage import settings
+from ganger.storage.locks.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 
 places = paths.places(sys.argv[1])

@@ -13,7 +13,7 @@ from tests.system.gates import Gate
 
 from ganger import JobStatus
 from ganger.storage import errors
-from ganger.storage.job_views import StatusChange
+from ganger.storage.jobs.job_views import StatusChange
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from docs.examples import demo, demo_plan
 
-from ganger.storage import paths
+from ganger.storage.disk import paths
 
 RUN_SECONDS = 110.0
 END_SECONDS = 30.0

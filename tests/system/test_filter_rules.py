@@ -22,7 +22,7 @@ from tests.system.gates import PATIENCE_SECONDS, delay, end, run_by, shell, stat
 
 from ganger import Client, JobStatus
 from ganger.storage import errors
-from ganger.storage.rules import PROPOSED_UUID
+from ganger.storage.filters.rules import PROPOSED_UUID
 from ganger.transport.client.requests import RULE_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"

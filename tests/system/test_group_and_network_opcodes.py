@@ -17,7 +17,7 @@ from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, until_running
 
 from ganger import Client, JobStatus
 from ganger.storage import config_files
-from ganger.storage.job_views import OpInfo
+from ganger.storage.jobs.job_views import OpInfo
 
 GROUP0, GROUP1 = uuid_of("nodegroups", 0), uuid_of("nodegroups", 1)
 NETWORK0 = uuid_of("networks", 0)

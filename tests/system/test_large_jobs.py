@@ -11,10 +11,11 @@ import pytest
 from tests.faults.harness import Daemon
 
 from ganger import BadRequestError, Client, JobStatus
-from ganger.storage import jobs, opcodes, settings
+from ganger.storage import opcodes, settings
+from ganger.storage.jobs import jobs
 
 if TYPE_CHECKING:
-    from ganger.storage.job_views import JobInfo
+    from ganger.storage.jobs.job_views import JobInfo
 
 SUCCESS, ERROR = JobStatus.SUCCESS, JobStatus.ERROR
 MEGABYTE = 1024 * 1024

@@ -20,8 +20,10 @@ NODE = {"node": {"exclusive": ["a"]}}
 OWNER = """
 import os, sys
 from ganger import Client, JobStatus
-from ganger.storage import lock_files, paths, settings
-from ganger.storage.locks import Owner
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import paths
+from ganger.storage import settings
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 
 places = paths.places(sys.argv[1])

@@ -22,7 +22,7 @@ import pytest
 from tests.faults.harness import LOOK_SECONDS, Daemon, until
 from tests.system.wconfd import Wconfd, call
 
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import LuxiState
 
 NOBODY = pwd.getpwnam("nobody")

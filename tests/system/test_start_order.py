@@ -22,7 +22,7 @@ from tests.system.gates import PATIENCE_SECONDS, Gate, end, shell, statuses, unt
 
 from ganger import Client, JobStatus
 from ganger.storage import settings
-from ganger.storage.job_views import StatusChange
+from ganger.storage.jobs.job_views import StatusChange
 
 ROUNDS = 3
 OTHERS = 12

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.faults.harness import Daemon
 
-from ganger.storage import paths
-from ganger.storage.job_views import StatusChange
+from ganger.storage.disk import paths
+from ganger.storage.jobs.job_views import StatusChange
 
 
 @pytest.fixture(name="taken")

@@ -23,15 +23,17 @@ from tests.system.gates import Gate, delay, end, shell
 from tests.system.wconfd import Owners, connected
 
 from ganger import Client, JobStatus
-from ganger.storage import errors, keys, process_identity
-from ganger.storage.job_views import LogLine
+from ganger.storage import errors
+from ganger.storage.access import keys
+from ganger.storage.alive import process_identity
+from ganger.storage.jobs.job_views import LogLine
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from tests.system.traced import Event
 
-    from ganger.storage.job_views import JobInfo
+    from ganger.storage.jobs.job_views import JobInfo
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 

@@ -13,9 +13,10 @@ import pytest
 from tests.faults.harness import Daemon
 from tests.system.wconfd import ClientId, Owners, Wconfd, call, connected, with_names
 
-from ganger.actors.doors.wconfd_methods import METHODS
+from ganger.actors.listeners.wconfd_methods import METHODS
 from ganger.actors.runtime.addresses import LOCK_MANAGER
-from ganger.storage import lock_journal, settings
+from ganger.storage import settings
+from ganger.storage.locks import lock_journal
 
 RECORDING = Path(__file__).parents[1] / "compatibility/data/wconfd-listLocksWaitingStatus.json"
 NODE = "node/90910f02-036a-444f-8631-f25d6d53cb05"

@@ -18,7 +18,7 @@ from tests.system import ganeti_stub
 from tests.system.ganeti_stub import Stub, StubError
 from tests.system.wconfd import ClientId, Owners
 
-from ganger.actors.doors.wconfd_methods import METHODS
+from ganger.actors.listeners.wconfd_methods import METHODS
 from ganger.storage import config_files, settings
 from ganger.storage.cluster.reservations import decode
 

@@ -19,8 +19,8 @@ from tests.system.wconfd import Owners, connected
 from ganger import Client
 from ganger.storage import config_files, errors
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import ObjectChange
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.programs import Program
 
-from ganger.storage import lock_files
+from ganger.storage.alive import lock_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

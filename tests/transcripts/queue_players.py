@@ -10,11 +10,12 @@ from tests.actors.runtime.stage import Stage
 from tests.refusals import refuse
 from tests.transcripts.player import Command, Player, listed
 
-from ganger.actors.queue import reconciling
-from ganger.actors.queue.reconciling import Life
-from ganger.storage import jobs, lock_files
-from ganger.storage.jobs import JobStatus
-from ganger.storage.queue_files.journal import JobArchived, StateStored
+from ganger.actors.store import reconciling
+from ganger.actors.store.reconciling import Life
+from ganger.storage.alive import lock_files
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log.journal import JobArchived, StateStored
 from ganger.transport import messages
 
 

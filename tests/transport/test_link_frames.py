@@ -8,8 +8,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ganger.storage import errors, rules, settings
-from ganger.storage.locks import Owner
+from ganger.storage import errors, settings
+from ganger.storage.filters import rules
+from ganger.storage.locks.locks import Owner
 from ganger.transport import link_frames, messages
 from ganger.transport.link_frames import LinkFrame
 

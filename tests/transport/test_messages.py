@@ -10,8 +10,8 @@ import msgpack
 import msgspec
 import pytest
 
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.transport import frames, messages
 from ganger.transport.messages import (
     JOB_MESSAGES,

@@ -1,1 +1,1 @@
-"""The client library."""
+"""How does a program speak to a daemon? The client library."""

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ...storage import errors, settings
-from ...storage.job_views import JobChange, JobInfo, LogLine, OutputChunk, StatusChange
+from ...storage.jobs.job_views import JobChange, JobInfo, LogLine, OutputChunk, StatusChange
 from ..messages import (
     ArchiveJob,
     ArchiveOutcome,

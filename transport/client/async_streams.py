@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator
 
-from ...storage.job_views import JobInfo, OutputChunk
+from ...storage.jobs.job_views import JobInfo, OutputChunk
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ListJobVersions, ReadJob
 from . import query_requests, requests

@@ -11,7 +11,9 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from ...storage import documents, errors, keys, ownership, paths
+from ...storage import errors
+from ...storage.access import keys
+from ...storage.disk import documents, ownership, paths
 from ..zmq.connection_event import ConnectionEvent
 from . import spans
 from .session import Session

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...storage import errors, settings
-from ...storage.job_views import LogLine, OutputChunk, StatusChange
+from ...storage.jobs.job_views import LogLine, OutputChunk, StatusChange
 from ...storage.queue_files import output_blocks
 from ..messages import OutputPage
 from .pending_requests import PendingCall, PendingRequest

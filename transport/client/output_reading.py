@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.job_views import OutputChunk
+from ...storage.jobs.job_views import OutputChunk
 from ...storage.queue_files import output_blocks
 from ...storage.queue_files.output_blocks import STORED_BYTES_MAX, Block, Segment
 from ..messages import OutputPage, ReadOutput

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ...storage import errors, plain_values, wording
-from ...storage.filter_text import parse_text
-from ...storage.job_views import JobChange
+from ...storage.filters.filter_text import parse_text
+from ...storage.jobs.job_views import JobChange
 from ..messages import (
     AwaitJobChange,
     JobAwaited,

@@ -10,10 +10,11 @@ from uuid import uuid4
 
 import msgspec
 
-from ...storage import errors, plain_values, rules, settings, wording
+from ...storage import errors, plain_values, settings, wording
 from ...storage.cluster.objects import ObjectKind
-from ...storage.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
-from ...storage.jobs import JobStatus, check_priority
+from ...storage.filters import rules
+from ...storage.jobs.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
+from ...storage.jobs.jobs import JobStatus, check_priority
 from ..messages import (
     ChangeObjects,
     DeleteFilter,

@@ -11,8 +11,8 @@ import collections
 from collections.abc import Iterable, Sequence
 
 from ...storage import errors
-from ...storage.job_views import LogLine, StatusChange, log_lines
-from ...storage.jobs import JobStatus
+from ...storage.jobs.job_views import LogLine, StatusChange, log_lines
+from ...storage.jobs.jobs import JobStatus
 from ..messages import JobChanged, JobLogged, JobsChanged, JobSummary, ListJobs, WatchJobs
 from .requests import summary_view
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...storage.cluster.objects import ObjectKind
-from ...storage.locks import Owner
+from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import JobForecast
 from .base import Done, Notice, Reply, Request
 from .config_store_from_jobs import OpcodeRan

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...storage.locks import Integer, Owner
+from ...storage.locks.locks import Integer, Owner
 from .base import Reply, Request
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]

@@ -6,7 +6,7 @@ their disk. It is on disk when the reply comes. Errors are `ReservationError`, i
 
 from __future__ import annotations
 
-from ...storage.locks import Owner
+from ...storage.locks.locks import Owner
 from .base import Request
 from .config_store_catalogue import ConfigAnswered
 

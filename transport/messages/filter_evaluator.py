@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.jobs import JobStatus
+from ...storage.jobs.jobs import JobStatus
 from .base import Notice, Reply, Request
 from .job_queue_from_clients import FiltersTested, Simulate, TestFilters
 from .values import JobToJudge, JobVerdict
 
 if TYPE_CHECKING:
-    from ...storage.rules import FilterRule
+    from ...storage.filters.rules import FilterRule
 
 
 class JobsArrived(Notice, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ...storage.jobs import JobStatus, LogEntry
+from ...storage.jobs.jobs import JobStatus, LogEntry
 from ...storage.prediction.estimates import Accuracy, Estimate
 from ...storage.prediction.lock_types import LockForecast
 from .base import Done, Notice, Reply, Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ...storage.jobs import JobStatus, LogEntry
+from ...storage.jobs.jobs import JobStatus, LogEntry
 from .base import Notice, Reply, Request
 from .values import ChosenUnder
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...storage.locks import LockLevel, LockMode, Owner, Pending
+from ...storage.locks.locks import LockLevel, LockMode, Owner, Pending
 from .base import Done, InterimReply, Notice, Reply, Request
 from .several import QueryAnswered
 from .values import LockRow, Remedy, WaitingJob

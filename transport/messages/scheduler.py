@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...storage.jobs import JobStatus
-from ...storage.locks import Owner
+from ...storage.jobs.jobs import JobStatus
+from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import LockForecast
 from ...storage.prediction.policy import Policy
 from .base import Notice, Request

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.jobs import JobStatus
+from ...storage.jobs.jobs import JobStatus
 from ...storage.prediction.lock_types import LockForecast
 from .base import Message, Notice, Reply, Request
 from .values import JobToJudge, JobVerdict, Remedy
 
 if TYPE_CHECKING:
-    from ...storage.rules import FilterRule
+    from ...storage.filters.rules import FilterRule
 
 
 class Boot(Notice, frozen=True):

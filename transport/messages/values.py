@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ...storage.jobs import JobStatus
+from ...storage.jobs.jobs import JobStatus
 from ...storage.prediction.lock_types import LockForecast
 
 TrailEntry = tuple[str, str, int]

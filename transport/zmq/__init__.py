@@ -1,1 +1,1 @@
-"""Frames over ZeroMQ sockets."""
+"""How do frames travel over sockets?"""

@@ -10,7 +10,8 @@ import os
 import socket
 from pathlib import Path
 
-from ...storage import documents, errors
+from ...storage import errors
+from ...storage.disk import documents
 from ...storage.settings import SOCKET_PATH_BYTES_MAX
 
 _BESIDE = ".new"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ...storage import keys
+from ...storage.access import keys
 from ..zmq.connection_event import ConnectionEvent
 from .dealer import BaseDealer
 

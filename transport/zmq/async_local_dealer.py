@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...storage import keys
+from ...storage.access import keys
 from .connection_event import ConnectionEvent
 from .local_dealer import BaseLocalDealer, is_local
 

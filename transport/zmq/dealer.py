@@ -16,7 +16,7 @@ import weakref
 import zmq
 
 from ...storage import errors, settings
-from ...storage import keys as key_files
+from ...storage.access import keys as key_files
 from .connection_event import ConnectionEvent
 from .sockets import (
     HANDSHAKE_SECONDS,

@@ -18,7 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage import keys as key_files
+from ...storage.access import keys as key_files
 from . import zmtp
 from .connection_event import ConnectionEvent
 

@@ -16,7 +16,8 @@ import math
 import mmap
 import os
 
-from ...storage import free_memory, settings
+from ...storage import settings
+from ...storage.disk import free_memory
 
 LOOK_SECONDS = 0.025
 """How often to read the size. A fast sender fills some 40 MiB meanwhile."""

@@ -26,8 +26,9 @@ from pathlib import Path
 import zmq
 from zmq.utils import z85
 
-from ...storage import descriptors, documents, errors, settings
-from ...storage import keys as key_files
+from ...storage import errors, settings
+from ...storage.access import keys as key_files
+from ...storage.disk import descriptors, documents
 from .listeners import PREFIXES, Listener
 from .local_listener import LocalListener
 from .memory_guard import MemoryGuard, ProcessMemory

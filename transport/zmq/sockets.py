@@ -6,7 +6,7 @@ import struct
 
 import zmq
 
-from ...storage import keys as key_files
+from ...storage.access import keys as key_files
 
 SEND_QUEUE_MAX = 50_000
 """Frames waiting for one peer, above which it counts as gone: it does not read."""

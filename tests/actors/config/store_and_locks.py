@@ -11,7 +11,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage import config_files
-from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.storage.locks.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message

@@ -14,7 +14,7 @@ from ganger.actors.config.stored_configuration import Edit
 from ganger.storage import settings
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.storage.locks.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import ObjectsChanged, SetValues

@@ -13,8 +13,9 @@ from tests.refusals import OneRefusal, refuse
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.runtime.mailbox import Expired
-from ganger.storage import config_files, descriptors, settings
-from ganger.storage.rules import RULES_MAX, parse_rule, to_raw
+from ganger.storage import config_files, settings
+from ganger.storage.disk import descriptors
+from ganger.storage.filters.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message

@@ -15,16 +15,11 @@ from tests.refusals import refusing
 
 from ganger.actors.config import opcode_runs
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage import (
-    config_files,
-    descriptors,
-    documents,
-    lock_files,
-    process_identity,
-    settings,
-)
+from ganger.storage import config_files, settings
+from ganger.storage.alive import lock_files, process_identity
 from ganger.storage.cluster import tags
 from ganger.storage.cluster.operations import table
+from ganger.storage.disk import descriptors, documents
 from ganger.storage.opcodes import OperationError, catalogue
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope

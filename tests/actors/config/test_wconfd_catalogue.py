@@ -14,7 +14,7 @@ from tests.refusals import refusing
 from ganger.actors.config import wconfd_catalogue
 from ganger.storage.cluster.differences import MASK
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.storage.locks.locks import CONFIG_LOCK, Owner
 from ganger.transport import messages
 from ganger.transport.messages import ConfigAnswered
 

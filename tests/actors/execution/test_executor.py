@@ -27,7 +27,8 @@ from tests.actors.processes.lock_owner import LockOwner
 
 from ganger.actors.execution import watching
 from ganger.actors.execution.watching import ChildPhase
-from ganger.storage import lock_files, process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import lock_files, process_identity
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 

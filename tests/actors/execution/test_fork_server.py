@@ -21,8 +21,11 @@ from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import channels, fork_protocol, machine
-from ganger.storage import errors, jobs, paths, process_identity, settings
-from ganger.storage.jobs import JobStatus
+from ganger.storage import errors, settings
+from ganger.storage.alive import process_identity
+from ganger.storage.disk import paths
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

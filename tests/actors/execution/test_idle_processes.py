@@ -24,7 +24,9 @@ from ganger.actors.execution.executor import Executor
 from ganger.actors.execution.idle_processes import IdleProcess, IdleProcesses
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import channels, control_groups
-from ganger.storage import descriptors, process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import process_identity
+from ganger.storage.disk import descriptors
 from ganger.transport import frames, messages
 
 if TYPE_CHECKING:

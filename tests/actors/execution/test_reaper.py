@@ -29,7 +29,7 @@ from tests.actors.processes.lock_owner import LockOwner
 from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import channels, control_groups
-from ganger.storage import lock_files, process_identity
+from ganger.storage.alive import lock_files, process_identity
 from ganger.transport import frames, messages
 
 

@@ -13,7 +13,8 @@ from tests.actors.runtime.stage import Stage, Timer
 from ganger.actors.execution.executor import Executor
 from ganger.actors.execution.watching import ChildPhase
 from ganger.actors.processes import fork_protocol
-from ganger.storage import process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import process_identity
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 

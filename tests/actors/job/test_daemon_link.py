@@ -11,7 +11,7 @@ import pytest
 
 from ganger.actors.job import daemon_link
 from ganger.actors.processes import channels
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
 from ganger.transport import frames, messages
 from ganger.transport.zmq.connection_event import ConnectionEvent
 

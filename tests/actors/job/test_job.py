@@ -15,9 +15,11 @@ import pytest
 from ganger.actors.job import job_log
 from ganger.actors.job.daemon_link import Link, Received
 from ganger.actors.job.job import JobActor
-from ganger.storage import documents, errors, jobs, opcodes, settings
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.storage import errors, opcodes, settings
+from ganger.storage.disk import documents
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
 

@@ -13,8 +13,9 @@ from tests.actors.operations.unlock import PIN, OpUnlock
 from ganger.actors.job.conversation import Conversation
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
-from ganger.storage import jobs, opcodes
-from ganger.storage.jobs import JobStatus
+from ganger.storage import opcodes
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files import output_blocks, spool
 from ganger.transport import frames, messages

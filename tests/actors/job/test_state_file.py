@@ -11,7 +11,8 @@ import pytest
 from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.job.state_file import StateFile
-from ganger.storage import errors, jobs
+from ganger.storage import errors
+from ganger.storage.jobs import jobs
 
 
 def never_wait() -> None:

@@ -11,8 +11,9 @@ import pytest
 from tests.actors.job.test_job import FakeLink, actor, file, run
 
 from ganger.actors.job.daemon_link import Received
-from ganger.storage import jobs, opcodes
-from ganger.storage.jobs import JobStatus
+from ganger.storage import opcodes
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 TAG: dict[str, Any] = {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node0", "tags": ["a"]}

@@ -7,8 +7,9 @@ import os
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import lock_files, lock_journal, process_identity
-from ganger.storage.locks import LocksFile, Owner
+from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.locks import lock_journal
+from ganger.storage.locks.locks import LocksFile, Owner
 from ganger.transport import messages
 from ganger.transport.messages import LocksGranted, RequestLocks
 

@@ -14,8 +14,9 @@ from tests.actors.runtime.stage import Stage
 from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import lock_files, settings
-from ganger.storage.locks import Owner
+from ganger.storage import settings
+from ganger.storage.alive import lock_files
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import LocksGranted, LocksPending
@@ -311,6 +312,6 @@ def test_each_change_that_the_disk_refuses_once_is_made_later(
 
 def test_what_changes_nothing_is_not_written(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     locks.take(locks.owner(1), (NODE_A, "shared"))
-    monkeypatch.setattr("ganger.storage.lock_journal.LockJournal.append", None)
+    monkeypatch.setattr("ganger.storage.locks.lock_journal.LockJournal.append", None)
     locks.listed()
     locks.actor.end_turn()

@@ -11,8 +11,8 @@ from tests.refusals import refusing
 
 from ganger.actors.locks import owner_watch
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage import lock_files
-from ganger.storage.locks import LockChange, LockLevel, LockMode, Owner, Pending
+from ganger.storage.alive import lock_files
+from ganger.storage.locks.locks import LockChange, LockLevel, LockMode, Owner, Pending
 from ganger.transport import messages
 from ganger.transport.messages import Done, LocksGranted, LocksPending, Message
 

@@ -6,7 +6,7 @@ from tests.actors.locks.lock_stage import NODE_A, NODE_B, Locks
 from tests.actors.runtime.stage import Stage
 
 from ganger.actors.locks.lock_manager import LockManager
-from ganger.storage.locks import CONFIG_LOCK, Owner
+from ganger.storage.locks.locks import CONFIG_LOCK, Owner
 from ganger.storage.prediction.lock_types import (
     NO_LOCKS,
     LockForecast,

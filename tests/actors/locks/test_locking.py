@@ -10,8 +10,7 @@ import pytest
 from ganger.actors.locks import lock_remedies
 from ganger.actors.locks.locking import LockOutcome, LockState, LockView
 from ganger.storage import errors
-from ganger.storage.jobs import PRIORITY_MIN
-from ganger.storage.locks import (
+from ganger.storage.locks.locks import (
     LockChange,
     LockLevel,
     LockMode,
@@ -21,6 +20,7 @@ from ganger.storage.locks import (
     Pending,
     decode_locks,
 )
+from ganger.storage.settings import PRIORITY_MIN
 
 RECORDED = Path(__file__).parents[2] / "compatibility" / "data" / "locks.data"
 NODES, A, B, C = "node/[lockset]", "node/a", "node/b", "node/c"

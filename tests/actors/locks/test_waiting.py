@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from ganger.actors.locks.waiting import WaitingLine
-from ganger.storage.locks import LockMode, Owner, Pending
+from ganger.storage.locks.locks import LockMode, Owner, Pending
 
 
 def job(number: int) -> Owner:

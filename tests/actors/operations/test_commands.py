@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ganger.actors.operations import command_output, commands
 from ganger.actors.operations.test_context import TestContext
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 from ganger.storage.opcodes import OperationError
 
 DEADLINE_MILLISECONDS = 10_000

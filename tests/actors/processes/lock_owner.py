@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.programs import Program
 
 HOLD = (
-    "import sys; from ganger.storage import lock_files; "
+    "import sys; from ganger.storage.alive import lock_files; "
     "print(lock_files.create(sys.argv[1], 'job_B').path, flush=True); sys.stdin.read()"
 )
 

@@ -15,12 +15,12 @@ from tests.programs import Program
 from tests.refusals import GONE, let_go
 
 from ganger.actors.processes import control_groups
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 START = """
 import subprocess, sys
 from ganger.actors.processes import control_groups
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 identity = process_identity.own()
 control_groups.places = lambda: (sys.argv[1],)
 assert control_groups.enter(identity)

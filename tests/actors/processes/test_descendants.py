@@ -15,7 +15,7 @@ FOLLOW = """
 import os, signal, subprocess, sys, time
 from ganger.actors.processes import descendants
 from ganger.actors.operations.test_context import TestContext
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 descendants.follow(is_wanted=sys.argv[1] == "followed")
 script = "setsid sh -c 'setsid sleep 600 & echo $! $$; exec sleep 600' &"
@@ -36,7 +36,7 @@ SILENT = """
 import ctypes, os, time
 from ganger.actors.processes import descendants
 from ganger.actors.operations.test_context import TestContext
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 descendants.follow()
 library = ctypes.CDLL(None)

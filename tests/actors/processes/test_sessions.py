@@ -13,14 +13,14 @@ from tests.programs import Program
 from tests.refusals import GONE, let_go
 
 from ganger.actors.processes import sessions
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEAD = """
 import os, subprocess, sys
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 identity = process_identity.own()
 how, *words = sys.argv[1].split()
 env = {"GANGER_JOB_PROCESS": str(identity)} if "marked" in words else {}

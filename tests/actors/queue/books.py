@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ganger.actors.queue import recovery
-from ganger.actors.queue.job_table import JobTable
-from ganger.actors.queue.ledger import Ledger
-from ganger.actors.queue.loaded import Loaded
-from ganger.storage import errors, paths
+from ganger.actors.durable.ledger import Ledger
+from ganger.actors.store import recovery
+from ganger.actors.store.loaded import Loaded
+from ganger.storage import errors
+from ganger.storage.disk import paths
+from ganger.storage.log.journal import Journal
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import Journal
 
 
 def body(job_id: int, serial: int, status: str = "queued") -> bytes:
@@ -31,7 +31,7 @@ class Books:
         self.said: list[str] = []
 
     def begin(self) -> Books:
-        self.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 0))
+        self.ledger.begin(Loaded())
         return self
 
     def done(self, name: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ganger.actors.queue import recovery
-from ganger.actors.queue.loaded import Loaded
-from ganger.storage import jobs, lock_files, paths
-from ganger.storage.jobs import JobStatus
+from ganger.actors.store import recovery
+from ganger.actors.store.loaded import Loaded
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import paths
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log.journal import Journal, Record
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import Journal, Record
 
 
 class Leftovers:

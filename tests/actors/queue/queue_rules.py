@@ -7,8 +7,8 @@ from typing import Any
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Asker
 
-from ganger.storage.jobs import JobStatus
-from ganger.storage.rules import parse_rule
+from ganger.storage.filters.rules import parse_rule
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import ChosenUnder, JobSpec
 

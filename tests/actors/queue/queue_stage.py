@@ -10,8 +10,9 @@ import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.storage import jobs, lock_files
-from ganger.storage.jobs import JobStatus
+from ganger.storage.alive import lock_files
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -30,9 +31,7 @@ class Queue:
     def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stage = stage
         self.flushed: dict[Path, bytes] = {}
-        monkeypatch.setattr(
-            "ganger.storage.queue_files.journal.flush_file_system", self.flush_file_system
-        )
+        monkeypatch.setattr("ganger.storage.log.journal.flush_file_system", self.flush_file_system)
         self.actor: Staged[JobQueue] = stage.start(JobQueue)
         self.processes: dict[int, lock_files.LockFile] = {}
         self.channels: dict[int, Asker] = {}

@@ -10,9 +10,9 @@ import pytest
 from tests.actors.queue.queue_rules import REJECTION, UUID, begin, take_rules
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
-from ganger.storage.rules import parse_rule
+from ganger.storage.filters.rules import parse_rule
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus

@@ -14,14 +14,16 @@ from tests.actors.queue.queue_stage import ENDED, Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 from tests.refusals import refusing
 
-from ganger.actors.queue import recovery
-from ganger.actors.queue.job_rows import Phase
+from ganger.actors.store import recovery
+from ganger.actors.store.job_rows import Phase
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
-from ganger.storage import jobs, lock_files, settings
-from ganger.storage.jobs import JobStatus
+from ganger.storage import settings
+from ganger.storage.alive import lock_files
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log.journal import Journal
 from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import Journal
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec

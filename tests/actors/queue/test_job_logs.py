@@ -8,9 +8,9 @@ import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.queue import queries
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
+from ganger.actors.store import queries
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -130,7 +130,7 @@ def test_for_what_is_missing_before_each_gap_the_reader_waits_anew(
 ) -> None:
     watcher = follow(queue)
     clock = mock.Mock(return_value=100.0)
-    monkeypatch.setattr("ganger.actors.queue.queries.time.monotonic", clock)
+    monkeypatch.setattr("ganger.actors.store.queries.time.monotonic", clock)
     for serials, expected in (((4,), []), ((3, 4), [3, 4]), ((6,), []), ((5, 6), [5, 6])):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(*serials)))
         assert received(watcher) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.actors.queue.queue_stage import Queue, spec
 
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 RUNNING = JobStatus.RUNNING

@@ -19,10 +19,11 @@ from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.actors.processes import channels
-from ganger.actors.queue.job_rows import Phase
-from ganger.storage import job_bounds, jobs, opcodes, settings
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.actors.store.job_rows import Phase
+from ganger.storage import opcodes, settings
+from ganger.storage.jobs import job_bounds, jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.opcodes import Opcode, OperationContext, catalogue
 from ganger.storage.queue_files import job_files, spool
 from ganger.transport import frames, messages

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.actors.queue.queue_rules import REJECTS, command, take_rules
 from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.queue.test_job_table import row, table
 from tests.actors.runtime.stage import Asker
+from tests.actors.store.test_job_table import row, table
 
 from ganger.storage import errors, settings
 from ganger.transport import messages

@@ -10,12 +10,12 @@ import pytest
 from tests.actors.queue.leftovers import Leftovers
 from tests.refusals import refusing
 
-from ganger.actors.queue import recovery
-from ganger.actors.queue.ledger import Ledger
+from ganger.actors.durable.ledger import Ledger
+from ganger.actors.store import recovery
 from ganger.storage import errors, settings
-from ganger.storage.jobs import JobStatus
-from ganger.storage.queue_files import journal
-from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log import journal
+from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
 
 QUEUED, _, _, RUNNING, _, SUCCESS, _ = JobStatus
 

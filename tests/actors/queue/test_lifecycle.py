@@ -12,8 +12,8 @@ from tests.actors.queue.queue_stage import Queue, spec
 from tests.refusals import refusing
 
 from ganger.actors.queue import lifecycle
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus

@@ -20,10 +20,10 @@ from tests.actors.queue.waiting_clients import (
 )
 from tests.actors.runtime.stage import Asker, Stage
 
-from ganger.actors.queue.job_rows import Row
-from ganger.actors.queue.job_state import JobState
+from ganger.actors.answers.job_state import JobState
+from ganger.actors.store.job_rows import Row
 from ganger.storage import settings
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 

@@ -16,9 +16,10 @@ import pytest
 from tests.actors.queue.queue_stage import DELAY, ENDED, PID, Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 
-from ganger.actors.queue import row_templates
-from ganger.storage import jobs, lock_files
-from ganger.storage.jobs import JobStatus
+from ganger.actors.store import row_templates
+from ganger.storage.alive import lock_files
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 

@@ -9,8 +9,8 @@ import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.refusals import refuse, refusing
 
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ganger.actors.queue.reusing import reuses_process
-from ganger.storage import jobs, process_identity
+from ganger.storage.alive import process_identity
+from ganger.storage.jobs import jobs
 from ganger.storage.opcodes import Opcode, catalogue
 
 DELAY = {"OP_ID": "OP_TEST_DELAY"}

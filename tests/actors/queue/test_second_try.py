@@ -17,9 +17,10 @@ from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Stage, Staged
 from tests.refusals import OneRefusal
 
-from ganger.actors.queue.job_rows import Phase
-from ganger.storage import errors, jobs
-from ganger.storage.jobs import JobStatus
+from ganger.actors.store.job_rows import Phase
+from ganger.storage import errors
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 

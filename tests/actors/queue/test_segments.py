@@ -10,13 +10,13 @@ import pytest
 from tests.actors.queue.books import Books, body
 from tests.refusals import refusing, refusing_flushes
 
-from ganger.actors.queue.job_table import JobTable
-from ganger.actors.queue.ledger import Ledger
-from ganger.actors.queue.loaded import Loaded
+from ganger.actors.durable.ledger import Ledger
+from ganger.actors.store.loaded import Loaded
 from ganger.storage import errors, settings
-from ganger.storage.queue_files import journal, replay
-from ganger.storage.queue_files.journal import Journal
-from ganger.storage.queue_files.segment_ahead import SegmentAhead
+from ganger.storage.log import journal
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.segment_ahead import SegmentAhead
+from ganger.storage.queue_files import replay
 
 
 @pytest.fixture
@@ -377,7 +377,7 @@ def begin_after_many(tmp_path: Path) -> tuple[Books, list[journal.Cut]]:
     books = Books(tmp_path)
     books.ledger = Ledger(books.directory, books.journal, cuts.append)
     many = settings.FILES_UNWRITTEN_MAX + 1
-    books.ledger.begin(Loaded(JobTable(), {}, [], [], {}, [], 3, journaled=many))
+    books.ledger.begin(Loaded(last_id=3, journaled=many))
     return books, cuts
 
 

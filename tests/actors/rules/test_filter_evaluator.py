@@ -9,8 +9,9 @@ import pytest
 from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.storage import jobs, settings
-from ganger.storage.rules import FilterRule, parse_rule
+from ganger.storage import settings
+from ganger.storage.filters.rules import FilterRule, parse_rule
+from ganger.storage.jobs import jobs
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobsArrived, JobToJudge, JobVerdict, PendingJob, RulesChanged

@@ -16,7 +16,7 @@ from ganger.actors.rules.filtering import (
     refused_priorities,
 )
 from ganger.storage import settings
-from ganger.storage.rules import ActionName, FilterRule, parse_rule
+from ganger.storage.filters.rules import ActionName, FilterRule, parse_rule
 
 UUID_A = "aaaaaaaa-0000-4000-8000-000000000000"
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ganger.actors.rules import rule_changes
-from ganger.storage import errors, rules
+from ganger.storage import errors
+from ganger.storage.filters import rules
 from ganger.transport.messages import FilterRow, ReplaceFilter
 
 A, B, C = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "abc")

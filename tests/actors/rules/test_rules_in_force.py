@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ganger.actors.queue import submitting
+from ganger.actors.admission import submitting
 from ganger.actors.rules.rules_in_force import RulesInForce
-from ganger.storage import jobs, settings
-from ganger.storage.jobs import JobStatus
-from ganger.storage.rules import FilterRule, parse_rule
+from ganger.storage import settings
+from ganger.storage.filters.rules import FilterRule, parse_rule
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import ChosenUnder, GateAnswered, JobSpec
 
 QUEUED, WAITING, RUNNING = JobStatus.QUEUED, JobStatus.WAITING, JobStatus.RUNNING

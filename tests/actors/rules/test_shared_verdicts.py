@@ -6,7 +6,7 @@ from typing import Any
 
 from ganger.actors.rules.filtering import ACCEPTED, Verdict, compile_chain
 from ganger.actors.rules.shared_verdicts import SharedVerdicts
-from ganger.storage.rules import ActionName, parse_rule
+from ganger.storage.filters.rules import ActionName, parse_rule
 from ganger.transport.messages import JobToJudge, PendingJob, SharedInputs
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"

@@ -24,9 +24,10 @@ from ganger.actors.runtime.idle_work import IdleWait, IdleWork
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
-from ganger.storage import lock_files, settings
-from ganger.storage.locks import Owner
-from ganger.storage.paths import Places
+from ganger.storage import settings
+from ganger.storage.alive import lock_files
+from ganger.storage.disk.paths import Places
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import Message

@@ -20,8 +20,9 @@ from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.runtime import AbandonedError, Runtime
 from ganger.actors.supervision import logs
-from ganger.storage import errors, lock_files
-from ganger.storage.paths import Places
+from ganger.storage import errors
+from ganger.storage.alive import lock_files
+from ganger.storage.disk.paths import Places
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import CancelJob, Message

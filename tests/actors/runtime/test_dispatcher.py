@@ -25,8 +25,9 @@ from ganger.actors.runtime.dispatcher import ALARMS_KEPT_MIN, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.runtime import AbandonedError
 from ganger.actors.supervision import logs
-from ganger.storage import errors, lock_files, settings
-from ganger.storage.paths import Places
+from ganger.storage import errors, settings
+from ganger.storage.alive import lock_files
+from ganger.storage.disk.paths import Places
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope, silence
 from ganger.transport.messages import CancelJob, Message, OutputGrew

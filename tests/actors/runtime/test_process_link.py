@@ -8,7 +8,7 @@ from tests.actors.runtime.stage import Asker
 from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.process_link import LinkedReceiver, ProcessLink
 from ganger.storage import errors
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 

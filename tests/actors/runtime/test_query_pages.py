@@ -8,7 +8,8 @@ from unittest import mock
 import pytest
 
 from ganger.actors.runtime import query_pages
-from ganger.storage import errors, filters, settings
+from ganger.storage import errors, settings
+from ganger.storage.filters import filters
 from ganger.storage.queries import answering
 from ganger.transport.messages import QueryConfiguration, QueryJobs, QueryLocks
 

@@ -10,7 +10,7 @@ from tests.actors.scheduling.schedules import CHAIN
 
 from ganger.actors.scheduling.alike import SETS_MAX
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import LockForecast, exclusive, forecast_of
 from ganger.transport.messages import JobVerdict, PendingJob
 

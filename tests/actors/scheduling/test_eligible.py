@@ -11,7 +11,7 @@ from tests.actors.scheduling.schedules import CHAIN
 from ganger.actors.scheduling import queue_position
 from ganger.actors.scheduling.eligible import Eligible
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import (
     ALL_EXCLUSIVE,
     NO_LOCKS,

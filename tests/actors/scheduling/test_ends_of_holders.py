@@ -8,8 +8,8 @@ import pytest
 from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.scheduling.scheduler import Scheduler
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.prediction.lock_types import NO_LOCKS, LockForecast, exclusive, forecast_of
 from ganger.storage.prediction.policy import Policy
 from ganger.transport import messages

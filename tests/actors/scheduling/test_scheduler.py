@@ -12,8 +12,8 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from ganger.actors.runtime.mailbox import TURN_ENDED
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.storage import errors, settings
-from ganger.storage.jobs import JobStatus
-from ganger.storage.locks import Owner
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.prediction.lock_types import (
     NO_LOCKS,
     UNKNOWN_EXCLUSIVE,

@@ -9,7 +9,7 @@ from tests.actors.scheduling.schedules import schedule, started, verdict
 
 from ganger.actors.scheduling.depending import Dependencies, DependencyState, dependency_outcome
 from ganger.actors.scheduling.scheduling import Unsatisfiable
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 
 CANCELED, SUCCESS, ERROR = JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR
 

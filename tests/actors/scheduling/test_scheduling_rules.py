@@ -13,7 +13,7 @@ from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.runs import RunOfEntries
 from ganger.actors.scheduling.scheduling import Pass, Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, QueuePosition, RunSimulation, Simulate
 
 SUCCESS = JobStatus.SUCCESS

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.actors.scheduling.schedules import CHAIN, verdict
 
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import JobVerdict
 
 AT_ONCE = 3

@@ -13,7 +13,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from ganger.actors.supervision.directory_keeper import DirectoryKeeper
-from ganger.storage import errors, lock_files, paths
+from ganger.storage import errors
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import paths
 
 
 @pytest.fixture(name="places")
@@ -64,7 +66,7 @@ def test_a_disk_that_refuses_is_asked_again(
         def replace(*_given: object, **_options: object) -> None:
             raise refuse
 
-        patch.setattr("ganger.storage.documents.replace", replace)
+        patch.setattr("ganger.storage.disk.documents.replace", replace)
         keeper.keep()
     assert not places.endpoint_file.exists()
     keeper.keep()

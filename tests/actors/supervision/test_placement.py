@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from ganger.actors.doors.authority_listener import AuthorityListener
+from ganger.actors.listeners.authority_listener import AuthorityListener
 from ganger.actors.supervision.authority import Authority
 from ganger.actors.supervision.placement import (
     APART,
@@ -17,7 +17,8 @@ from ganger.actors.supervision.placement import (
     components,
     elsewhere,
 )
-from ganger.storage import paths, settings
+from ganger.storage import settings
+from ganger.storage.disk import paths
 from ganger.transport import messages
 
 

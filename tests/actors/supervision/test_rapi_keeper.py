@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ganger.actors.supervision.rapi_keeper import pause_seconds
-from ganger.storage import rapi_settings
+from ganger.storage.access import rapi_settings
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from ganger.storage.cluster.reservations import (
     encode,
     with_address,
 )
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
 
 JOB, OTHER = Owner(7, "/livelocks/job_7", 70), Owner(12, "/livelocks/job_12", 120)
 NAMED = Owner("wconfd-ThreadId 5", "/livelocks/wconfd", 5)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ganger.storage.checked_records import Tail
 from ganger.storage.fsck import checking
 from ganger.storage.fsck.checking import Archival, Facts, FoundJob, JournalSegment, SpoolFile
 from ganger.storage.fsck.findings import KINDS, Finding, FindingKind, FindingRemedy
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log.checked_records import Tail
 
 QUEUE = "/q"
 LOCK = "/run/job_000003_1"

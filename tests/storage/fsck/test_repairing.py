@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing_flushes
 
-from ganger.storage import config_files, errors, jobs, lock_files, ownership, paths
+from ganger.storage import config_files, errors
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import ownership, paths
 from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import KINDS, FindingKind, FindingRemedy
-from ganger.storage.jobs import JobStatus
-from ganger.storage.queue_files import job_files, journal, output_blocks
-from ganger.storage.queue_files.journal import (
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log import journal
+from ganger.storage.log.journal import (
     JobArchived,
     JobsStored,
     Journal,
@@ -24,6 +27,7 @@ from ganger.storage.queue_files.journal import (
     SegmentBegun,
     StateStored,
 )
+from ganger.storage.queue_files import job_files, output_blocks
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 OUTPUT = output_blocks.Packer().pack(

@@ -13,11 +13,14 @@ from unittest import mock
 import pytest
 from tests.storage.importing import ganeti
 
-from ganger.storage import documents, errors, jobs, paths
+from ganger.storage import errors
+from ganger.storage.disk import documents, paths
 from ganger.storage.fsck import checking, survey
 from ganger.storage.importing import building, source
 from ganger.storage.importing.source import Source
-from ganger.storage.queue_files import job_files, journal
+from ganger.storage.jobs import jobs
+from ganger.storage.log import journal
+from ganger.storage.queue_files import job_files
 
 NOW = (1_800_000_000, 0)
 
@@ -298,7 +301,8 @@ def test_too_little_room_is_known_before_anything_is_written(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ganger.storage import paths, settings
+from ganger.storage.disk import paths
+from ganger.storage import settings
 from ganger.storage.importing import building, source
 
 def step(done, total):

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from tests.storage.importing.ganeti import DATA, job, opcode
 
-from ganger.storage import jobs, opcodes
+from ganger.storage import opcodes
 from ganger.storage.importing import import_decision
 from ganger.storage.importing.import_decision import Outcome
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 
 NOW = (1_800_000_000, 5)
 LIVELOCK = "/var/run/ganeti/livelocks/job_000007_1795226694"

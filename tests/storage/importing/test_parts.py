@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from tests.storage.importing.ganeti import DATA
 
-from ganger.storage import errors, rapi_users
+from ganger.storage import errors
+from ganger.storage.access import rapi_users
 from ganger.storage.importing import parts
 
 CONFIG: dict[str, Any] = msgspec.json.decode((DATA / "config.data").read_bytes())

@@ -19,7 +19,7 @@ from tests.storage.queries.recorded_clusters import (
 )
 
 from ganger.storage import errors
-from ganger.storage.filters import parse_filter
+from ganger.storage.filters.filters import parse_filter
 from ganger.storage.queries import answering
 from ganger.storage.queries.answering import (
     ParsedQuery,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.storage.queries.recorded_clusters import larger, view_of
 
 from ganger.storage import errors
-from ganger.storage.jobs import Job, OpcodeEntry
-from ganger.storage.lock_rows import LockView
-from ganger.storage.locks import LockMode, Owner
+from ganger.storage.jobs.jobs import Job, OpcodeEntry
+from ganger.storage.locks.lock_rows import LockView
+from ganger.storage.locks.locks import LockMode, Owner
 from ganger.storage.queries.answering import Resource, query
 from ganger.storage.queries.cluster import CLUSTER
 from ganger.storage.queries.filters import FILTERS

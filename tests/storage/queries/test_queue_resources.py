@@ -15,10 +15,10 @@ from tests.storage.queries.recorded_clusters import (
 )
 
 from ganger.storage import errors
-from ganger.storage.filters import parse_filter
-from ganger.storage.jobs import Job, JobStatus, OpcodeEntry, decode_job
-from ganger.storage.lock_rows import lock_rows
-from ganger.storage.locks import LockChange, LockMode, Owner, Pending
+from ganger.storage.filters.filters import parse_filter
+from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, decode_job
+from ganger.storage.locks.lock_rows import lock_rows
+from ganger.storage.locks.locks import LockChange, LockMode, Owner, Pending
 from ganger.storage.queries.answering import query, query_fields, requested_names, values
 from ganger.storage.queries.filters import FILTERS
 from ganger.storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow, Rows, job_id

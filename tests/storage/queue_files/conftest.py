@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import paths
+from ganger.storage.disk import paths
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 

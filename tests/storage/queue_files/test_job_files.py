@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing
 
-from ganger.storage import documents, errors, paths, settings
+from ganger.storage import errors, settings
+from ganger.storage.disk import documents, paths
 from ganger.storage.queue_files import inodes, job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 

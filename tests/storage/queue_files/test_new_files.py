@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import refusing
 
-from ganger.storage import documents, paths
+from ganger.storage.disk import documents, paths
 from ganger.storage.queue_files.job_files import QueueDirectory
 from ganger.storage.queue_files.new_files import NewFiles
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.refusals import filling, refusing
 
-from ganger.storage import documents, errors, paths
+from ganger.storage import errors
+from ganger.storage.disk import documents, paths
 from ganger.storage.queue_files import output_blocks, output_files, spool
 from ganger.storage.queue_files.output_blocks import STDERR, STDOUT, Segment
 from ganger.storage.queue_files.output_files import OutputFile

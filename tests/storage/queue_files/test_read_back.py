@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import errors, paths
+from ganger.storage import errors
+from ganger.storage.disk import paths
+from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
 from ganger.storage.queue_files import job_files, read_back
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
 
 
 def body(job_id: int, serial: int, status: str = "success") -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ganger.storage import errors
-from ganger.storage.checked_records import packed
+from ganger.storage.log.checked_records import packed
 from ganger.storage.queue_files import remembered
 from ganger.storage.queue_files.remembered import Heads, Page, RememberedFiles, Template
 

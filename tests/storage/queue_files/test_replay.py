@@ -7,10 +7,12 @@ import os
 
 import pytest
 
-from ganger.storage import errors, jobs, paths
+from ganger.storage import errors
+from ganger.storage.disk import paths
+from ganger.storage.jobs import jobs
+from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
 from ganger.storage.queue_files import replay
 from ganger.storage.queue_files.job_files import QueueDirectory
-from ganger.storage.queue_files.journal import JobArchived, JobsStored, Journal, StateStored
 
 
 def body(serial: int, status: str = "running", by: str = "") -> bytes:

@@ -9,7 +9,8 @@ from unittest import mock
 
 import pytest
 
-from ganger.storage import documents, errors, paths
+from ganger.storage import errors
+from ganger.storage.disk import documents, paths
 from ganger.storage.queue_files import spool
 from ganger.storage.queue_files.job_files import QueueDirectory
 
@@ -124,11 +125,11 @@ def test_a_folder_of_the_archive_that_was_not_made_durable_is_flushed_before_a_f
 
     refuse = mock.Mock(side_effect=OSError(errno.EIO, "Input/output error"))
     with (
-        mock.patch("ganger.storage.documents.flush_directory", refuse),
+        mock.patch("ganger.storage.disk.documents.flush_directory", refuse),
         pytest.raises(errors.StorageError),
     ):
         spool_directory.archive(1, str(target))
-    with mock.patch("ganger.storage.documents.flush_directory", flush):
+    with mock.patch("ganger.storage.disk.documents.flush_directory", flush):
         spool_directory.archive(1, str(target))
     assert flushed == [(str(target), False)]
     assert (target / "spool" / "job-1-input-0").read_bytes() == b"a"

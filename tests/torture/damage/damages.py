@@ -13,8 +13,9 @@ from random import Random
 
 import msgspec
 
-from ganger.storage import errors, jobs, settings
-from ganger.storage.paths import Places
+from ganger.storage import errors, settings
+from ganger.storage.disk.paths import Places
+from ganger.storage.jobs import jobs
 
 ID_UNBELIEVABLE = 10**18 - 1
 """The highest number that the name of a job file can have."""

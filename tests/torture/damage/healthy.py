@@ -17,9 +17,9 @@ from tests.actors.runtime.stage import Stage, Staged
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
-from ganger.storage.queue_files.journal import JobsStored, Journal, StateStored
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log.journal import JobsStored, Journal, StateStored
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
 

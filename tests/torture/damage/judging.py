@@ -9,7 +9,8 @@ import msgspec
 from tests.torture.damage.damages import Damage
 from tests.torture.damage.healthy import JOBS, KnownJob
 
-from ganger.storage import errors, job_bounds, jobs
+from ganger.storage import errors
+from ganger.storage.jobs import job_bounds, jobs
 from ganger.transport import messages
 
 if TYPE_CHECKING:

@@ -30,8 +30,9 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.component import Component
-from ganger.storage import paths, settings
-from ganger.storage.paths import Places
+from ganger.storage import settings
+from ganger.storage.disk import paths
+from ganger.storage.disk.paths import Places
 from ganger.transport import frames, messages
 from ganger.transport.messages import JobSpec, SubmitJobs
 

@@ -14,8 +14,9 @@ from tests.faults.harness import Daemon
 from tests.torture.damage import contents
 from tests.torture.damage.judging import allowed_ids, named_ids
 
-from ganger.storage import errors, job_views
-from ganger.storage.job_views import JobInfo
+from ganger.storage import errors
+from ganger.storage.jobs import job_views
+from ganger.storage.jobs.job_views import JobInfo
 
 if TYPE_CHECKING:
     from pathlib import Path

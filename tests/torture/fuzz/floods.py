@@ -25,8 +25,8 @@ from tests.torture.tally import Tally
 
 from ganger import Client, JobStatus
 from ganger.storage import errors, settings
-from ganger.storage.locks import Owner
-from ganger.storage.rules import SEARCHES_MAX
+from ganger.storage.filters.rules import SEARCHES_MAX
+from ganger.storage.locks.locks import Owner
 from ganger.transport import frames, messages
 from ganger.transport.messages import JobSpec, Message
 

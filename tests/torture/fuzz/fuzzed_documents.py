@@ -25,7 +25,7 @@ from tests.torture.fuzz.document_floods import run_document_floods
 from tests.torture.fuzz.through_sockets import DELAY, PATIENCE_SECONDS, Look
 from tests.torture.tally import Tally
 
-from ganger.actors.doors import luxi_methods, luxi_talks
+from ganger.actors.listeners import luxi_methods, luxi_talks
 from ganger.storage import errors, settings
 from ganger.transport import frames, luxi
 from ganger.transport.messages import ClientRequest

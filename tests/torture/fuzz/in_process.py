@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.actors.doors.test_wire_listener import Sockets
+from tests.actors.listeners.test_wire_listener import Sockets
 from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.torture.fuzz import frame_maker
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.actors.doors.authority_listener import AuthorityListener
-from ganger.actors.doors.wire_listener import WireListener
+from ganger.actors.listeners.authority_listener import AuthorityListener
+from ganger.actors.listeners.wire_listener import WireListener
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors
@@ -115,7 +115,7 @@ class FuzzedListener:
         self._peers = 0
 
     def _start(self) -> Staged[Any]:
-        with mock.patch("ganger.actors.doors.wire_listener.Router", Sockets):
+        with mock.patch("ganger.actors.listeners.wire_listener.Router", Sockets):
             return self._stage.start(WireListener)
 
     def take(
@@ -145,7 +145,7 @@ class FuzzedAuthority(FuzzedListener):
     def _start(self) -> Staged[Any]:
         components = {"lock_manager": (LockManager, "core")}
         given = components, lambda: None, lambda _: None
-        with mock.patch("ganger.actors.doors.authority_listener.Router", Sockets):
+        with mock.patch("ganger.actors.listeners.authority_listener.Router", Sockets):
             actor = self._stage.make(AuthorityListener, *given)
             actor.say(messages.Boot())
             actor.end_turn()

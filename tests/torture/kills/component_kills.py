@@ -28,7 +28,8 @@ from tests.torture.tally import Tally
 from ganger import JobStatus
 from ganger.actors.supervision.placement import COMPONENTS
 from ganger.actors.supervision.supervising import policy_of
-from ganger.storage import lock_files, process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import lock_files, process_identity
 from ganger.transport import frames
 from ganger.transport.messages import CrashComponent
 from ganger.transport.zmq.dealer import Dealer

@@ -30,7 +30,7 @@ from tests.torture.system_calls.strace import DirectDaemon
 from tests.torture.tally import Tally
 
 from ganger import JobStatus
-from ganger.storage import lock_files, process_identity
+from ganger.storage.alive import lock_files, process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

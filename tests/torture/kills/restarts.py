@@ -23,7 +23,7 @@ from tests.torture.kills.workload import Book, Broken, Submission, Work
 from tests.torture.tally import Tally
 
 from ganger import JobStatus
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,9 @@ import psutil
 from tests.torture.kills.workload import Submission, Work
 
 from ganger import Client, JobStatus
-from ganger.storage import jobs, lock_files, process_identity
-from ganger.storage.job_views import LogLine, StatusChange
+from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.job_views import LogLine, StatusChange
 from ganger.storage.queue_files import job_files
 
 if TYPE_CHECKING:

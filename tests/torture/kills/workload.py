@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ganger import Client, GangerError, JobStatus
-from ganger.storage import lock_files, process_identity
+from ganger.storage.alive import lock_files, process_identity
 
 if TYPE_CHECKING:
     import random
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.torture.tally import Tally
 
-    from ganger.storage.paths import Places
+    from ganger.storage.disk.paths import Places
 
 NODES = ("n0", "n1", "n2", "n3", "n4")
 DRAIN_SECONDS = 90.0

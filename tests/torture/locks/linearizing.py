@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ganger.actors.locks.locking import LockOutcome, LockState
 from ganger.storage import errors
-from ganger.storage.locks import LocksFile, Owner
+from ganger.storage.locks.locks import LocksFile, Owner
 from ganger.transport import messages
 from ganger.transport.messages import Done, Failure, LocksGranted, LocksPending, Message
 

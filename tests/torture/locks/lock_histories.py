@@ -21,8 +21,9 @@ from tests.torture.locks.linearizing import Operation, find_order
 from tests.torture.locks.scripts import Step, script
 from tests.torture.tally import Tally
 
-from ganger.storage import lock_files, settings
-from ganger.storage.locks import Owner
+from ganger.storage import settings
+from ganger.storage.alive import lock_files
+from ganger.storage.locks.locks import Owner
 from ganger.transport import frames, messages
 from ganger.transport.messages import ClientReply, LocksGranted, LocksPending, Message
 from ganger.transport.zmq.dealer import Dealer

@@ -15,13 +15,13 @@ from tests.properties.locking_model import EXCLUSIVE, LEVELS, LOCKS, OWNERS, SHA
 from tests.properties.locking_steps import Changes, LockingSteps
 from tests.torture.tally import Tally
 
-from ganger.storage.locks import LockChange
+from ganger.storage.locks.locks import LockChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ganger.storage.locks import Owner
+    from ganger.storage.locks.locks import Owner
 
 STEPS_MAX = 60
 """Steps of one episode, after which every owner is served."""

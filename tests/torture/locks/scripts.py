@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ganger.storage.locks import LockLevel, LockMode
+from ganger.storage.locks.locks import LockLevel, LockMode
 from ganger.transport import messages
 
 if TYPE_CHECKING:
     import random
 
-    from ganger.storage.locks import Owner
+    from ganger.storage.locks.locks import Owner
     from ganger.transport.messages import Message
 
 LOCKS = ("node/[lockset]", "node/a", "node/a", "node/b", "node-res/a", "cluster/config")

@@ -17,7 +17,7 @@ from ganger.actors.locks import lock_manager
 from ganger.actors.locks.allocating import Wants
 from ganger.actors.locks.locking import LockState
 from ganger.actors.locks.waiting import Position, Waiter
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
 from ganger.transport.messages import (
     Done,
     DowngradeLocks,

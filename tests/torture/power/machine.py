@@ -24,13 +24,17 @@ from ganger.actors.config.stored_configuration import Edit
 from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.queue.job_rows import Phase
-from ganger.storage import config_files, documents, errors, jobs, keys, lock_files, settings
+from ganger.actors.store.job_rows import Phase
+from ganger.storage import config_files, errors, settings
+from ganger.storage.access import keys
+from ganger.storage.alive import lock_files
+from ganger.storage.alive.process_identity import ProcessIdentity
 from ganger.storage.cluster.configuration import Change
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.locks import Owner
-from ganger.storage.paths import Places
-from ganger.storage.process_identity import ProcessIdentity
+from ganger.storage.disk import documents
+from ganger.storage.disk.paths import Places
+from ganger.storage.jobs import jobs
+from ganger.storage.locks.locks import Owner
 from ganger.storage.queue_files import job_files, output_files, spool
 from ganger.transport import messages
 from ganger.transport.client.output_reading import OutputReading

@@ -10,7 +10,7 @@ from typing import assert_never
 
 import msgspec
 
-from ganger.storage.jobs import Job, JobStatus, OpcodeEntry, job_status
+from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, job_status
 
 
 class ArchiveAsked(msgspec.Struct, frozen=True):

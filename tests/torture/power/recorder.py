@@ -36,8 +36,8 @@ from tests.torture.power.disk import (
     Written,
 )
 
-from ganger.storage import documents
-from ganger.storage.queue_files import journal
+from ganger.storage.disk import documents
+from ganger.storage.log import journal
 
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2

@@ -6,7 +6,7 @@ import random
 
 from tests.torture.power.machine import LOCKS, Machine, opcode
 
-from ganger.actors.queue.job_rows import Phase
+from ganger.actors.store.job_rows import Phase
 from ganger.transport.messages import JobSpec
 
 INTERRUPTION = 0.15

@@ -27,8 +27,8 @@ from tests.torture.power.machine import Machine, opcode
 from tests.torture.power.power_loss import lose_power_everywhere, repeat
 from tests.torture.power.recorder import Recorder
 
-from ganger.storage import documents
-from ganger.storage.queue_files import journal
+from ganger.storage.disk import documents
+from ganger.storage.log import journal
 from ganger.transport.messages import JobSpec
 
 FILE, OTHER, FOLDER = 1, 2, 3
@@ -215,7 +215,7 @@ def test_a_product_that_forgets_a_flush_is_found_out(
         machine.submit(JobSpec(ops=[opcode("work")]))
         machine.end_turn()
 
-    for flush in ("documents.flush_directory", "queue_files.journal.flush_file_system"):
+    for flush in ("disk.documents.flush_directory", "log.journal.flush_file_system"):
         monkeypatch.setattr(f"ganger.storage.{flush}", lambda *_: None)
     faults = lose_power_everywhere(submit, tmp_path, losses=6)
     assert any("gone without a word" in fault for fault in faults)
@@ -241,7 +241,7 @@ def test_a_product_that_only_repeats_a_failed_flush_is_found_out(
 
 
 def test_a_case_is_repeated_by_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganger.storage.queue_files.journal.flush_file_system", lambda *_: None)
+    monkeypatch.setattr("ganger.storage.log.journal.flush_file_system", lambda *_: None)
     cases = range(24, 32)
     first = [repeat(5, case, tmp_path) for case in cases]
     assert any(first)

@@ -15,7 +15,7 @@ from tests.torture.power.job_threads import JOURNAL_SEGMENT_BYTES, STATE_BYTES_M
 from tests.torture.power.machine import Machine, opcode
 from tests.torture.power.power_loss import Play, lose_power_everywhere
 
-from ganger.storage import jobs
+from ganger.storage.jobs import jobs
 from ganger.storage.queue_files import spool
 from ganger.transport.messages import JobSpec, ListJobs
 

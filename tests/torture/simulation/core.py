@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from ganger.storage import lock_files
-from ganger.storage.process_identity import ProcessIdentity
+from ganger.storage.alive import lock_files
+from ganger.storage.alive.process_identity import ProcessIdentity
 
 NUMBERS_FROM = 1_000_000
 """Descriptors of the simulated world have numbers that no real one has."""

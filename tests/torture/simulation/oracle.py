@@ -18,11 +18,14 @@ from tests.torture.simulation.waiting_oracle import Waiting
 from ganger.actors.job.daemon_link import ATTACH_SECONDS
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.queue.job_rows import Phase, Row
 from ganger.actors.rules import filtering
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage import documents, jobs, lock_files, opcodes
-from ganger.storage.jobs import JobStatus, OpcodeEvent
+from ganger.actors.store.job_rows import Phase, Row
+from ganger.storage import opcodes
+from ganger.storage.alive import lock_files
+from ganger.storage.disk import documents
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 from ganger.storage.prediction.policy import Policy
 from ganger.storage.queue_files import spool
 from ganger.transport import messages

@@ -24,17 +24,20 @@ from tests.torture.simulation.oracle import Needs
 from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
 
-from ganger.actors.doors import luxi_listener, wconfd_listener
-from ganger.actors.doors import wire_listener as listener
 from ganger.actors.execution import children, executor, fork_servers, idle_processes, reaper
 from ganger.actors.job import daemon_link, job, job_log
+from ganger.actors.listeners import luxi_listener, wconfd_listener
+from ganger.actors.listeners import wire_listener as listener
 from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners, machine, own_state
 from ganger.actors.runtime.actor import ComponentActor
-from ganger.storage import documents, lock_files, process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.disk import documents
+from ganger.storage.log import journal
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
 from ganger.storage.opcodes.catalogue import OpExec
-from ganger.storage.queue_files import job_files, journal
+from ganger.storage.queue_files import job_files
 from ganger.transport.zmq import dealer
 
 

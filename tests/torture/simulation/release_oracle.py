@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganger.actors.queue.job_rows import Phase
+from ganger.actors.store.job_rows import Phase
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 

@@ -37,8 +37,9 @@ from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.cli import daemon as daemon_command
-from ganger.storage import lock_files, settings
-from ganger.storage.paths import Places
+from ganger.storage import settings
+from ganger.storage.alive import lock_files
+from ganger.storage.disk.paths import Places
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import (
     ComponentHung,

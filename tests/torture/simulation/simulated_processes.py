@@ -22,8 +22,8 @@ from ganger.actors.job import job, process
 from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import fork_protocol
 from ganger.actors.processes.channels import Channel
-from ganger.storage import lock_files, process_identity
-from ganger.storage.process_identity import ProcessIdentity
+from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.alive.process_identity import ProcessIdentity
 
 CHANGED_SHARE = 0.1
 """How many jobs leave their process in another state."""

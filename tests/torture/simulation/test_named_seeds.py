@@ -15,7 +15,8 @@ from tests.torture.simulation.simulated_daemon import ActorTask
 from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.world import World, playground, world
 
-from ganger.storage import lock_files, process_identity, settings
+from ganger.storage import settings
+from ganger.storage.alive import lock_files, process_identity
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec, Message

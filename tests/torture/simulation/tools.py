@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tests.torture.simulation.core import Core, Program, Task
 from tests.torture.simulation.network import Network, Notice
 
-from ganger.actors.doors.peers import Peer
-from ganger.storage import jobs
-from ganger.storage.jobs import JobStatus
+from ganger.actors.listeners.peers import Peer
+from ganger.storage.jobs import jobs
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import luxi
 from ganger.transport.messages import JobSpec
 

@@ -18,7 +18,7 @@ from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user_rules import RuleChanger
 
 from ganger.storage import errors
-from ganger.storage.job_views import LogLine, StatusChange
+from ganger.storage.jobs.job_views import LogLine, StatusChange
 from ganger.transport import messages
 from ganger.transport.client.pending_requests import PendingCall, PendingWatch
 from ganger.transport.client.session import Session

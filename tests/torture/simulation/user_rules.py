@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ganger.storage import errors
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ganger.actors.queue.job_queries import _RowValues
-from ganger.actors.queue.job_rows import Phase
-from ganger.actors.queue.job_state import JobState
-from ganger.storage import jobs
+from ganger.actors.answers.job_queries import _RowValues
+from ganger.actors.answers.job_state import JobState
+from ganger.actors.store.job_rows import Phase
+from ganger.storage.jobs import jobs
 from ganger.storage.queries.jobs import JobRow
 
 if TYPE_CHECKING:

@@ -40,9 +40,10 @@ from tests.torture.simulation.user import User
 from ganger.actors.config.stored_configuration import Edit
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.addresses import CONFIG_STORE
-from ganger.storage import config_files, rules, settings
+from ganger.storage import config_files, settings
 from ganger.storage.cluster.configuration import Change
 from ganger.storage.cluster.objects import ObjectKind
+from ganger.storage.filters import rules
 from ganger.transport.messages import ReportConfiguration
 
 STEP_SECONDS = 0.0004

@@ -24,7 +24,7 @@ from tests.faults.harness import Daemon, wait_for_end
 
 from ganger.actors.runtime.dispatcher import THREAD
 from ganger.actors.supervision.placement import COMPONENTS, PLACEMENT, SUPERVISION
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,8 @@ LAUNCHER = """
 import os, sys
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.cli.main import main
-from ganger.storage import process_identity, settings
+from ganger.storage.alive import process_identity
+from ganger.storage import settings
 for word in sys.argv.pop(1).split():
     name, _, value = word.partition("=")
     setattr(settings, name, type(getattr(settings, name))(value))

@@ -18,7 +18,7 @@ import pytest
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS
 
 from ganger import AsyncClient, Client
-from ganger.storage.job_views import LogLine, StatusChange
+from ganger.storage.jobs.job_views import LogLine, StatusChange
 
 T = TypeVar("T")
 

@@ -17,8 +17,16 @@ from pathlib import Path
 
 import msgspec
 
-from ganger.storage import documents, errors, paths
-from ganger.storage.jobs import SUBMISSION_KEY, Job, JobStatus, LogEntry, OpcodeEntry, encode_job
+from ganger.storage import errors
+from ganger.storage.disk import documents, paths
+from ganger.storage.jobs.jobs import (
+    SUBMISSION_KEY,
+    Job,
+    JobStatus,
+    LogEntry,
+    OpcodeEntry,
+    encode_job,
+)
 from ganger.transport import frames, messages
 from ganger.transport.messages import Message
 from ganger.transport.zmq.peers import Incoming

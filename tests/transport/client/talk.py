@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ganger.storage import errors, settings
-from ganger.storage.job_views import LogLine, StatusChange
-from ganger.storage.jobs import JobStatus, LogEntry
+from ganger.storage.jobs.job_views import LogLine, StatusChange
+from ganger.storage.jobs.jobs import JobStatus, LogEntry
 from ganger.transport import frames, messages
 from ganger.transport.client import pending_requests
 from ganger.transport.client.session import Session

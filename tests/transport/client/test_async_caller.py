@@ -13,8 +13,8 @@ from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger import AsyncClient
 from ganger.storage import errors
-from ganger.storage.job_views import LogLine, StatusChange
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import LogLine, StatusChange
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import async_caller, reachability, watches
 

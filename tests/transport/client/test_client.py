@@ -18,9 +18,11 @@ from tests.transport.client.both_clients import Aside, Connect, shown
 from tests.transport.client.fake_daemon import PATIENCE_SECONDS, FakeDaemon
 
 from ganger import Client
-from ganger.storage import documents, errors, keys, paths, settings
-from ganger.storage.job_views import JobInfo, LogLine, StatusChange
-from ganger.storage.jobs import JobStatus
+from ganger.storage import errors, settings
+from ganger.storage.access import keys
+from ganger.storage.disk import documents, paths
+from ganger.storage.jobs.job_views import JobInfo, LogLine, StatusChange
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import connection, reachability
 from ganger.transport.zmq.sockets import new_key_pair

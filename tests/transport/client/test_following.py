@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.transport.client.talk import TIMEOUT, Talk
 
-from ganger.storage.job_views import StatusChange
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import StatusChange
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files import output_blocks
 from ganger.transport import messages
 from ganger.transport.client.following import OutputFollowing

@@ -20,7 +20,7 @@ import pytest
 from tests.transport.client.fake_daemon import FakeDaemon
 
 from ganger import AsyncClient, Client
-from ganger.storage import process_identity
+from ganger.storage.alive import process_identity
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
 PATIENCE_SECONDS = 20

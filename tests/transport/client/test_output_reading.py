@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ganger.storage import errors
 from ganger.storage import settings as limits
-from ganger.storage.job_views import OutputChunk
+from ganger.storage.jobs.job_views import OutputChunk
 from ganger.storage.queue_files import output_blocks
 from ganger.storage.queue_files.output_blocks import (
     LIMIT_REACHED,

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ganger.storage import errors, rules, settings
-from ganger.storage.jobs import JobStatus
+from ganger.storage import errors, settings
+from ganger.storage.filters import rules
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import requests, watch_progress
 from ganger.transport.messages import (

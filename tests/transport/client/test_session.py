@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, failed
 
 from ganger.storage import errors, settings
-from ganger.storage.locks import Owner
+from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.client import in_flight, pending_requests, reachability, resending
 from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX

@@ -6,8 +6,8 @@ import pytest
 from tests.transport.client.talk import HEARTBEAT, TIMEOUT, Talk, ended, failed, row, watching
 
 from ganger.storage import errors
-from ganger.storage.job_views import StatusChange
-from ganger.storage.jobs import JobStatus
+from ganger.storage.jobs.job_views import StatusChange
+from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.client import in_flight, watch_progress, watches
 from ganger.transport.zmq.connection_event import ConnectionEvent

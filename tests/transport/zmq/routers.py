@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ganger.storage import keys
+from ganger.storage.access import keys
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
 from ganger.transport.zmq.local_dealer import LocalDealer

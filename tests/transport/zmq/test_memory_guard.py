@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.transport.zmq.routers import PATIENCE_SECONDS, client, connect, link, received, serve
 
-from ganger.storage import keys, settings
+from ganger.storage import settings
+from ganger.storage.access import keys
 from ganger.transport.zmq import memory_guard
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer

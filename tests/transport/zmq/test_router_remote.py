@@ -21,7 +21,8 @@ from tests.transport.zmq.routers import (
     received,
 )
 
-from ganger.storage import errors, keys
+from ganger.storage import errors
+from ganger.storage.access import keys
 from ganger.transport.zmq import remote_listener, sockets
 from ganger.transport.zmq import router as routers
 from ganger.transport.zmq.connection_event import ConnectionEvent

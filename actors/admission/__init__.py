@@ -1,0 +1,1 @@
+"""Which submissions are taken in, and what is stored of them?"""

@@ -1,0 +1,357 @@
+"""The admission of new jobs: checks, the rules that reject, keys, the drain, and the answer."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from ...storage import errors, settings
+from ...storage.jobs import jobs
+from ...storage.jobs.jobs import JobStatus
+from ...storage.log.journal import StoredRecord
+from ...transport import messages
+from ..store.job_rows import Phase
+from ..store.row_templates import row_of
+from . import submitting
+from .submission_keys import SubmissionKeys, mark_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from ...transport.envelopes import Envelope
+    from ..store.announcements import Arrival
+    from ..store.job_rows import Row
+    from ..store.job_store import JobStore
+    from ..store.start_gate import StartGate
+
+
+_ItemT = TypeVar("_ItemT")
+
+
+class _Accepted(NamedTuple):
+    """An accepted job: its row, and of its draft what no row has."""
+
+    row: Row
+    secrets: dict[int, dict[str, Any]]
+    judged_inputs: list[dict[str, Any]] | None
+    """What rules see of its opcodes; None: none looks at them, or the evaluator asks for them."""
+
+
+class _New(msgspec.Struct, frozen=True):
+    """The accepted jobs of one submission, on their way to the disk."""
+
+    envelope: Envelope
+    key: str | None
+    jobs: list[_Accepted]
+    rejected: dict[int, str]
+    inputs: list[str]
+    """Names of files beside the jobs."""
+    retry_of: int | None
+
+
+class _UnderWay(NamedTuple):
+    """A large submission that is worked at in slices; ``key``: of one that will be stored."""
+
+    envelope: Envelope
+    key: str | None
+    work: Generator[None, None, None]
+
+
+class Admission:
+    """Takes submissions."""
+
+    def __init__(
+        self, store: JobStore, gate: StartGate, link_retry: Callable[[int, int], None]
+    ) -> None:
+        """``link_retry``: note in an ended job (its id first) that another one repeats it."""
+        self.is_drained = store.ledger.directory.is_drained
+        self._store = store
+        self._table = store.table
+        self._ledger = store.ledger
+        self._gate = gate
+        self._link_retry = link_retry
+        self._keys = SubmissionKeys(store)
+        self.rejections: Counter[str] = Counter()
+        """How many jobs each filter rule has rejected."""
+        self._arriving: list[Arrival] = []
+        self._under_way: deque[_UnderWay] = deque()
+        self._is_told = False
+
+    def set_drain(self, envelope: Envelope, *, is_drained: bool) -> None:
+        """Refuse submissions from now on, or take them again."""
+        directory = self._ledger.directory
+        try:
+            directory.set_drained(is_drained=is_drained)
+        except errors.StorageError as error:
+            if directory.is_drained is not is_drained:
+                raise
+            # The file is as it should be; what failed is the flush of its name.
+            raise errors.OutcomeUnknownError.of(error) from error
+        finally:
+            self.is_drained = directory.is_drained
+        envelope.reply(messages.Done())
+
+    def submit(
+        self, envelope: Envelope, message: messages.SubmitJobs, retry_of: int | None = None
+    ) -> None:
+        """Check a submission as a whole, and store it; ``retry_of``: the job that it repeats.
+
+        A large one is worked at in slices (`work_on`), between which other requests are served.
+        It has its ids from now on: smaller ones that are stored meanwhile get higher ids.
+        """
+        key, count = message.key, len(message.jobs)
+        is_stored = not message.dry_run
+        if key is not None and is_stored and self._keys.is_repeat(envelope, key, message.jobs):
+            return
+        if self._ledger.is_read_only and is_stored:
+            raise self._keys.doubt_of(key) or self._ledger.refusal()
+        self._keys.end_doubts()
+        if self.is_drained and not message.ignores_drain:
+            raise errors.QueueDrainedError
+        first_id = self._ledger.last_id + 1
+        submitting.check_whole(message.jobs, first_id=first_id, key=key)
+        work = self._taking_in(envelope, message, first_id, retry_of)
+        if count <= settings.SUBMITTED_AT_ONCE:
+            for _ in work:
+                raise AssertionError("a small submission takes one slice")
+            return
+        if is_stored:
+            self._ledger.last_id += count
+            if key is not None:
+                self._keys.take_off(key, first_id)
+        self._under_way.append(_UnderWay(envelope, key if is_stored else None, work))
+
+    def take_turns(self, envelope: Envelope, work: Generator[None, None, None]) -> None:
+        """Do other work in slices, too; what it raises at once is the caller's."""
+        try:
+            next(work)
+        except StopIteration:
+            return
+        self._under_way.append(_UnderWay(envelope, None, work))
+
+    def has_work(self) -> bool:
+        """Whether a large submission is under way, and no message says so yet."""
+        was_told, self._is_told = self._is_told, bool(self._under_way)
+        return self._is_told and not was_told
+
+    def work_on(self) -> None:
+        """One slice of a large submission; several take turns."""
+        self._is_told = False
+        if not self._under_way:
+            return
+        one = self._under_way.popleft()
+        try:
+            next(one.work)
+        except StopIteration:
+            return
+        except errors.GangerError as error:
+            one.envelope.refuse(error)
+            for repeated in self._keys.land(one.key):
+                self._submit_again(repeated)
+        except Exception as error:
+            one.envelope.refuse(errors.RequestFatalError.of("job_queue", repr(error)))
+            raise
+        else:
+            self._under_way.append(one)
+
+    def _submit_again(self, envelope: Envelope) -> None:
+        """A submission waited for another one under its key, which was refused."""
+        assert isinstance(envelope.message, messages.SubmitJobs)
+        try:
+            self.submit(envelope, envelope.message)
+        except errors.GangerError as error:
+            envelope.refuse(error)
+
+    def _taking_in(
+        self,
+        envelope: Envelope,
+        message: messages.SubmitJobs,
+        first_id: int,
+        retry_of: int | None,
+    ) -> Generator[None, None, None]:
+        """Check and store a submission; yields at the end of each slice, and never if it is small.
+
+        Raises what the checks raise.
+        """
+        key, specs = message.key, message.jobs
+        drafts = yield from self._drafting(message, first_id, retry_of)
+        assert self._gate.rules is not None
+        rejected = yield from self._gate.rules.rejecting(
+            [draft.job for draft in drafts],
+            settings.SUBMITTED_AT_ONCE,
+            None if message.dry_run else self.rejections,
+        )
+        places = [place for place in range(len(drafts)) if place not in rejected]
+        if rejected or retry_of is not None:
+            _mark([drafts[place].job for place in places], rejected, key, retry_of)
+        digests: list[str] = []
+        record = StoredRecord(len(places))
+        stored: list[tuple[int, int, bytes]] = []
+        taken: list[_Accepted] = []
+        inputs: list[tuple[str, bytes]] = []
+        for part in _slices(range(len(drafts))):
+            if key is not None:
+                digests += mark_batch(drafts, specs, part)
+            kept = [place for place in part if place not in rejected]
+            forms = submitting.stored_forms(drafts, kept)
+            stored += forms
+            if not message.dry_run:
+                record.add(forms)
+                taken += [self._accepted(drafts[place]) for place in kept]
+                inputs += [found for place in kept for found in drafts[place].inputs]
+            if len(drafts) > settings.SUBMITTED_AT_ONCE:
+                # They are freed in slices, too: all at once takes milliseconds.
+                drafts[part[0] : part[-1] + 1] = [submitting.DONE] * len(part)
+                yield
+        if message.dry_run or not places:
+            envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
+            for repeated in self._keys.land(key) if not message.dry_run else ():
+                self._submit_again(repeated)
+            return
+        self._write_inputs(inputs)
+        # A large submission has its ids already.
+        self._ledger.last_id = max(self._ledger.last_id, first_id + len(drafts) - 1)
+        if key is not None:
+            self._keys.know_digests(key, first_id, digests)
+        new = _New(envelope, key, taken, rejected, [name for name, _ in inputs], retry_of)
+        is_small = len(drafts) <= settings.SUBMITTED_AT_ONCE
+        if is_small:
+            self._arriving += _arrivals(taken)
+        self._ledger.store_new(
+            stored,
+            functools.partial(self._submitted if is_small else self._land, new),
+            functools.partial(self._not_submitted, new),
+            record,
+        )
+
+    def _drafting(
+        self, message: messages.SubmitJobs, first_id: int, retry_of: int | None
+    ) -> Generator[None, None, list[submitting.Draft]]:
+        read_input = self._ledger.directory.read_input
+        specs, now = message.jobs, time.time()
+        drafts: list[submitting.Draft] = []
+        for part in _slices(range(len(specs))):
+            drafts += submitting.drafted(
+                specs,
+                part,
+                first_id=first_id,
+                now=now,
+                key=message.key,
+                read_input=functools.partial(read_input, retry_of) if retry_of else None,
+            )
+            submitting.check_targets(drafts[part[0] :], first_id, len(specs), self._is_job)
+            yield from _pause(specs)
+        return drafts
+
+    def _is_job(self, job_id: int) -> bool:
+        return self._table.find(job_id) is not None or self._store.is_archived(job_id)
+
+    def _accepted(self, draft: submitting.Draft) -> _Accepted:
+        includes_inputs = self._store.announcements.includes_inputs
+        judged_inputs = draft.job.judged_inputs if includes_inputs else None
+        return _Accepted(row_of(draft.job, Phase.PENDING), draft.secrets, judged_inputs)
+
+    def _write_inputs(self, inputs: list[tuple[str, bytes]]) -> None:
+        """Make the files beside the jobs durable before the journal names these jobs."""
+        if not inputs:
+            return
+        try:
+            self._ledger.directory.spool.write_inputs(inputs)
+        except errors.StorageError as error:
+            self._ledger.refuse_writes(error)
+            raise self._ledger.refusal() from error
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there are jobs to `announce_new`."""
+        return bool(self._arriving)
+
+    def announce_new(self) -> None:
+        """Announce new jobs before the flush, so that others decide while the disk works."""
+        if self._arriving:
+            arriving, self._arriving = self._arriving, []
+            self._store.announcements.pending(arriving)
+
+    def _submitted(self, new: _New) -> None:
+        # The client goes on while the jobs become known: its next request comes after this turn.
+        reply = self._answer(new)
+        self._add(new.jobs)
+        self._tell_others(new, reply)
+
+    def _land(self, new: _New) -> None:
+        """A large submission is durable: its jobs become known in slices, then it is answered."""
+        self._under_way.append(_UnderWay(new.envelope, None, self._landing(new)))
+
+    def _landing(self, new: _New) -> Generator[None, None, None]:
+        for part in _slices(new.jobs):
+            self._add(part)
+            self._store.announcements.pending(_arrivals(part))
+            yield
+        self._tell_others(new, self._answer(new))
+
+    def _add(self, new: Iterable[_Accepted]) -> None:
+        for one in new:
+            self._store.add(one.row, one.secrets)
+
+    def _answer(self, new: _New) -> messages.JobsSubmitted:
+        if new.rejected:
+            # No other file has the ids of rejected jobs, which are never given again.
+            self._ledger.write_serial()
+        ids = [one.row.id for one in new.jobs]
+        reply = messages.JobsSubmitted(ids=ids, rejected=new.rejected)
+        new.envelope.reply(reply)
+        return reply
+
+    def _tell_others(self, new: _New, reply: messages.JobsSubmitted) -> None:
+        """Answer those who repeated the submission meanwhile, and notify those who follow jobs."""
+        for repeated in self._keys.land(new.key):
+            repeated.reply(msgspec.structs.replace(reply, is_repeat=True))
+        if new.retry_of is not None:
+            for job_id in reply.ids:
+                self._link_retry(new.retry_of, job_id)
+        if len(self._store.reader.watches):
+            for one in new.jobs:
+                self._store.reader.watches.changed(one.row)
+
+    def _not_submitted(self, new: _New, error: errors.GangerError) -> None:
+        if len(new.jobs) + len(new.rejected) <= settings.SUBMITTED_AT_ONCE:
+            self.announce_new()
+            gone = [(one.row.id, JobStatus.CANCELED) for one in new.jobs]
+            self._store.announcements.finished(gone)
+        self._ledger.remove_inputs(new.inputs)
+        if isinstance(error, errors.OutcomeUnknownError):
+            error = self._keys.doubt(new.key, error)
+        for envelope in (new.envelope, *self._keys.land(new.key)):
+            envelope.refuse(error)
+
+
+def _mark(
+    accepted: list[jobs.Job], rejected: dict[int, str], key: str | None, retry_of: int | None
+) -> None:
+    """Let the jobs of a submission name the one that they repeat, and those that are rejected."""
+    if accepted and rejected and key is not None:
+        # A repetition of this submission is answered with them, too.
+        texts = {str(place): text for place, text in rejected.items()}
+        accepted[0].extra[jobs.REJECTED_KEY] = texts
+    for job in accepted if retry_of is not None else ():
+        job.extra[jobs.RETRY_OF_KEY] = retry_of
+
+
+def _arrivals(new: Iterable[_Accepted]) -> list[Arrival]:
+    return [(one.row, one.judged_inputs) for one in new]
+
+
+def _slices(items: Sequence[_ItemT]) -> Iterator[Sequence[_ItemT]]:
+    """The items, as many at a time as are worked at in a slice."""
+    for start in range(0, len(items), settings.SUBMITTED_AT_ONCE):
+        yield items[start : start + settings.SUBMITTED_AT_ONCE]
+
+
+def _pause(whole: Sequence[object]) -> Iterator[None]:
+    """The end of a slice, unless the submission is small."""
+    if len(whole) > settings.SUBMITTED_AT_ONCE:
+        yield

@@ -1,0 +1,310 @@
+"""From a submission to the jobs that will be stored: pure checks of the admission.
+
+All jobs are checked before any is stored. One bad job fails its whole submission; the error names
+its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage import errors, opcodes, settings, wording
+from ...storage.jobs import job_bounds, jobs
+from ...storage.opcodes import catalogue
+from ...storage.queue_files import job_files, spool
+from ...transport.messages import JobSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+ReadInput = Callable[[object], bytes | None]
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A checked job, ready to be stored, with what lies outside its file."""
+
+    job: jobs.Job
+    secrets: dict[int, dict[str, Any]] = {}
+    """Secret parameters of the opcodes that have any, by their places; kept in memory only."""
+    inputs: list[tuple[str, bytes]] = []
+    """Files of standard input beside the job: names and contents."""
+
+
+DONE = Draft(jobs.Job(id=0, ops=[]))
+"""In place of a draft of which nothing more is needed."""
+
+
+def drafts(
+    specs: Sequence[JobSpec],
+    *,
+    first_id: int,
+    now: float,
+    key: str | None,
+    read_input: ReadInput | None = None,
+) -> list[Draft]:
+    """The jobs of one submission, with ids from ``first_id`` on.
+
+    Raises what `check_whole` and `drafted` raise.
+    """
+    check_whole(specs, first_id=first_id, key=key)
+    return drafted(
+        specs, range(len(specs)), first_id=first_id, now=now, key=key, read_input=read_input
+    )
+
+
+def check_whole(specs: Sequence[JobSpec], *, first_id: int, key: str | None) -> None:
+    """Check what concerns the submission, and none of its jobs.
+
+    Raises `BadRequestError`, and `DataDirectoryError` if no ids are left.
+    """
+    if not specs:
+        raise errors.BadRequestError("a submission needs at least one job")
+    if len(specs) > settings.JOBS_PER_SUBMIT_MAX:
+        text = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs, got {len(specs)}"
+        raise errors.BadRequestError(text)
+    if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
+        text = f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes, got {len(key.encode())}"
+        raise errors.BadRequestError(text)
+    if first_id + len(specs) - 1 > job_files.ID_MAX:
+        # The next start would not recognise a file with a higher number as one of a job.
+        left = job_files.ID_MAX - first_id + 1
+        ids = wording.counted(max(left, 0), "id")
+        text = f"the queue has {ids} left, up to {job_files.ID_MAX}, too few for this"
+        raise errors.DataDirectoryError(text)
+
+
+def drafted(
+    specs: Sequence[JobSpec],
+    places: Iterable[int],
+    *,
+    first_id: int,
+    now: float,
+    key: str | None,
+    read_input: ReadInput | None = None,
+) -> list[Draft]:
+    """The jobs at these places of one submission, whose ids begin with ``first_id``.
+
+    ``read_input`` reads a file beside the job that is repeated: opcodes may name the files of
+    that job only. Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter.
+    """
+    result = []
+    for place in places:
+        try:
+            plain = _with_inputs(specs[place], read_input)
+            result.append(_draft(plain, place, first_id, now, key))
+        except errors.BadRequestError as error:
+            if len(specs) == 1:
+                raise
+            raise type(error)(f"job {place} of the submission: {error.text}") from error
+    return result
+
+
+def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None) -> Draft:
+    if not spec.ops:
+        raise errors.BadRequestError("a job needs at least one opcode")
+    if len(spec.ops) > settings.OPCODES_PER_JOB_MAX:
+        text = f"a job has at most {settings.OPCODES_PER_JOB_MAX} opcodes, got {len(spec.ops)}"
+        raise errors.BadRequestError(text)
+    job_id = first_id + place
+    entries = []
+    for index, raw in enumerate(spec.ops):
+        try:
+            entries.append(_entry(spec, raw, index, job_id, place, now))
+        except errors.BadRequestError as error:
+            if len(spec.ops) == 1:
+                raise
+            raise type(error)(f"opcode {index}: {error.text}") from error
+    secrets = {index: found for index, op in enumerate(entries) if (found := _hide_secrets(op))}
+    taken = (_take_input(op, job_id, index) for index, op in enumerate(entries))
+    inputs = [found for found in taken if found is not None]
+    extra: dict[str, Any] = {jobs.STATE_SERIAL_KEY: 1}
+    if key is not None:
+        extra[jobs.SUBMISSION_KEY] = key
+    job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
+    return Draft(job, secrets, inputs)
+
+
+def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple[int, int, bytes]]:
+    """The jobs that are to be stored: id, serial, and the text of the file.
+
+    ``accepted`` are their places. `BadRequestError` names one that is too large.
+    """
+    found = []
+    for place in accepted:
+        draft = drafts[place]
+        body = jobs.encode_job(draft.job)
+        try:
+            job_bounds.check_submitted(draft.job, body, draft.secrets)
+        except errors.BadRequestError as error:
+            text = error.text
+            if len(drafts) > 1:
+                text = f"job {place} of the submission: {text}"
+            raise errors.BadRequestError(text) from error
+        found.append((draft.job.id, 1, body))
+    return found
+
+
+def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, bytes] | None:
+    """Move a large standard input from an opcode into a file beside the job."""
+    text = entry.input.get("stdin")
+    if entry.input.get("OP_ID") != catalogue.OpExec.op_id or not isinstance(text, str):
+        return None
+    limit = settings.INPUT_INLINE_BYTES_MAX
+    # A character takes at most six bytes as JSON, and the quotes two; nearly all inputs are small.
+    if len(text) * 6 + 2 <= limit or len(msgspec.json.encode(text)) <= limit:
+        return None
+    name = spool.input_name(job_id, index)
+    del entry.input["stdin"]
+    entry.input["stdin_file"] = name
+    return name, text.encode()
+
+
+def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
+    """The job with the standard input in its opcodes, not in files of the job that it repeats."""
+    if all(raw.get("stdin_file") is None for raw in spec.ops):
+        return spec
+    ops = []
+    for index, raw in enumerate(spec.ops):
+        name = raw.get("stdin_file")
+        if name is None or raw.get("OP_ID") != catalogue.OpExec.op_id:
+            ops.append(raw)
+            continue
+        place = f"opcode {index}: " if len(spec.ops) > 1 else ""
+        place = f"{place}{catalogue.OpExec.op_id}: stdin_file"
+        if read_input is None:
+            text = f"{place}: the queue sets this itself; give stdin"
+            raise errors.OpcodeError(text)
+        data = read_input(name)
+        if data is None:
+            raise errors.OpcodeError(f"{place}: there is no {wording.shown(name)} of this job")
+        rest = {field: value for field, value in raw.items() if field != "stdin_file"}
+        ops.append({**rest, "stdin": data.decode("utf-8", "replace")})
+    return msgspec.structs.replace(spec, ops=ops)
+
+
+def inputs(spec: JobSpec, *, job_id: int, place: int) -> list[dict[str, Any]]:
+    """The opcodes of a job as they are stored, but for times. Raises `BadRequestError`."""
+    return [_entry(spec, raw, index, job_id, place, 0).input for index, raw in enumerate(spec.ops)]
+
+
+def retried(
+    job: jobs.Job,
+    ops: Sequence[dict[str, Any]] | None,
+    *,
+    is_whole: bool,
+    now_nanoseconds: int,
+) -> JobSpec:
+    """The job that repeats an ended one, from its first opcode that did not succeed on.
+
+    ``is_whole``: from its first one on. ``ops`` replaces its opcodes. `JobStateError` if all
+    succeeded, `BadRequestError` naming a secret parameter, which no file has.
+    """
+    reason = [(jobs.RETRY_SOURCE, f"retry of job {job.id}", now_nanoseconds)]
+    if ops is not None:
+        return JobSpec(ops=list(ops), reason=reason)
+    statuses = [op.status for op in job.ops]
+    first = jobs.first_to_repeat(job.id, statuses, is_whole=is_whole)
+    inputs = [_repeated(op.input, index) for index, op in enumerate(job.ops) if index >= first]
+    return JobSpec(ops=inputs, reason=reason)
+
+
+def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:
+    if (name := opcodes.lost_secret(fields)) is not None:
+        text = f"opcode {index}: {name} is secret and was not stored; give the opcodes anew"
+        raise errors.BadRequestError(text)
+    return {**fields, "reason": jobs.users_reasons(fields)}
+
+
+def _hide_secrets(entry: jobs.OpcodeEntry) -> dict[str, Any]:
+    """Take the secret parameters out of an opcode that will be stored, and return them."""
+    if not opcodes.secret_fields(entry.input):
+        return {}
+    stored = opcodes.redacted(entry.input)
+    secrets = {name: value for name, value in entry.input.items() if stored[name] != value}
+    entry.input = stored
+    return secrets
+
+
+def check_targets(
+    drafts: Iterable[Draft], first_id: int, count: int, is_job: Callable[[int], bool]
+) -> None:
+    """Raise `DependencyError` if a job waits for one that does not exist.
+
+    ``count``: the jobs of the submission. ``is_job`` says whether there is a job with an id below
+    ``first_id``.
+    """
+    for draft in drafts:
+        for index, op in enumerate(draft.job.ops):
+            for number, (target, _) in enumerate(op.input.get("depends") or ()):
+                if target >= first_id or is_job(target):
+                    continue
+                text = f"depends[{number}]: there is no job {target}"
+                if len(draft.job.ops) > 1:
+                    text = f"opcode {index}: {text}"
+                if count > 1:
+                    text = f"job {draft.job.id - first_id} of the submission: {text}"
+                raise errors.DependencyError(text)
+
+
+def _entry(  # noqa: PLR0917 - the place of one opcode in its submission
+    spec: JobSpec, raw: dict[str, Any], index: int, job_id: int, place: int, now: float
+) -> jobs.OpcodeEntry:
+    given = dict(raw)
+    if index == 0 and spec.depends:
+        if given.get("depends") or given.get("depend"):
+            text = "depends: given for the job and for its first opcode; use one of the two"
+            raise errors.DependencyError(text)
+        given["depends"] = [[target, list(statuses)] for target, statuses in spec.depends]
+    if spec.priority is not None:
+        given.setdefault("priority", spec.priority)
+    fields = opcodes.check_opcode(given)
+    if (name := opcodes.lost_secret(fields)) is not None:
+        # It was copied from a stored job; without the secret the new job would fail.
+        text = f"{fields['OP_ID']}: {name}: {opcodes.REDACTED} stands for a secret; give the secret"
+        raise errors.OpcodeError(text)
+    if fields.get("depends"):
+        # Checked again: the check of an opcode that a user installed may change them.
+        fields["depends"] = _resolved(opcodes.dependencies(fields), job_id, place)
+    fields["reason"] = _trail(spec, fields, index, job_id, now)
+    return jobs.OpcodeEntry(input=fields, priority=fields.get("priority", 0))
+
+
+def _trail(
+    spec: JobSpec, fields: dict[str, Any], index: int, job_id: int, now: float
+) -> list[list[Any]]:
+    microseconds = int(now * 1_000_000)
+    source = f"gnt:opcode:{fields['OP_ID'].removeprefix('OP_').lower()}"
+    text = f"job={job_id};index={index}"
+    given = [list(entry) for entry in (*fields.get("reason", ()), *spec.reason)]
+    return [*given, [source, text, microseconds * 1_000]]
+
+
+def _resolved(
+    depends: list[tuple[int, tuple[str, ...]]], job_id: int, place: int
+) -> list[list[Any]]:
+    """Dependencies with absolute ids; relative ones count back within the submission."""
+    resolved: list[list[Any]] = []
+    for number, (target, statuses) in enumerate(depends):
+        if 0 < target < job_id:
+            resolved.append([target, list(statuses)])
+        elif -place <= target < 0:
+            resolved.append([target + job_id, list(statuses)])
+        else:
+            raise errors.DependencyError(
+                f"depends[{number}]: {_out_of_reach(target, job_id, place)}"
+            )
+    return resolved
+
+
+def _out_of_reach(target: int, job_id: int, place: int) -> str:
+    if target < 0:
+        before = wording.counted(place, "job")
+        reach = f"the submission has {before} before this one"
+        return f"{target} is out of reach: {reach}"
+    if target == job_id:
+        return "a job cannot depend on itself"
+    return f"there is no job {target} (yet)"

@@ -1,0 +1,1 @@
+"""What is said of jobs: whole states, waits, reasons, estimates?"""

@@ -1,0 +1,144 @@
+"""Answers queries for jobs: from the rows in memory where they suffice, else from the files."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...storage import errors
+from ...storage.jobs import jobs
+from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
+from ..runtime import query_pages
+from ..store.job_rows import Phase
+from .job_state import JobState
+
+if TYPE_CHECKING:
+    from ...transport import messages
+    from ..runtime.runtime import Runtime
+    from ..store.job_rows import Row
+    from ..store.job_store import JobStore
+
+
+class JobQueries:
+    """Answers queries, a page at a time. ``catch_up``: take in a newer state of a job's file."""
+
+    def __init__(self, runtime: Runtime, store: JobStore, catch_up: Callable[[int], None]) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._catch_up = catch_up
+
+    def page(self, message: messages.QueryJobs) -> messages.QueryAnswered:
+        """One page of the answer. Raises `BadRequestError`, or `StorageError` of a named job."""
+        asked = query_pages.checked(JOBS.name, message)
+        is_archive_listed = ARCHIVE_FIELD in asked.fields or ARCHIVE_FIELD in asked.filter_fields
+        after = _id_of(message.after)
+        rows = _Rows(self._store, self._whole, after, is_archive_listed=is_archive_listed)
+        return query_pages.answered(self._runtime, asked, rows, message.after)
+
+    def state(self, row: Row) -> JobState:
+        """The live job at this moment, for those who wait for a change. Raises `StorageError`."""
+        if row.phase is Phase.HANDED_OVER:
+            self._catch_up(row.id)
+        job, log_until = self._store.reader.followed(row)
+        return JobState(JobRow(row.id, job, known=_RowValues(row)), log_until)
+
+    def _whole(self, row: Row) -> jobs.Job:
+        if row.phase is Phase.HANDED_OVER:
+            self._catch_up(row.id)
+        return self._store.reader.present(row)
+
+
+class _Rows(Mapping[int, JobRow]):
+    """The jobs of the queue by id; lists those behind ``after``, and finds the others, too."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        whole: Callable[[Row], jobs.Job],
+        after: int,
+        *,
+        is_archive_listed: bool,
+    ) -> None:
+        self._store = store
+        self._whole = whole
+        self._after = after
+        self._is_archive_listed = is_archive_listed
+
+    def __iter__(self) -> Iterator[int]:
+        live = self._store.table.ids_after(self._after)
+        if not self._is_archive_listed:
+            return live
+        archived = self._store.ledger.directory.archived_ids_after(self._after)
+        # An archived job may be in both places for a moment.
+        return (job_id for job_id, _ in itertools.groupby(heapq.merge(live, archived)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, job_id: int) -> JobRow:
+        """The job; `KeyError` if there is none, `StorageError` if its file is damaged."""
+        row = self._store.table.find(job_id)
+        if row is not None:
+            return JobRow(job_id, known=_RowValues(row), read=lambda: self._whole(row))
+        try:
+            job = self._store.reader.archived(job_id)
+        except errors.UnknownJobError as error:
+            raise KeyError(job_id) from error
+        return JobRow(job_id, job, is_archived=True)
+
+    def get(self, job_id: int, default: Any = None) -> Any:  # noqa: ANN401 - as in `Mapping`
+        """The job, for listings: a damaged one is left out; the log and the status name it."""
+        try:
+            return self[job_id]
+        except (KeyError, errors.StorageError):
+            return default
+
+
+def _id_of(mark: str | None) -> int:
+    """The id after which a page begins; the page itself refuses what is no mark."""
+    return int(mark) if mark is not None and mark.isascii() and mark.isdecimal() else 0
+
+
+def _stamp(seconds: float | None) -> jobs.Timestamp | None:
+    """The time as the job's file has it: a float keeps microseconds."""
+    if seconds is None:
+        return None
+    microseconds = round(seconds * 1_000_000)
+    return microseconds // 1_000_000, microseconds % 1_000_000
+
+
+def _summaries(row: Row) -> list[str]:
+    """The summary of the only opcode; `KeyError` if the row joins those of several."""
+    if ", " in row.summary:
+        raise KeyError("summary")
+    return [row.summary] if row.summary else []
+
+
+_FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
+    "end_ts": lambda row: _stamp(row.ended),
+    "priority": lambda row: row.priority,
+    "received_ts": lambda row: _stamp(row.received),
+    "start_ts": lambda row: _stamp(row.started),
+    "status": lambda row: row.status.value,
+    "summary": _summaries,
+}
+
+
+class _RowValues(Mapping[str, Any]):
+    """The values of fields that need not be read from the job's file, made when asked for."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - of a field
+        return _FROM_ROWS[name](self._row)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FROM_ROWS)
+
+    def __len__(self) -> int:
+        return len(_FROM_ROWS)

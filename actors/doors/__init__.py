@@ -1,1 +1,0 @@
-"""The listeners: bytes in, messages out."""

@@ -1,0 +1,1 @@
+"""What has the queue promised to remember, and what is on disk of it?"""

@@ -1,0 +1,4 @@
+"""Which requests come in from outside?
+
+Bytes in, messages out: `WireListener`, `WconfdListener`, `LuxiListener`.
+"""

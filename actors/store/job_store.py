@@ -1,0 +1,485 @@
+"""The store of the queue: its jobs in memory and on disk, their transitions and their ends.
+
+The other parts of the queue change jobs through the store, which announces each change. A part
+that must know of a transition made by another part registers a listener (`when_ended`,
+`when_returned`, `settle_with`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, assert_never
+
+from ...storage import errors, settings
+from ...storage.disk import free_memory
+from ...storage.jobs import job_bounds, jobs
+from ...storage.jobs.jobs import JobStatus
+from ...transport import messages
+from ..durable.background_files import BackgroundFiles
+from ..durable.file_pace import Due, FilePace
+from ..durable.ledger import Ledger
+from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
+from .announcements import Announcements
+from .job_rows import Phase
+from .lazy_rows import LazyRows
+from .queries import QueueReader
+from .recalling import Recalled
+from .remembering import Remembering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...storage.log.journal import Cut, Journal
+    from ...storage.log.segment_ahead import SegmentAhead
+    from ...storage.queue_files.job_files import QueueDirectory
+    from ...storage.queue_files.remembered import RememberedFiles
+    from ...transport.envelopes import Envelope
+    from ...transport.messages import Message, PendingEnd
+    from ..runtime.runtime import Runtime
+    from .job_rows import Row
+    from .job_table import JobTable
+    from .loaded import Loaded
+
+    Listener = Callable[[Row], None]
+
+
+_MENDED_NAMED_MAX = 10
+
+
+class JobStore:
+    """The table of live jobs and their ledger: every part of the queue stands on it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        table: JobTable,
+        directory: QueueDirectory,
+        journal: Journal,
+        files: RememberedFiles | None = None,
+    ) -> None:
+        """``files``: where the next start finds what files of pending jobs say, if anywhere."""
+        self.table = table
+        self.ledger = Ledger(directory, journal, self._carry_out_cut, self._make_in_thread)
+        self.ledger.files.when_mended = self._note_mended
+        self.background_files = BackgroundFiles(runtime, self.ledger.files)
+        self._pace, self._due = FilePace(), Due()
+        self._written = 0
+        self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
+        self.announcements = Announcements(runtime, table, self.ledger)
+        self.unread = LazyRows()
+        self.quarantined: list[str] = []
+        """Files that could not be read when the daemon started."""
+
+        self._remembering = Remembering(runtime, table, self.ledger, files)
+        self._runtime = runtime
+        self._log = runtime.log
+        self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
+        self._unsettled: list[int] = []
+        self._is_retry_due = False
+        self._failed_retries = 0
+        self._ended: list[Listener] = []
+        self._returned: list[Listener] = []
+        self._settlers: list[Listener] = []
+
+    def _gather(self) -> None:
+        """Changes wait for a watch: let others join them."""
+        self._runtime.later(settings.WATCH_GATHER_SECONDS, messages.GatheredDue())
+
+    def begin(self, loaded: Loaded) -> None:
+        """Start with what the directory holds."""
+        self.ledger.begin(loaded)
+        self._remembering.begin(loaded.recalled)
+        loaded.recalled = Recalled()
+        self.quarantined = loaded.quarantined
+        for name in self.quarantined:
+            self._note_unreadable(name)
+        if loaded.mended:
+            self._note_mended(*loaded.mended)
+        self.unread = loaded.unread
+        self.unread.read_from(self.ledger.newest, self._note_unreadable)
+        if self.ledger.is_read_only:
+            # Nothing was flushed: a loss of power may still undo what the journal does not have.
+            for job_id, journaled in loaded.unflushed_finals.items():
+                self._withhold_end(job_id, journaled)
+
+    def _note_unreadable(self, name: str) -> None:
+        self._log.error("job file is quarantined", file=name)
+
+    def _note_mended(self, *ids: int) -> None:
+        # After a loss of power there may be many.
+        some = ids[:_MENDED_NAMED_MAX]
+        text = "damaged job files are written anew from the journal"
+        self._log.warning(text, jobs=some, count=len(ids))
+
+    @property
+    def has_unread_rows(self) -> bool:
+        """Whether the start has left rows that the report of all jobs has yet to come to."""
+        return self.unread.has_rows and not self.announcements.has_read_all
+
+    # ------------------------------------------------------------ listeners
+
+    def when_ended(self, listener: Listener) -> None:
+        """Call ``listener`` with each job that has ended, when no process writes its file."""
+        self._ended.append(listener)
+
+    def when_returned(self, listener: Listener) -> None:
+        """Call ``listener`` with each job that had a process and is pending again."""
+        self._returned.append(listener)
+
+    def settle_with(self, listener: Listener) -> None:
+        """Call ``listener`` with each unsettled job when the disk works again (`settle_later`)."""
+        self._settlers.append(listener)
+
+    # ------------------------------------------------------------ reading
+
+    def read(self, job_id: int) -> jobs.Job:
+        """The newest state of a live job, flushed or not."""
+        return self.newest(job_id)[1]
+
+    def newest(self, job_id: int) -> tuple[bytes, jobs.Job]:
+        """As `read`, with the bytes that say it."""
+        body = self.ledger.newest(job_id)
+        if body is None:
+            raise errors.StorageError(f"job {job_id} has no file")
+        return body, jobs.decode_job(body)
+
+    def read_archived(self, job_id: int) -> jobs.Job | None:
+        """A job from the archive; None if there is no such job."""
+        data = self.ledger.files.read_archived(job_id)
+        return None if data is None else jobs.decode_job(data)
+
+    def is_archived(self, job_id: int) -> bool:
+        """Whether the job lies in the archive."""
+        return self.ledger.directory.read_archived(job_id) is not None
+
+    def status(self, job_id: int) -> JobStatus | None:
+        """The status of a live or archived job; None if there is no such job."""
+        row = self.table.find(job_id)
+        if row is not None:
+            return row.status
+        try:
+            job = self.read_archived(job_id)
+        except errors.StorageError as error:
+            # Nothing says how it ended: a job that depends on it fails as if it were missing.
+            self._log.error("archived job cannot be read", job=job_id, error=error.text)
+            return None
+        return None if job is None else job.status
+
+    def report_statuses(self, ids: list[int]) -> None:
+        """Send the scheduler the statuses of these jobs."""
+        found = [(job_id, self.status(job_id)) for job_id in ids]
+        self._runtime.tell(SCHEDULER, messages.StatusesReported(jobs=found))
+
+    # ------------------------------------------------------------ new jobs and secrets
+
+    def add(self, row: Row, secrets: dict[int, dict[str, Any]]) -> None:
+        """Take in a new job that is durable; memory alone keeps its secrets."""
+        self.table.add(row)
+        if secrets:
+            self._secrets[row.id] = secrets
+
+    def secrets_of(self, job_id: int) -> dict[int, dict[str, Any]]:
+        """The secret parameters of a job's opcodes, by their places."""
+        return self._secrets.get(job_id, {})
+
+    # ------------------------------------------------------------ transitions
+
+    def move(self, row: Row, status: JobStatus, *, has_locks: bool = True) -> None:
+        """Announce that the job has this status now, durably. Other values may be new, too.
+
+        ``has_locks``: its process may have locks.
+        """
+        was_final = row.status.is_final
+        if row.status is not status:
+            self.table.give_status(row, status)
+            self.reader.watches.changed(row)
+        self.reader.waits.changed(row.id)
+        if not status.is_final or was_final:
+            return
+        if row.lock_file is None or row.phase is not Phase.HANDED_OVER:
+            # The scheduler may not know the job yet: its end must not arrive before the job.
+            self.announcements.finished([(row.id, status)])
+            return
+        self._runtime.tell(SCHEDULER, messages.JobsFinished(jobs=[(row.id, status)]))
+        if has_locks:
+            self._runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=row.lock_file))
+
+    def back_to_pending(self, row: Row, job: jobs.Job, status: JobStatus) -> None:
+        """Announce that a job whose process has gone is pending again."""
+        self.move(row, status)
+        self.announcements.pending([(row, job.judged_inputs)])
+        for listener in self._returned:
+            listener(row)
+
+    def fail(self, row: Row, job: jobs.Job, source: str, text: str) -> None:
+        """End a job without a process in an error."""
+        self._log.warning("job failed", job=row.id, reason=text)
+        shown = job_bounds.end_text(text, len(job.ops))
+        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=shown)
+        self.store_end(row, job)
+
+    def end_pending(self, job_id: int, verdict: PendingEnd, text: str) -> None:
+        """End a pending job that can never start, or that a rule rejects."""
+        row = self.table.find(job_id)
+        if row is None or row.phase is not Phase.PENDING:
+            return
+        job = self.read(job_id)
+        now = jobs.timestamp(time.time())
+        match verdict:
+            case "canceled":
+                jobs.cancel_from(job, job.next_index, now)
+            case "rejected":
+                self._log.info("pending job is rejected", job=job_id, reason=text)
+                shown = job_bounds.end_text(text, len(job.ops))
+                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
+            case "failed":
+                result = job_bounds.error_result(["OpExecError", [text]])
+                jobs.fail_from(job, job.next_index, now, result)
+            case _:
+                assert_never(verdict)
+        self.store_end(row, job)
+
+    def store_end(self, row: Row, job: jobs.Job, envelope: Envelope | None = None) -> None:
+        """Make the end of a job without a process durable, then announce it.
+
+        ``envelope`` has the request that cancels it.
+        """
+        before, row.phase = row.phase, Phase.ENDED
+        state = self.next_state(row, job)
+
+        def stored() -> None:
+            self.ledger.files.write_file(row.id)
+            row.ended = jobs.seconds(job.end_timestamp)
+            row.priority = job.priority
+            if envelope is not None:
+                text = f"Dequeued job {row.id}"
+                envelope.reply(messages.CancelOutcome(accepted=True, text=text, has_ended=True))
+            self.reader.log_reaches(row, job.last_log_serial)
+            self.move(row, job.status)
+            self.end(row)
+
+        def failed(error: errors.GangerError) -> None:
+            if before in (Phase.PENDING, Phase.STARTING):
+                row.phase = Phase.PENDING
+            else:
+                # It had begun, so it must never be pending again. It keeps its run slot.
+                self.table.give_slot(row, Phase.HANDED_OVER)
+                self.settle_later(row)
+            if envelope is not None:
+                envelope.refuse(error)
+
+        self.ledger.store_state(state, stored, failed)
+
+    def next_state(self, row: Row, job: jobs.Job) -> tuple[int, int, bytes]:
+        """The job under the next serial, as the ledger takes it."""
+        row.serial = max(row.serial, job.serial) + 1
+        job.extra[jobs.STATE_SERIAL_KEY] = row.serial
+        return row.id, row.serial, jobs.encode_job(job)
+
+    def end(self, row: Row) -> None:
+        """Note that no process writes the job's file any more."""
+        row.phase = Phase.ENDED
+        self._secrets.pop(row.id, None)
+        self.reader.forget_appended(row.id, None)
+        for listener in self._ended:
+            listener(row)
+
+    # ------------------------------------------------------------ a disk that refuses
+
+    def settle_later(self, row: Row) -> None:
+        """Keep for later a job whose process has gone, because the disk refuses its new state."""
+        if row.id not in self._unsettled:
+            self._unsettled.append(row.id)
+
+    def is_unsettled(self, job_id: int) -> bool:
+        """Whether the job waits until the disk works, because its process has gone."""
+        return job_id in self._unsettled
+
+    def _withhold_end(self, job_id: int, journaled: tuple[int, bytes]) -> None:
+        """Show the job as the journal knows it until the disk works."""
+        row = self.table.find(job_id)
+        assert row is not None
+        try:
+            status = jobs.decode_job(journaled[1]).status
+        except errors.StorageError:
+            # The journal has no state that could be shown.
+            return
+        if row.phase is Phase.ENDED:
+            self.settle_later(row)
+        self.table.give_status(row, status)
+        row.ended = None
+        self.table.give_slot(row, Phase.HANDED_OVER)
+        self.ledger.withhold(job_id, *journaled)
+
+    def retry_disk(self) -> None:
+        """Find out whether the disk takes writes again, and if so, make up for what it refused."""
+        if not self.ledger.retry():
+            self._retry_later()
+            return
+        self._log.info("the disk takes writes again")
+        self._is_retry_due = False
+        self._failed_retries = 0
+        unsettled, self._unsettled = self._unsettled, []
+        for job_id in unsettled:
+            row = self.table.find(job_id)
+            # If its end was announced and its file has it not, something is left to do.
+            if row is not None and not (row.phase is Phase.ENDED and row.status.is_final):
+                for listener in self._settlers:
+                    listener(row)
+        self.announcements.whole_queue()
+
+    def _retry_later(self) -> None:
+        self._is_retry_due = True
+        # Each attempt may write files anew: pauses grow, to spare a disk that keeps failing.
+        self._failed_retries = self._failed_retries + 1 if self.ledger.is_doubtful else 0
+        factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
+        self._runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
+
+    def _carry_out_cut(self, cut: Cut) -> None:
+        """Flush the file system in a thread, which may take long; `JournalCut` follows."""
+        incarnation = self._runtime.incarnation
+
+        def carry_out() -> Message:
+            text = None
+            try:
+                cut.carry_out()
+            except errors.StorageError as error:
+                text = error.text
+            return messages.JournalCut(incarnation=incarnation, error=text)
+
+        self._runtime.in_thread(carry_out)
+
+    def note_cut(self, message: messages.JournalCut) -> None:
+        """A thread of this queue, or of its predecessor, has flushed the file system or failed."""
+        error = None if message.error is None else errors.StorageError(message.error)
+        # A failure of the predecessor's flush concerns this queue as well.
+        if message.incarnation == self._runtime.incarnation or error is not None:
+            self.ledger.was_cut(error)
+
+    def _make_in_thread(self, ahead: SegmentAhead) -> None:
+        """Make the journal's next segment in a thread; `SegmentMade` follows."""
+
+        def carry_out() -> Message:
+            text = None
+            try:
+                ahead.carry_out()
+            except errors.StorageError as error:
+                text = error.text
+            return messages.SegmentMade(error=text)
+
+        try:
+            self._runtime.in_thread(carry_out)
+        except RuntimeError as error:
+            # There is no thread to be had.
+            ahead.give_up()
+            self.note_segment(messages.SegmentMade(error=str(error)))
+
+    def note_segment(self, message: messages.SegmentMade) -> None:
+        """A thread has made a segment ahead, or failed: then the queue makes it in a turn."""
+        if message.error is not None:
+            self._log.warning("no segment of the journal is made ahead", error=message.error)
+
+    # ------------------------------------------------------------ turns
+
+    def end_turn(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Make all of the turn durable with one flush, and then announce it.
+
+        ``meanwhile`` is called while the disk writes.
+        """
+        self._commit(meanwhile)
+        if self.ledger.is_read_only and not self._is_retry_due:
+            reason = self.ledger.refusal().text
+            self._log.error("the disk refuses writes: the queue takes no changes", error=reason)
+            self._retry_later()
+        self._runtime.patience_seconds = self._patience_seconds()
+        kept = len(self.table) * settings.JOB_MEMORY_BYTES
+        kept += self.ledger.files.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
+        self._runtime.host.keep_memory("jobs", kept)
+
+    def _commit(self, meanwhile: Callable[[], None] | None) -> None:
+        """Commit, and let files be created meanwhile, or afterwards, as far as they are due."""
+        ledger, files, due = self.ledger, self.ledger.files, self._due
+        before = files.unwritten_count
+        if due.files and self.background_files.is_due:
+            # The flush does not need the interpreter.
+            self.background_files.allow(due.files)
+        ledger.commit(meanwhile)
+        new = max(0, files.unwritten_count - before)
+        created = files.written_count - self._written
+        self._due = due = self._pace.after_turn(new, created, ledger.journal_used)
+        if ledger.is_far_behind or due.wait:
+            self._write_urgently(settings.FILES_SLICE_SECONDS * (due.wait or 1.0))
+        elif due.files and not self.background_files.is_due:
+            ledger.write_newest(min(due.files, settings.FILES_AT_ONCE))
+        self._written = files.written_count
+
+    def _write_urgently(self, seconds: float) -> None:
+        """Write files though messages wait, until the time is up."""
+        if not (self.background_files.is_due and self.background_files.hurry(seconds)):
+            self._write_slice(is_urgent=True)
+
+    def write_files(self) -> None:
+        """Write files of new jobs until the time is up or a message waits."""
+        ledger = self.ledger
+        if ledger.files.has_left_memory and not ledger.has_unwritten:
+            # In a turn without other work, as it takes a few milliseconds.
+            ledger.files.has_left_memory = False
+            free_memory.give_back()
+            return
+        if not (self.background_files.is_due and self.background_files.begin()):
+            self._write_slice(is_urgent=False)
+
+    def note_files(self, message: messages.FilesWritten) -> None:
+        """The thread that creates files is through, or has failed."""
+        self.background_files.note_written(message)
+
+    def _write_slice(self, *, is_urgent: bool) -> None:
+        is_behind = self.ledger.is_behind
+        end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
+
+        def is_enough() -> bool:
+            has_news = not is_urgent and self._runtime.has_news
+            return has_news or self._runtime.clock() >= end
+
+        count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
+        self.ledger.write_newest(count, is_enough)
+        self.ledger.renew_if_due()
+
+    def remember(self) -> None:
+        """Note for the next start what files say; a thread looks at them."""
+        if self._is_memory_due:
+            self._remembering.begin_look()
+
+    @property
+    def _is_memory_due(self) -> bool:
+        # Which rows are alike is known when all are whole.
+        return self._remembering.is_due and not self.has_unread_rows
+
+    def note_look(self, message: messages.FilesLookedAt) -> None:
+        """The thread has looked at files of pending jobs."""
+        self._remembering.note_look(message)
+
+    def close(self) -> None:
+        """Write what has no file yet, and close what is open."""
+        self.background_files.close()
+        self._remembering.close()
+        self.unread.forget()
+        try:
+            self.announcements.ages.store()
+        finally:
+            self.ledger.close()
+
+    def make_spares(self) -> None:
+        """Make spare files ahead, unless a message waits."""
+        self.ledger.files.make_spares(lambda: self._runtime.has_news)
+
+    def _patience_seconds(self) -> float | None:
+        """How long to wait for a message before the queue writes files."""
+        if self.ledger.is_read_only or self.background_files.is_under_way:
+            return None
+        ledger = self.ledger
+        if ledger.has_unwritten or ledger.files.is_short_of_spares:
+            return 0 if ledger.is_behind else settings.FILES_REST_SECONDS
+        if ledger.files.has_left_memory:
+            return settings.MEMORY_REST_SECONDS
+        return self._remembering.patience_seconds if self._is_memory_due else None

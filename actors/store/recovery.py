@@ -1,0 +1,305 @@
+"""Reads a queue directory: the journal first, then the job files, and decides each job's fate.
+
+The order matters: a job file that was not flushed may be torn while the journal holds all of it.
+So the states of the journal are written into the job files before any file counts as unreadable.
+The file of a job whose process lives is left alone: that process is its only writer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage import errors, settings
+from ...storage.alive import lock_files
+from ...storage.jobs import jobs
+from ...storage.queue_files import job_files, replay, spool
+from . import recalling, reconciling
+from .job_rows import Phase
+from .lazy_rows import LazyRows, RowLoader
+from .loaded import Loaded
+from .reconciling import Fate, Life
+from .row_templates import row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...storage.log.journal import Journal
+    from ...storage.queue_files.job_files import QueueDirectory
+    from ...storage.queue_files.remembered import RememberedFiles
+    from .job_rows import Row
+
+    Progress = Callable[[str, int, int], None]
+    """Takes what is being done, and with how many jobs of how many; 0: not counted."""
+
+PROGRESS_JOBS = 1_000
+"""After how many jobs a start tells how far it is."""
+
+
+def load(
+    directory: QueueDirectory,
+    queue_journal: Journal,
+    daemon_lock: str,
+    files: RememberedFiles | None = None,
+    progress: Progress = lambda *_: None,
+) -> Loaded:
+    """Everything in the directory, with the job files brought up to the journal.
+
+    ``files`` may tell what files of pending jobs say, so that they need not be read.
+    ``daemon_lock`` is this daemon's own lock file. A job that names it has no process yet: the job
+    queue was replaced while the process was being made. ``progress`` is called again and again.
+    """
+    progress("reading the journal", 0, 0)
+    said = replay.read_journal(queue_journal)
+    loaded = Loaded(archived=said.archived)
+    loaded.journaled = len(said.states) + len(said.archived)
+    for job_id, state in said.archived.items():
+        _archive_again(directory, job_id, state, loaded)
+    progress("listing the queue", 0, 0)
+    names = directory.names()
+    strange = directory.strange_names(names)
+    loaded.quarantined += [f"{name}: no job has that number" for name in strange]
+    loaded.quarantined += directory.keep_damaged(queue_journal.segments())
+    in_files = set(directory.live_ids(names)).difference(said.archived)
+    ids = in_files | _only_in_journal(directory, said, in_files)
+    # If so, a flush of files by our predecessor failed, or did not come to its end.
+    is_doubtful = queue_journal.has_older
+    many = len(said.states) if is_doubtful else len(ids) - len(in_files)
+    loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
+    if files is not None and len(in_files) >= settings.REMEMBERED_JOBS_MIN and not is_doubtful:
+        loaded.recalled = _recalled(directory, files, in_files, loaded.unread, progress)
+    remembered = loaded.recalled.rows
+    quick = RowLoader(loaded.unread)
+    for job_id in _told(ids, progress):
+        journaled = said.states.get(job_id)
+        row = remembered.get(job_id)
+        if row is not None and (journaled is None or journaled[0] == row.serial):
+            loaded.table.add(row)
+            continue
+        try:
+            found = body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
+            row = None if body is None else quick.row(job_id, body)
+            if row is not None and body is not None and _is_newest(row, body, journaled):
+                _add_undecoded(directory, loaded, (row, body), journaled, is_doubtful=is_doubtful)
+                continue
+            job, body = replay.newest_of(body, job_id, journaled)
+            life = _life(job, daemon_lock)
+            if life is Life.DEAD:
+                # It may have written a final state, and left, after its file was read.
+                job, body = replay.newest(directory, job_id, journaled)
+        except errors.StorageError as error:
+            loaded.quarantined.append(f"job-{job_id}: {error.text}")
+            continue
+        if journaled is not None and (life is Life.ALIVE or not loaded.is_late):
+            _bring_up(directory, loaded, (job, body), journaled, life)
+        elif journaled is not None:
+            _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
+        _note_mended(loaded, job, found, body, life)
+        _add(loaded, job, body, life)
+        quick.note(body, loaded.table.find(job_id))
+    progress("looking through the archive", 0, 0)
+    loaded.refused_inputs = directory.settle_spool(ids)
+    loaded.last_id = _last_id(directory, said, loaded, ids)
+    directory.remove_leftovers(set(loaded.living), names)
+    return loaded
+
+
+def _told(ids: set[int], progress: Progress) -> Iterator[int]:
+    """These jobs in order; ``progress`` is called at every thousandth."""
+    for place, job_id in enumerate(sorted(ids)):
+        if not place % PROGRESS_JOBS:
+            progress("reading the queue", place, len(ids))
+        yield job_id
+
+
+def _last_id(
+    directory: QueueDirectory, said: replay.JournalContent, loaded: Loaded, ids: set[int]
+) -> int:
+    """The highest id that was ever given."""
+    recorded = max([said.last_id, *said.archived, *(row.id for row in loaded.table)])
+    limit = recorded + settings.JOB_ID_JUMP_MAX
+    named = (
+        directory.read_serial(),
+        directory.highest_archived_id(limit),
+        directory.highest_quarantined_id(limit),
+        *ids,
+        # They are deleted later: no other job must get them.
+        *(spool.owner_of(name) for name in loaded.refused_inputs if loaded.is_late),
+    )
+    return job_files.last_id(recorded, named)
+
+
+def _recalled(
+    directory: QueueDirectory,
+    files: RememberedFiles,
+    in_files: set[int],
+    unread: LazyRows,
+    progress: Progress,
+) -> recalling.Recalled:
+    """What is remembered of these files; without it, they are read."""
+
+    def looked_at(count: int) -> None:
+        progress("looking for changed files", count, len(in_files))
+
+    try:
+        return recalling.recall(files.read(), directory, in_files, unread, looked_at)
+    except errors.StorageError:
+        return recalling.Recalled()
+
+
+def _text(
+    directory: QueueDirectory, job_id: int, journaled: replay.State | None, *, is_in_file: bool
+) -> bytes | None:
+    """The text of the job's file, or that of the journal if there is no file."""
+    if not is_in_file and journaled is not None:
+        return journaled[1]
+    try:
+        return directory.read(job_id)
+    except errors.StorageError:
+        if journaled is None:
+            raise
+        return None
+
+
+def _is_newest(row: Row, body: bytes, journaled: replay.State | None) -> bool:
+    """Whether the journal has no newer text than this one, of a job with this row."""
+    if journaled is None or journaled[1] is body:
+        return True
+    return not replay.is_ahead(journaled[0], row.serial)
+
+
+def _add_undecoded(
+    directory: QueueDirectory,
+    loaded: Loaded,
+    found: tuple[Row, bytes],
+    journaled: replay.State | None,
+    *,
+    is_doubtful: bool,
+) -> None:
+    """Add a pending job that has no process; with its text as `_bring_up` and `_note_late`."""
+    row, body = found
+    loaded.table.add(row)
+    if journaled is None:
+        return
+    if not loaded.is_late:
+        if journaled[1] is body:
+            _write(directory, row.id, journaled, loaded)
+        return
+    if is_doubtful or journaled[1] is body:
+        loaded.unwritten[row.id] = row.serial, body
+    if row.serial > journaled[0]:
+        loaded.ahead[row.id] = row.serial, body
+
+
+def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
+    """Whether the job lies in the archive; a file there that cannot be read does not count."""
+    try:
+        return directory.read_archived(job_id) is not None
+    except errors.StorageError:
+        return False
+
+
+def _only_in_journal(
+    directory: QueueDirectory, said: replay.JournalContent, in_files: set[int]
+) -> set[int]:
+    """The jobs that have no file yet. Others were archived before this journal began."""
+    ids = said.states.keys() - in_files
+    archived = directory.archived_among(ids)
+    return {one for one in ids if one not in archived or not _is_archived(directory, one)}
+
+
+def _bring_up(
+    directory: QueueDirectory,
+    loaded: Loaded,
+    found: tuple[jobs.Job, bytes],
+    journaled: tuple[int, bytes],
+    life: Life,
+) -> None:
+    """Write the state of the journal into the job's file, unless a process writes that."""
+    job, body = found
+    if life is not Life.ALIVE and journaled[1] is body:
+        _write(directory, job.id, journaled, loaded)
+    if _is_unflushed_final(job, body, journaled[0]):
+        loaded.unflushed_finals[job.id] = journaled
+
+
+def _note_mended(
+    loaded: Loaded, job: jobs.Job, found: bytes | None, body: bytes, life: Life
+) -> None:
+    """Note the job if its file is damaged, and the journal has made up for that."""
+    if found is None or found is body or life is Life.ALIVE:
+        return
+    if job_files.is_damaged(found):
+        loaded.mended.append(job.id)
+
+
+def _note_late(
+    loaded: Loaded,
+    found: tuple[jobs.Job, bytes],
+    journaled: tuple[int, bytes],
+    *,
+    is_doubtful: bool,
+) -> None:
+    """Note what is to be written into the job's file later, and what the journal has not."""
+    job, body = found
+    if is_doubtful or journaled[1] is body:
+        loaded.unwritten[job.id] = job.serial, body
+    if job.serial > journaled[0]:
+        loaded.ahead[job.id] = job.serial, body
+    if _is_unflushed_final(job, body, journaled[0]):
+        loaded.unflushed_finals[job.id] = journaled
+
+
+def _write(
+    directory: QueueDirectory, job_id: int, state: tuple[int, bytes], loaded: Loaded
+) -> None:
+    """Write the state of the journal into the file; if the disk refuses, note the job."""
+    try:
+        directory.write(job_id, state[1], flush=False)
+    except errors.StorageError:
+        loaded.unwritten[job_id] = state
+
+
+def _archive_again(
+    directory: QueueDirectory, job_id: int, state: tuple[int, bytes] | None, loaded: Loaded
+) -> None:
+    """Move an archived job's file unless that is done."""
+    try:
+        replay.archive_again(directory, job_id, state)
+    except errors.StorageError:
+        loaded.unarchived.append(job_id)
+        if state is not None:
+            loaded.unwritten[job_id] = state
+
+
+def _life(job: jobs.Job, daemon_lock: str) -> Life:
+    if job.livelock == daemon_lock:
+        job.livelock = None
+    if job.livelock is None:
+        return Life.NONE
+    if not lock_files.is_dead(job.livelock):
+        return Life.ALIVE
+    # No executor watched it when it ended.
+    lock_files.remove_dead(job.livelock)
+    # The lock file of a daemon that died while the job's process was being made: there is none.
+    return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
+
+
+def _is_unflushed_final(job: jobs.Job, body: bytes, journaled_serial: int) -> bool:
+    """Whether the file holds a final state that was never flushed; large ones always are."""
+    is_ahead = job.serial > journaled_serial
+    return job.status.is_final and is_ahead and len(body) <= settings.JOURNALED_STATE_BYTES_MAX
+
+
+def _add(loaded: Loaded, job: jobs.Job, body: bytes, life: Life) -> None:
+    match reconciling.fate([op.status for op in job.ops], life):
+        case Fate.KEEP:
+            loaded.table.add(row_of(job, Phase.ENDED))
+        case Fate.ADOPT:
+            loaded.table.add(row_of(job, Phase.HANDED_OVER))
+            loaded.living[job.id] = (job.serial, body)
+        case Fate.ENQUEUE:
+            job.livelock = None
+            loaded.table.add(row_of(job, Phase.PENDING))
+        case Fate.FAIL:
+            loaded.table.add(row_of(job, Phase.ENDED))
+            loaded.died.append(job)

@@ -1,0 +1,213 @@
+"""CURVE keys of the remote listener as text files: the daemon's own, and those of its clients.
+
+Has no cryptography: ``transport/zmq`` makes pairs. A file is one comment line, then lines of a
+name and a key in Z85 (40 characters)::
+
+    # A key of Ganger. The secret is for its owner alone.
+    public rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7
+    secret JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6
+
+In a data directory's ``keys``, ``server.key`` is the daemon's pair and ``clients/NAME.pub`` holds
+the public key of one client that may connect. To delete that file revokes the permission for new
+connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import errors
+from ..disk import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+KEY_CHARACTERS = 40
+KNOWN_KEYS_MAX = 10_000
+"""Most keys of clients that a daemon reads."""
+
+_COMMENT = "# A key of Ganger. The secret is for its owner alone.\n"
+_CLIENT_COMMENT = "# A client of Ganger that may connect to the remote listener.\n"
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_FILE_BYTES_MAX = 4096
+_LINE_NAMES = ("public", "secret", "server")
+
+
+class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair of keys; a client's may come with the public key of the daemon it talks to."""
+
+    public: str
+    secret: str
+    server: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the secret, because logs show values."""
+        return f"KeyPair(public={self.public!r})"
+
+
+def create_key(path: Path, pair: KeyPair) -> None:
+    """Write ``pair`` into the new file ``path``; `BadRequestError` if the file exists."""
+    text = _COMMENT + f"public {pair.public}\nsecret {pair.secret}\n"
+    if pair.server is not None:
+        text += f"server {check_key(pair.server, 'the key of the server')}\n"
+    if not _write_new(path, text):
+        raise errors.BadRequestError(f"{path}: exists already; choose another name")
+
+
+def read_key(path: Path) -> KeyPair:
+    """The pair in the file ``path``; `StorageError` if other users may read its secret."""
+    lines = _read(path)
+    for name in ("public", "secret"):
+        if name not in lines:
+            raise errors.StorageError(f"{path}: expected a line '{name} KEY'")
+    with documents.storage_errors(path):
+        if os.stat(path).st_mode & 0o077:
+            raise errors.StorageError(f"{path}: others may read this secret; chmod it to 600")
+    return KeyPair(public=lines["public"], secret=lines["secret"], server=lines.get("server"))
+
+
+def read_public_key(path: Path) -> str:
+    """The public key in the file ``path``, with or without a secret in the same file."""
+    lines = _read(path)
+    if "public" not in lines:
+        raise errors.StorageError(f"{path}: expected a line 'public KEY'")
+    return lines["public"]
+
+
+def server_pair(keys_directory: Path, make_pair: Callable[[], KeyPair]) -> KeyPair:
+    """The daemon's own pair; ``make_pair`` makes it the first time."""
+    path = keys_directory / "server.key"
+    if not path.exists():
+        documents.make_private_directory(keys_directory)
+        # Of two processes at once, one creates the file; both read it.
+        with contextlib.suppress(errors.BadRequestError):
+            create_key(path, make_pair())
+    return read_key(path)
+
+
+def authorise(keys_directory: Path, public_key: str, name: str) -> None:
+    """Permit the client with ``public_key`` to connect; ``name`` is for people. Repeatable."""
+    check_key(public_key, "the public key")
+    if not _NAME.fullmatch(name):
+        text = f"name {name!r}: expected up to 64 letters, digits and . _ @ - (not first)"
+        raise errors.BadRequestError(text)
+    path = _client_file(keys_directory, name)
+    documents.make_private_directory(keys_directory)
+    documents.make_private_directory(path.parent)
+    with documents.storage_errors(keys_directory):
+        documents.flush_directory(keys_directory.parent)
+        documents.flush_directory(keys_directory)
+    if _write_new(path, f"{_CLIENT_COMMENT}public {public_key}\n"):
+        return
+    if read_public_key(path) != public_key:
+        raise errors.BadRequestError(f"name {name!r}: another key has this name already ({path})")
+    with documents.storage_errors(path):
+        # The process that made the file may not have flushed it yet.
+        documents.flush_directory(path.parent)
+
+
+def known_keys(keys_directory: Path) -> dict[str, str]:
+    """The name of each client that may connect, by its public key.
+
+    `StorageError` names the first file without a valid key.
+    """
+    return {read_public_key(path): path.stem for path in _client_files(keys_directory)}
+
+
+def is_known(keys_directory: Path, public_key: str) -> bool:
+    """Whether this client may connect, according to the files now.
+
+    An unreadable file permits no client, and does not affect the others.
+    """
+    for path in _client_files(keys_directory):
+        with contextlib.suppress(errors.StorageError):
+            if read_public_key(path) == public_key:
+                return True
+    return False
+
+
+def check_key(text: str, what: str) -> str:
+    """``text`` if it is a key in Z85; else `BadRequestError` that begins with ``what``."""
+    if len(text) != KEY_CHARACTERS or not all(map(_is_word, _words(text))):
+        raise errors.BadRequestError(f"{what}: expected {KEY_CHARACTERS} characters of Z85")
+    return text
+
+
+def _words(text: str) -> Iterator[str]:
+    return (text[start : start + 5] for start in range(0, len(text), 5))
+
+
+def _is_word(word: str) -> bool:
+    # Five digits of base 85 can exceed the 32 bits that they encode.
+    value = 0
+    for character in word:
+        digit = _ALPHABET.find(character)
+        if digit < 0:
+            return False
+        value = value * 85 + digit
+    return value < 2**32
+
+
+def _client_file(keys_directory: Path, name: str) -> Path:
+    return keys_directory / "clients" / f"{name}.pub"
+
+
+def _client_files(keys_directory: Path) -> list[Path]:
+    directory = keys_directory / "clients"
+    names = documents.names_in(directory)
+    wanted = [name for name in names if name.endswith(".pub") and not name.startswith(".")]
+    return [directory / name for name in wanted[:KNOWN_KEYS_MAX]]
+
+
+def _read(path: Path) -> dict[str, str]:
+    with documents.storage_errors(path):
+        if os.stat(path).st_size > _FILE_BYTES_MAX:
+            raise errors.StorageError(f"{path}: too large for a key file")
+    data = documents.read(path)
+    if data is None:
+        raise errors.StorageError(f"{path}: there is no such file")
+    lines: dict[str, str] = {}
+    for number, line in enumerate(data.decode("ascii", "replace").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, key = line.partition(" ")
+        if name not in _LINE_NAMES or name in lines:
+            names = ", ".join(_LINE_NAMES)
+            raise errors.StorageError(f"{path}: line {number}: expected each of {names} once")
+        try:
+            lines[name] = check_key(key.strip(), f"{path}: line {number}")
+        except errors.BadRequestError as error:
+            raise errors.StorageError(error.text) from error
+    return lines
+
+
+def _write_new(path: Path, text: str) -> bool:
+    """Create ``path`` with ``text`` in it, entirely or not at all; False if it exists."""
+    path = path.absolute()
+    temporary = path.with_name(f"{documents.TEMPORARY_PREFIX}{path.name}.{os.getpid()}")
+    with documents.storage_errors(path):
+        try:
+            data = text.encode("ascii")
+            documents.replace(temporary, data, flush=True, mode=documents.SECRET_MODE)
+            # A link, unlike a rename, refuses to replace what is there.
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        try:
+            documents.flush_directory(path.parent)
+        except OSError:
+            # The next attempt must not find a file that a power loss can take away.
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+    return True

@@ -1,0 +1,1 @@
+"""Who lives: lock files, and the identities of processes?"""

@@ -1,0 +1,1 @@
+"""How are files written durably, where do they lie, and whose are they?"""

@@ -1,0 +1,1 @@
+"""What is a job: its statuses and their table, its bounds, its forms?"""

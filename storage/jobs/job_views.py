@@ -1,0 +1,257 @@
+"""Jobs as users of the library see them: frozen values, times in seconds since the epoch.
+
+`job_info` makes them from the text of a job file, `transport` from summaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from .. import opcodes, settings
+from . import jobs
+from .jobs import JobStatus
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a job's log; ``serial`` counts within the job, from 1."""
+
+    job_id: int
+    op_index: int
+    serial: int
+    time: float
+    kind: str
+    text: str
+
+
+class OutputChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Output of one opcode; or, without ``data``, a gap in it of ``missing`` bytes.
+
+    ``stream`` is ``stdout`` or ``stderr``, and empty for a gap. ``gap`` says why bytes are missing:
+    the opcode's output reached its ``limit`` (``missing`` is 0 where the gap begins, and the
+    number of dropped bytes where it ends), the ``disk`` refused them, or the file has ``damage``.
+    """
+
+    job_id: int
+    op_index: int
+    stream: Literal["stdout", "stderr", ""]
+    data: bytes
+    gap: Literal["limit", "disk", "damage", ""] = ""
+    missing: int = 0
+
+
+class OpInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One opcode of a job: its input, status, result and log."""
+
+    op_id: str
+    summary: str
+    input: dict[str, Any]
+    status: JobStatus
+    result: Any
+    log: list[LogLine]
+    priority: int
+    started: float | None
+    executed: float | None
+    ended: float | None
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A live job as its waiter gets it, in Ganeti's form.
+
+    ``values`` are those of the fields, None for what is not there. ``log``: the newer entries, each
+    [serial, [seconds, microseconds], kind, message]. ``is_final``: the job has ended.
+    """
+
+    values: list[Any]
+    log: list[list[Any]]
+    is_final: bool
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One job. ``ops`` and ``depends`` are None in a summary.
+
+    ``depends`` holds the jobs that the first opcode depends on, with the statuses it accepts.
+    """
+
+    id: int
+    status: JobStatus
+    summary: str
+    priority: int
+    received: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    process_id: int | None = None
+    archived: bool = False
+    reason: str = ""
+    depends: list[tuple[int, tuple[str, ...]]] | None = None
+    retry_of: int | None = None
+    retried_by: list[int] = []
+    ops: list[OpInfo] | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job has ended."""
+        return self.status.is_final
+
+
+class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A watched job has another status; ``previous`` is None in its first report."""
+
+    job_id: int
+    status: JobStatus
+    previous: JobStatus | None
+    job: JobInfo
+
+
+RATE_LIMIT_PREFIX = "rate-limit:"
+"""Start of a reason that limits how many jobs with it run at one time."""
+
+ADDED_SOURCE = "gnt:opcode:"
+"""Start of the source of the entry that the queue adds to each reason trail at submission."""
+
+_COUNT_DIGITS_MAX = 18
+
+FIELDS = JobInfo.__struct_fields__
+"""The fields of a job that a client may ask for."""
+
+WHOLE_FIELDS = frozenset({"ops", "depends"})
+"""The fields that a summary lacks."""
+
+
+def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
+    """The job in the text of a job file; `StorageError` if that holds none."""
+    job = jobs.decode_job(body)
+    return JobInfo(
+        id=job.id,
+        status=job.status,
+        summary=job_summary(job),
+        priority=job.priority,
+        received=jobs.seconds(job.received_timestamp),
+        started=jobs.seconds(job.start_timestamp),
+        ended=jobs.seconds(job.end_timestamp),
+        process_id=job.process_id,
+        archived=archived,
+        reason=job_reason(job),
+        depends=_depends(job),
+        retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
+        retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),
+        ops=[_op_info(job.id, index, op) for index, op in enumerate(job.ops)],
+    )
+
+
+def in_listing(text: str) -> str:
+    """A summary, or a reason, cut so that a page of them fits into a frame."""
+    if len(text) * 4 <= settings.SUMMARY_BYTES_MAX:
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= settings.SUMMARY_BYTES_MAX:
+        return text
+    return data[: settings.SUMMARY_BYTES_MAX - 3].decode("utf-8", "ignore") + "..."
+
+
+def job_summary(job: jobs.Job) -> str:
+    """What the job does, in one line: ``EXEC(make), TEST_DELAY(1.5)``."""
+    return ", ".join([opcodes.summary(op.input) for op in job.ops])
+
+
+def job_reason(job: jobs.Job) -> str:
+    """Why the job was submitted: the first text of its first opcode's reason trail.
+
+    The submitter writes the first entries. Those that the queue adds at submission (their source
+    starts with ``gnt:opcode:``), and later, are no reasons of a user.
+    """
+    trail = job.ops[0].input.get("reason") if job.ops else None
+    for entry in trail if isinstance(trail, list) else ():
+        source, text = _source_and_text(entry)
+        if text and not source.startswith(ADDED_SOURCE):
+            return text
+    return ""
+
+
+def _source_and_text(entry: object) -> tuple[str, str]:
+    """The first two parts of an entry of a reason trail; empty texts for a malformed one."""
+    if isinstance(entry, list | tuple) and len(entry) > 1:
+        source, text = entry[0], entry[1]
+        if isinstance(source, str) and isinstance(text, str):
+            return source, text
+    return "", ""
+
+
+def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
+    """The ad-hoc rate limits of a job: ``rate-limit:N:TEXT`` in any reason of any opcode.
+
+    Each is a bucket, named by all that follows ``rate-limit:``, in which N jobs may run. The text
+    may be empty; without the second colon it is no limit (design document of job filters).
+    """
+    found: dict[str, int] = {}
+    for opcode in inputs:
+        trail = opcode.get("reason")
+        for entry in trail if isinstance(trail, list) else ():
+            is_entry = isinstance(entry, list | tuple) and len(entry) > 1
+            text = entry[1] if is_entry else None
+            if isinstance(text, str) and text.startswith(RATE_LIMIT_PREFIX):
+                bucket = text.removeprefix(RATE_LIMIT_PREFIX)
+                number, colon, _ = bucket.partition(":")
+                if colon and _is_count(number) and int(number) > 0:
+                    found[bucket] = int(number)
+    return tuple(found.items())
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _COUNT_DIGITS_MAX
+
+
+def log_lines(job_id: int, op_index: int, entries: list[jobs.LogEntry]) -> list[LogLine]:
+    """Log entries of one opcode as values."""
+    return [
+        LogLine(
+            job_id=job_id,
+            op_index=op_index,
+            serial=serial,
+            time=stamp[0] + stamp[1] / 1_000_000,
+            kind=kind,
+            text=message if isinstance(message, str) else _json_text(message),
+        )
+        for serial, stamp, kind, message in entries
+    ]
+
+
+def _op_info(job_id: int, index: int, op: jobs.OpcodeEntry) -> OpInfo:
+    return OpInfo(
+        op_id=str(op.input.get("OP_ID", "")),
+        summary=opcodes.summary(op.input),
+        input=op.input,
+        status=op.status,
+        result=op.result,
+        log=log_lines(job_id, index, op.log),
+        priority=op.priority,
+        started=jobs.seconds(op.start_timestamp),
+        executed=jobs.seconds(op.exec_timestamp),
+        ended=jobs.seconds(op.end_timestamp),
+    )
+
+
+def _depends(job: jobs.Job) -> list[tuple[int, tuple[str, ...]]]:
+    found = job.ops[0].input.get("depends") if job.ops else None
+    depends: list[tuple[int, tuple[str, ...]]] = []
+    for entry in found if isinstance(found, list) else ():
+        match entry:
+            # Skip malformed entries, which Ganeti or an older version may have stored.
+            case [int(job_id), [*statuses]]:
+                depends.append((job_id, tuple(map(str, statuses))))
+    return depends
+
+
+def _job_id(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _job_ids(value: object) -> list[int]:
+    given = value if isinstance(value, list) else []
+    return [job_id for one in given if (job_id := _job_id(one)) is not None]
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

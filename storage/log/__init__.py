@@ -1,0 +1,1 @@
+"""What was acknowledged? Checked records in numbered segments."""

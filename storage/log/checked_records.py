@@ -1,0 +1,129 @@
+"""Records of a file, each behind its length and checksum, so that a torn one shows.
+
+The journals of the queue, of the configuration and of the locks consist of such records. Each has
+a `RecordFormat`, and all of them are read by one rule: a file counts up to its first record that is
+not whole. After a loss of power, whole records may lie behind a torn one: the disk has written them
+first, and none of the group was acknowledged. Damage to a disk looks the same, so whoever deletes
+such a file keeps a copy of it (`segments.keep_copies`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+import typing
+import zlib
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from .. import errors
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+HEAD = struct.Struct("<II")
+"""Before each payload: its length and its checksum."""
+
+AnyRecord = TypeVar("AnyRecord", bound=msgspec.Struct)
+
+
+def checksum(data: bytes, before: int = 0) -> int:
+    """The checksum of ``data``, or of data whose beginning has the checksum ``before``."""
+    return zlib.crc32(data, before)
+
+
+def packed(payload: bytes) -> bytes:
+    """The record that holds ``payload``."""
+    return HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def payload_at(data: bytes, offset: int) -> bytes | None:
+    """The payload of the record at ``offset``; None if there is no whole one."""
+    if offset + HEAD.size > len(data):
+        return None
+    length, expected = HEAD.unpack_from(data, offset)
+    start = offset + HEAD.size
+    payload = data[start : start + length]
+    # In zeros, length and checksum are right for an empty record: there are no such records.
+    return payload if 0 < len(payload) == length and zlib.crc32(payload) == expected else None
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The bytes, other than zeros, behind the last record of a file that counts."""
+
+    offset: int
+    has_records: bool
+    """Whether they contain whole records, behind one that is not whole."""
+
+
+class RecordFormat(Generic[AnyRecord]):
+    """The records of one kind of file: how they are written, read and judged."""
+
+    def __init__(
+        self,
+        records: Any,  # noqa: ANN401 - a union
+        name: str,
+        version: int,
+        unknown: type[errors.OperatorError] = errors.DataDirectoryError,
+    ) -> None:
+        """``records``: a union of tagged structures. ``unknown``: the error for any other."""
+        self.version = version
+        self._name = name
+        self._unknown = unknown
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(records).decode
+        tags = (kind.__struct_config__.tag for kind in typing.get_args(records))
+        names = b"|".join(re.escape(self._encode(tag)) for tag in tags)
+        self._starts = re.compile(rb"[\x90-\x9f](?:%b)" % names)
+        """The first bytes of payloads: an array, of any length since versions differ, and a tag."""
+
+    def packed(self, record: AnyRecord) -> bytes:
+        """The record as the file holds it."""
+        return packed(self._encode(record))
+
+    def records_in(
+        self, data: bytes, path: str | os.PathLike[str]
+    ) -> Iterator[tuple[AnyRecord, int]]:
+        """Each record with the offset of its end, up to the first that is not whole.
+
+        Raises an error for a whole record of a later version.
+        """
+        offset = 0
+        while payload := payload_at(data, offset):
+            offset += HEAD.size + len(payload)
+            try:
+                record: AnyRecord = self._decode(payload)
+            except msgspec.DecodeError as error:
+                # The checksum is right, so the record is not torn: another version wrote it.
+                supported = f"supported is format {self.version}"
+                message = f"{path}: a record of an unknown kind; {supported}"
+                raise self._unknown(message) from error
+            if (version := getattr(record, "version", self.version)) > self.version:
+                message = f"{path}: {self._name} format {version}, supported is {self.version}"
+                raise errors.DataDirectoryError(message)
+            yield record, offset
+
+    def tail(self, data: bytes, path: str | os.PathLike[str]) -> Tail | None:
+        """The part of a file that does not count; None if all of it does."""
+        end = self._end(data, path)
+        if not data[end:].strip(b"\0"):
+            return None
+        return Tail(end, any(True for _ in self._payloads_behind(data, end)))
+
+    def left_out(self, data: bytes, path: str | os.PathLike[str]) -> Iterator[AnyRecord]:
+        """Each whole record that does not count, behind the first that is not whole."""
+        for payload in self._payloads_behind(data, self._end(data, path)):
+            with contextlib.suppress(msgspec.DecodeError):
+                yield self._decode(payload)
+
+    def _end(self, data: bytes, path: str | os.PathLike[str]) -> int:
+        return max((after for _, after in self.records_in(data, path)), default=0)
+
+    def _payloads_behind(self, data: bytes, end: int) -> Iterator[bytes]:
+        for match in self._starts.finditer(data, end):
+            head = match.start() - HEAD.size
+            if head >= end and (payload := payload_at(data, head)) is not None:
+                yield payload

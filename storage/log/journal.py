@@ -1,0 +1,459 @@
+"""The journal: the states that the queue has acknowledged, with checksums, flushed in groups.
+
+How it works. `append` collects records and `commit` makes them durable together: one write and one
+flush for any number of records. A segment is a file of records, each behind its length and
+checksum, and of zeros behind the last one; a replay ignores a torn tail. When a segment is full,
+the journal begins the next one. `cut` deletes the older ones when the job files hold all their
+states durably.
+
+After a failed write or flush the journal truncates the segment to the last good record, and the
+next commit begins a new segment. If the truncation fails too, it is repeated before a new segment
+begins: a replay must never find a record that was reported as failed.
+
+Another thread may make the next segment ahead (`make_ahead`), so that no turn of the queue waits
+for the flush of its directory.
+
+After a failed flush of the file system the next flush proves nothing: the kernel counts pages that
+it could not write as clean. So older segments stay (`has_older`), also for a successor, until all
+files that they cover have been written again and flushed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import errors, settings
+from ..disk import documents
+from . import segments
+from .checked_records import HEAD, RecordFormat, checksum, packed
+from .segment_ahead import SegmentAhead, is_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class SegmentBegun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
+    """First record of each segment: the format's version, and the last job id given so far."""
+
+    version: int
+    last_id: int
+
+
+class JobsStored(msgspec.Struct, frozen=True, tag="stored", array_like=True):
+    """A submission: (id, serial of the state, text of the job file) of each job, all or none."""
+
+    jobs: list[tuple[int, int, bytes]]
+
+
+class StateStored(msgspec.Struct, frozen=True, tag="state", array_like=True):
+    """A job's new state as a whole, with its serial."""
+
+    job_id: int
+    serial: int
+    body: bytes
+
+
+class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
+    """The job was archived: no older record may restore its file."""
+
+    job_id: int
+
+
+Record = SegmentBegun | JobsStored | StateStored | JobArchived
+
+FORMAT_VERSION = 1
+
+Check = Callable[[Sequence["Path"]], None]
+"""Raises `StorageError` unless these segments may go."""
+
+
+def unchecked(_: Sequence[Path]) -> None:
+    """Whoever cuts has made sure by other means."""
+
+
+RECORDS: RecordFormat[Record] = RecordFormat(Record, "journal", FORMAT_VERSION)
+"""The records of the queue's journal."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+_STORED_START = b"\x92\xa6stored"
+_MANY = 0xDC
+
+
+class StoredRecord:
+    """The record of a submission, made in slices; the same bytes as those of `JobsStored`.
+
+    The bytes of a large one are neither copied nor read again when it is complete.
+    """
+
+    def __init__(self, count: int) -> None:
+        """``count``: how many jobs it will have, 65,535 at most."""
+        few = 16
+        head = bytes((0x90 | count,)) if count < few else bytes((_MANY,)) + count.to_bytes(2)
+        start = _STORED_START + head
+        self._missing = count
+        self._slices = [start]
+        self._size, self._checksum = len(start), checksum(start)
+
+    def add(self, new: Sequence[tuple[int, int, bytes]]) -> None:
+        """Add jobs: id, serial, text of the file."""
+        encoded = b"".join(map(_encode, new))
+        self._missing -= len(new)
+        self._slices.append(encoded)
+        self._size += len(encoded)
+        self._checksum = checksum(encoded, self._checksum)
+
+    def packed(self) -> list[bytes]:
+        """The whole record, as the journal holds it."""
+        assert self._missing == 0, "the record says how many jobs it has"
+        return [HEAD.pack(self._size, self._checksum), *self._slices]
+
+
+class Journal:
+    """The journal in one directory. One thread uses it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._buffer: list[bytes] = []
+        self._descriptor: int | None = None
+        self._number = 0
+        self._newest = ""
+        self._is_synced = False
+        self._size = 0
+        self._reserved = 0
+        self._untruncated: tuple[int, int] | None = None
+        self._watched: int | None = None
+        self._ahead: SegmentAhead | None = None
+        self.flushes = 0
+        """The number of flushes, for measurements."""
+        documents.make_directory(directory)
+
+    def replay(self) -> Iterator[Record]:
+        """Every record of the queue's journal that counts, oldest first."""
+        return segments.replay(self._directory, RECORDS)
+
+    def left_out(self) -> Iterator[Record]:
+        """Every whole record of the queue's journal that does not count."""
+        return segments.left_out(self._directory, RECORDS)
+
+    def segments(self) -> list[Path]:
+        """The files of the journal, oldest first."""
+        return segments.paths(self._directory)
+
+    @property
+    def has_older(self) -> bool:
+        """Whether there are older segments: no `cut` has succeeded since the newest began."""
+        if self._number:
+            return any(number < self._number for number in self._segments())
+        # Of a predecessor. A segment that it made ahead holds nothing.
+        return sum(not is_blank(path) for path in self.segments()) > 1
+
+    def bytes_on_disk(self) -> int:
+        """The bytes of all segments, zeros at their ends included."""
+        with documents.storage_errors(self._directory):
+            return sum(path.stat().st_size for path in self.segments())
+
+    def begin(self, last_id: int) -> None:
+        """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
+        self._close()
+        self.take_out_refused()
+        self._watch_file_system()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and (descriptor := ahead.take()) is not None:
+            self._open(ahead.number, descriptor, ahead.size)
+        else:
+            self._make_segment(0 if ahead is None else ahead.number)
+        first = RECORDS.packed(SegmentBegun(FORMAT_VERSION, last_id))
+        self._buffer.insert(0, first)
+
+    def leave_doubt(self) -> None:
+        """Begin a segment, so that a successor writes anew what the older ones cover.
+
+        It is not flushed: that is what has just failed.
+        """
+        self.begin(0)
+        assert self._descriptor is not None
+        with documents.storage_errors(self._newest):
+            # Without a record it would count as one that was made ahead.
+            documents.write_all_at(self._descriptor, b"".join(self._buffer), 0)
+        self.close()
+
+    def make_ahead(self) -> SegmentAhead | None:
+        """The next segment, for another thread to make; None if it is too early, or was tried.
+
+        `StorageError` if the directory cannot be read.
+        """
+        # Most daemons never need another one.
+        is_early = self._size <= settings.JOURNAL_SEGMENT_BYTES // 2
+        if is_early or self._ahead is not None or self._descriptor is None:
+            return None
+        number = max([self._number, *self._segments()]) + 1
+        size = settings.JOURNAL_SEGMENT_BYTES + settings.JOURNAL_RESERVE_BYTES
+        self._ahead = SegmentAhead(self._path(number), number, size)
+        return self._ahead
+
+    def give_up_ahead(self) -> None:
+        """Free the room that the segment made ahead takes, if there is one; make no other now."""
+        if self._ahead is not None:
+            self._ahead.give_up()
+
+    def _make_segment(self, used: int) -> None:
+        """``used``: a number that is not to be used, whether it has a file now or not."""
+        number = max([used, *self._segments()]) + 1
+        while (descriptor := self._create(number)) is None:
+            number += 1
+        self._open(number, descriptor, 0)
+        try:
+            with documents.storage_errors(self._directory):
+                documents.flush_directory(self._directory)
+        except errors.StorageError:
+            self._abandon_segment()
+            raise
+        self.flushes += 1
+
+    def _create(self, number: int) -> int | None:
+        """The descriptor of a new file; None if a replaced queue has just made it ahead."""
+        path = self._path(number)
+        with documents.storage_errors(path):
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                return os.open(path, flags, documents.FILE_MODE)
+            except FileExistsError:
+                return None
+
+    def _open(self, number: int, descriptor: int, zeros: int) -> None:
+        self._number, self._descriptor = number, descriptor
+        # A journal without a `close` belongs to a component that hangs, or to a test.
+        self._close_segment = weakref.finalize(self, os.close, descriptor)
+        self._newest = os.fspath(self._path(number))
+        self._size, self._reserved = 0, zeros
+
+    def append_last_id(self, last_id: int) -> None:
+        """Add the last id alone to the next commit, which tests whether the disk works."""
+        self.append(SegmentBegun(FORMAT_VERSION, last_id))
+
+    def append(self, record: msgspec.Struct) -> None:
+        """Add ``record`` to the next commit."""
+        self._buffer.append(packed(_encode(record)))
+
+    def append_stored(self, record: StoredRecord) -> None:
+        """Add the record of a submission to the next commit."""
+        self._buffer += record.packed()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the records in the newest segment."""
+        return self._size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next records should go into a new segment."""
+        return self._size > settings.JOURNAL_SEGMENT_BYTES
+
+    def commit(self, last_id: int, meanwhile: Callable[[], None] | None = None) -> None:
+        """Make all appended records durable, or drop them and raise `StorageError`.
+
+        `OutcomeUnknownError`: a loss of power may bring them back, until a later commit succeeds.
+        ``meanwhile`` is called while the disk writes them, if it has taken them so far.
+        """
+        if not self._buffer:
+            return
+        if self._descriptor is None:
+            try:
+                self.begin(last_id)
+            except errors.StorageError:
+                self._buffer.clear()
+                raise
+        assert self._descriptor is not None
+        data, self._buffer = self._buffer, []
+        try:
+            with documents.storage_errors(self._newest):
+                end = self._write(self._descriptor, data)
+                if meanwhile is not None:
+                    _start_writing(self._descriptor, self._size, end - self._size)
+                    meanwhile()
+                os.fdatasync(self._descriptor)
+        except errors.StorageError as error:
+            self._abandon_segment()
+            if self._untruncated is None:
+                raise
+            raise errors.OutcomeUnknownError.of(error) from error
+        self.flushes += 1
+        self._size = end
+
+    def cut(self, check: Check = unchecked) -> None:
+        """Flush the whole file system, then delete every segment but the newest.
+
+        The caller has written every job file that the older segments cover; ``check`` says whether
+        the disk has them.
+        """
+        if (cut := self.prepare_cut(check)) is not None:
+            cut.carry_out()
+            self._is_synced = True
+
+    def prepare_cut(self, check: Check = unchecked) -> Cut | None:
+        """As `cut`, for any thread to carry out; None if there is nothing to do."""
+        old = [self._path(number) for number in self._segments() if number < self._number]
+        if not old and self._is_synced:
+            return None
+        self._watch_file_system()
+        assert self._watched is not None
+        with documents.storage_errors(self._directory):
+            descriptor = os.dup(self._watched)
+        self.flushes += 1
+        return Cut(self._directory, descriptor, old, check)
+
+    def flush_files(self) -> None:
+        """Flush the whole file system; `StorageError` if that fails. A `cut` does it too."""
+        self._watch_file_system()
+        flush_file_system(self._directory, self._watched)
+        self.flushes += 1
+        self._is_synced = True
+
+    def close(self) -> None:
+        """Close the segment, and drop records that were not committed, nor acknowledged."""
+        self._buffer.clear()
+        self.give_up_ahead()
+        self._close()
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            self._close_watched()
+
+    def _watch_file_system(self) -> None:
+        """Keep a descriptor open: the kernel reports each write error once per open descriptor."""
+        if self._watched is None:
+            with documents.storage_errors(self._directory):
+                self._watched = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            self._close_watched = weakref.finalize(self, os.close, self._watched)
+
+    def _write(self, descriptor: int, data: list[bytes]) -> int:
+        """Write behind the last record, over zeros that were written before; returns the end.
+
+        A flush that does not extend the file costs half as much on an idle disk.
+        """
+        end = documents.write_parts_at(descriptor, data, self._size)
+        if end > self._reserved:
+            with contextlib.suppress(OSError):
+                # If the disk is full now, it had room for the record itself.
+                documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
+                self._reserved = end + settings.JOURNAL_RESERVE_BYTES
+        return end
+
+    def _abandon_segment(self) -> None:
+        # A replay must not find the records of a failed commit: their senders got an error.
+        descriptor, self._descriptor = self._descriptor, None
+        assert descriptor is not None
+        self._untruncated = (self._number, self._size)
+        with contextlib.suppress(OSError):
+            self._truncate(self._newest, self._size, descriptor)
+        self._close_segment()
+
+    def _truncate(self, path: str, size: int, descriptor: int) -> None:
+        """Truncate a segment to its good records; delete it if it has none. Both durably."""
+        if size:
+            os.ftruncate(descriptor, size)
+            os.fdatasync(descriptor)
+        else:
+            os.unlink(path)
+            documents.flush_directory(self._directory)
+        self._untruncated = None
+
+    def take_out_refused(self) -> None:
+        """Truncate a segment for which that failed before; no new one begins until it succeeds.
+
+        Then no loss of power brings back what `commit` has refused. `StorageError` if it fails.
+        """
+        if self._untruncated is None:
+            return
+        number, size = self._untruncated
+        path = os.fspath(self._path(number))
+        with documents.storage_errors(path):
+            # It may have been deleted, and the flush of its name have failed.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | (0 if size else os.O_CREAT))
+            try:
+                self._truncate(path, size, descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            self._descriptor = None
+            self._close_segment()
+
+    def _segments(self) -> list[int]:
+        return segments.numbers(self._directory)
+
+    def _path(self, number: int) -> Path:
+        return segments.path_of(self._directory, number)
+
+
+class Cut:
+    """The old segments of a journal, to delete after a flush of the file system."""
+
+    def __init__(self, directory: Path, descriptor: int, old: list[Path], check: Check) -> None:
+        self._directory = directory
+        self._descriptor = descriptor
+        self._old = old
+        self._check = check
+
+    def give_up(self) -> None:
+        """Delete nothing. Call this or `carry_out`, once."""
+        os.close(self._descriptor)
+
+    def carry_out(self) -> None:
+        """Flush, check, then delete. Call it once. `StorageError` if one of these fails."""
+        try:
+            flush_file_system(self._directory, self._descriptor)
+        finally:
+            # This descriptor is a duplicate: the journal may close its own meanwhile.
+            os.close(self._descriptor)
+        self._check(self._old)
+        for path in self._old:
+            with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def flush_file_system(path: Path, watched: int | None = None) -> None:
+    """Make everything on the file system that holds ``path`` durable (syncfs).
+
+    ``watched`` is a descriptor that was opened before the data was written: the kernel may not
+    report an earlier write error to a new one.
+    """
+    if watched is not None:
+        _sync(path, watched)
+        return
+    with documents.storage_errors(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _sync(path, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync(path: Path, descriptor: int) -> None:
+    if _libc.syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise errors.StorageError(f"{path}: {os.strerror(number)}")
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_SYNC_FILE_RANGE_WRITE = 2
+_sync_file_range = ctypes.CDLL(None).sync_file_range
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+
+def _start_writing(descriptor: int, offset: int, size: int) -> None:
+    """Have the disk begin to write these bytes: the flush that follows waits for less.
+
+    It makes nothing durable, and its errors are those of the flush.
+    """
+    _sync_file_range(descriptor, offset, size, _SYNC_FILE_RANGE_WRITE)
