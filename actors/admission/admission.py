@@ -81,13 +81,13 @@ class Admission:
         self._under_way: deque[_UnderWay] = deque()
         self._is_told = False
 
-    def set_drain(self, envelope: Envelope, *, is_drained: bool) -> None:
+    def set_drain(self, envelope: Envelope, message: messages.SetDrain) -> None:
         """Refuse submissions from now on, or take them again."""
         directory = self._ledger.directory
         try:
-            directory.set_drained(is_drained=is_drained)
+            directory.set_drained(is_drained=message.is_drained)
         except errors.StorageError as error:
-            if directory.is_drained is not is_drained:
+            if directory.is_drained is not message.is_drained:
                 raise
             # The file is as it should be; what failed is the flush of its name.
             raise errors.OutcomeUnknownError.of(error) from error

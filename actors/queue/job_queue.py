@@ -1,13 +1,13 @@
 """The job queue: single writer of ids, pending jobs, the journal and the queue directory.
 
-The actor is a table from messages to the parts of the queue. The parts collect what a turn brings
+The actor passes each message to the part that `routes` names. The parts collect what a turn brings
 in the `Ledger`; at the end of the turn one flush makes all of it durable, and then the queue
 replies and announces.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from ...storage import errors
 from ...storage.log.journal import Journal
@@ -23,6 +23,7 @@ from ..runtime.component import Component
 from ..store import recovery, remembering
 from ..store.job_store import JobStore
 from ..store.start_gate import StartGate
+from . import routes
 from .control import Control
 from .hand_over import HandOver
 from .lifecycle import Lifecycle
@@ -54,6 +55,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
         self.waits = ChangeWaits(self.runtime, self.store, self.queries)
+        self._routes = routes.routes(self)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self._before_rows: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)
@@ -62,132 +64,15 @@ class JobQueue(Component[messages.QueueMessage]):
         self.runtime.tell(FILTER_EVALUATOR, messages.ReportChain())
         self.store.announcements.whole_queue()
 
-    def receive(self, envelope: Envelope[messages.QueueMessage]) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
-        """Pass one message to the part that handles it."""
+    def receive(self, envelope: Envelope[messages.QueueMessage]) -> None:
+        """Pass one message to the part that handles it, when all is there that this needs."""
         message = envelope.message
-        match message:
-            case _ if self.gate.rules is None and _needs_rules(message):
-                self._before_rules.append(envelope)
-            case _ if self.store.has_unread_rows and _needs_all_rows(message):
-                self._before_rows.append(envelope)
-            case messages.SubmitJobs():
-                self.admission.submit(envelope, message)
-            case messages.RetryJob():
-                repeated = self.control.retry(message)
-                self.admission.submit(envelope, repeated, retry_of=message.id)
-            case messages.SetDrain():
-                self.admission.set_drain(envelope, is_drained=message.is_drained)
-            case messages.ListJobs():
-                envelope.reply(self.store.reader.rows(message))
-            case messages.ListJobVersions():
-                envelope.reply(self.store.reader.versions(message))
-            case messages.ReadJob():
-                self.lifecycle.catch_up(message.id)
-                envelope.reply(self.store.reader.document(message.id))
-            case messages.QueryJobs():
-                envelope.reply(self.queries.page(message))
-            case messages.ListDependencies():
-                envelope.reply(self.store.reader.dependencies())
-            case messages.WatchJobs():
-                self.admission.take_turns(envelope, self.store.reader.watch(envelope, message))
-            case messages.AwaitJobChange():
-                self.waits.open(envelope, message)
-            case messages.JobWaitsDue():
-                self.waits.ring()
-            case messages.GatheredDue():
-                self.store.reader.watches.send_gathered()
-            case messages.StopWatch():
-                self._drop_delayed(envelope.peer, message.request_id)
-                self.store.reader.stop(envelope.peer, message.request_id)
-            case messages.PeerGone():
-                self._drop_delayed(message.peer)
-                self.store.reader.stop_all_of(message.peer)
-                self.diagnosis.forget_peer(message.peer)
-            case messages.CancelJob():
-                self.control.cancel(envelope, message)
-            case messages.ChangeJobPriority():
-                self.control.change_priority(envelope, message)
-            case messages.CancelAnswered() | messages.PriorityAnswered():
-                self.control.pass_answer(message)
-            case messages.ArchiveJob():
-                self.control.archive(envelope, message.id)
-            case messages.AutoArchiveJobs():
-                self.admission.take_turns(envelope, self.control.autoarchiving(envelope, message))
-            case messages.JobsChosen():
-                self.hand_over.take_choice(message)
-            case messages.HandOverRequested():
-                self.hand_over.hand_over(envelope, message)
-            case messages.LimitAcknowledged():
-                self.hand_over.obey_limit(message)
-            case messages.StartFailed():
-                self.lifecycle.fail_start(message)
-            case messages.RecordState():
-                self.lifecycle.take_state(envelope, message)
-            case messages.JobWaits():
-                self.lifecycle.note_waiting(message)
-            case messages.JobLogAppended():
-                self.store.reader.log_appended(message)
-            case messages.AskDependencies():
-                envelope.reply(self.lifecycle.dependencies_of(message))
-            case messages.JobReturns():
-                self.lifecycle.note_return(envelope, message)
-            case messages.JobExited():
-                self.lifecycle.note_exit(message)
-            case messages.ReportRunning():
-                self.lifecycle.report_running()
-            case messages.AskGate():
-                self.gate.answer(envelope, message)
-            case messages.RuleChainChanged():
-                self.gate.change_chain(message)
-                self._handle_delayed()
-            case messages.RuleChainAcknowledged():
-                self.gate.acknowledge(message.serial)
-            case messages.JobsRejected():
-                for job_id, text in message.jobs:
-                    self.store.end_pending(job_id, "rejected", text)
-            case messages.ReportStatuses():
-                self.store.report_statuses(message.ids)
-            case messages.ReportAllJobs():
-                self.store.announcements.whole_queue()
-            case messages.ReportRest():
-                self.store.announcements.rest(message)
-                self._handle_those_of_all_rows()
-            case messages.ReportJobs():
-                self.store.announcements.again(message.ids)
-            case messages.SweepJobs():
-                self.store.announcements.page(message)
-            case messages.ExplainJob():
-                self.diagnosis.explain(envelope, message.id)
-            case messages.ReadRuleHits():
-                self.diagnosis.read_rule_hits(envelope, self.admission.rejections)
-            case messages.ReadPlan():
-                self.estimating.read_plan(envelope)
-            case messages.StoreEstimates():
-                self.estimating.store()
-            case messages.StoreAges():
-                self.store.announcements.ages.store()
-            case messages.TestFilters():
-                self.diagnosis.test_filters(envelope, message)
-            case messages.Simulate():
-                self.diagnosis.simulate(envelope, message)
-            case messages.ReadLastId():
-                envelope.reply(messages.LastId(last_id=self.store.ledger.last_id))
-            case messages.ReadQueueState():
-                envelope.reply(self._report())
-            case messages.DiskRetried():
-                self.store.retry_disk()
-            case messages.SubmissionsDue():
-                self.admission.work_on()
-            case messages.JournalCut():
-                self.store.note_cut(message)
-            case messages.FilesWritten():
-                self.store.note_files(message)
-            case messages.FilesLookedAt():
-                self.store.note_look(message)
-            case messages.SegmentMade():
-                self.store.note_segment(message)
-            case _:
-                assert_never(message)
+        if self.gate.rules is None and _needs_rules(message):
+            self._before_rules.append(envelope)
+        elif self.store.has_unread_rows and _needs_all_rows(message):
+            self._before_rows.append(envelope)
+        else:
+            self._routes[type(message)](envelope, message)
 
     def turn_ended(self) -> None:
         """Make the whole turn durable with one flush; then the queue replies and announces.
@@ -214,13 +99,33 @@ class JobQueue(Component[messages.QueueMessage]):
         if hasattr(self, "estimating"):
             self.estimating.store()
 
-    def _handle_delayed(self) -> None:
-        """Handle the messages that came before the rules."""
+    # What concerns more than one part.
+
+    def read_job(self, message: messages.ReadJob) -> messages.JobDocument:
+        """The whole job, as new as its file."""
+        self.lifecycle.catch_up(message.id)
+        return self.store.reader.document(message.id)
+
+    def stop_watch(self, envelope: Envelope, message: messages.StopWatch) -> None:
+        """End what the client reads bit by bit."""
+        self._drop_delayed(envelope.peer, message.request_id)
+        self.store.reader.stop(envelope.peer, message.request_id)
+
+    def forget_peer(self, message: messages.PeerGone) -> None:
+        """End all that waits for a client that is gone."""
+        self._drop_delayed(message.peer)
+        self.store.reader.stop_all_of(message.peer)
+        self.diagnosis.forget_peer(message.peer)
+
+    def change_chain(self, message: messages.RuleChainChanged) -> None:
+        """Go by these rules, and handle the messages that came before the first ones."""
+        self.gate.change_chain(message)
         delayed, self._before_rules = self._before_rules, []
         self._handle(delayed)
 
-    def _handle_those_of_all_rows(self) -> None:
-        """Handle the messages that came before all rows had been read, if they are now."""
+    def report_rest(self, message: messages.ReportRest) -> None:
+        """Announce the next page, and handle what has waited for the last row to be read."""
+        self.store.announcements.rest(message)
         if self._before_rows and not self.store.has_unread_rows:
             delayed, self._before_rows = self._before_rows, []
             self._handle(delayed)
@@ -238,7 +143,12 @@ class JobQueue(Component[messages.QueueMessage]):
             except errors.GangerError as error:
                 envelope.refuse(error)
 
-    def _report(self) -> messages.QueueReport:
+    def last_id(self, _: messages.ReadLastId) -> messages.LastId:
+        """The newest id that was given to a job."""
+        return messages.LastId(last_id=self.store.ledger.last_id)
+
+    def report(self, _: messages.ReadQueueState) -> messages.QueueReport:
+        """How the queue is, for `ganger status`."""
         store, ledger = self.store, self.store.ledger
         return messages.QueueReport(
             counts={**store.table.counts(), "last_id": ledger.last_id},

@@ -9,8 +9,9 @@ deadline and trace belong to the envelope (`addresses`), not here.
 
 Each file holds what one receiver accepts, and its replies; a message that several components
 accept lies in `several`, a value that several files need in `values`. A new message is a class
-in the file of its receiver, its name in a union below, and a ``case`` in the receiver. Without
-the name a test fails, without the ``case`` the type check.
+in the file of its receiver, its name in a union below, and a ``case`` in the receiver (in the
+queue a row of `routes`). Without the name or the row a test fails, without the ``case`` the type
+check.
 """
 
 from __future__ import annotations
