@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from ganger.actors.replay import policies
-from ganger.storage.prediction import generating
+from ganger.actors.lab import policies
+from ganger.storage.lab import generating
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ganger.actors.replay.policies import Result
+    from ganger.actors.lab.policies import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "scheduling.md"

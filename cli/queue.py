@@ -161,7 +161,7 @@ def simulate(
     if trace is not None or kind is not None:
         if rule is not None or without is not None or priorities or ended:
             raise errors.UsageError("--trace and --generate: go with --slots alone of these")
-        from . import replay  # noqa: PLC0415 - the scheduler is not for every command
+        from .lab import replay  # noqa: PLC0415 - the scheduler is not for every command
 
         replay.simulate(
             trace, kind, jobs=jobs, seed=seed, names=names, slots=slots, output_kind=output_kind
@@ -202,7 +202,7 @@ def record(call: Call, *, since: float | None, until: float | None) -> None:
     TIME is a span into the past (-30m, -12h, -7d, -2w), 2026-11-21T18:00 (local time, unless it has
     a zone) or seconds since the epoch.
     """
-    from . import recording  # noqa: PLC0415 - needs the catalogue of opcodes
+    from .lab import recording  # noqa: PLC0415 - needs the catalogue of opcodes
 
     if since is not None and until is not None and since >= until:
         raise errors.UsageError("--since: is not before --until")

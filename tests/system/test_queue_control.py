@@ -18,7 +18,7 @@ from tests.system.gates import Gate, delay, end, run_by, shell, statuses, until_
 from ganger import Client, JobStatus
 from ganger.cli.main import ganger
 from ganger.storage.filters import filters, rules
-from ganger.storage.prediction import traces
+from ganger.storage.lab import traces
 
 PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
 QUEUED, SUCCESS = JobStatus.QUEUED, JobStatus.SUCCESS

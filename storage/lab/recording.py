@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from .declared import forecast
-from .estimates import Estimates, key_of
-from .lock_types import LEVELS, LockType
+from ..prediction.declared import forecast
+from ..prediction.estimates import Estimates, key_of
+from ..prediction.lock_types import LEVELS, LockType
 from .traces import Numbering, Trace, TracedJob, TracedLevel, TracedLocks, TracedOpcode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .declared_needs import ClusterNames
-    from .lock_types import LevelForecast, LockForecast
+    from ..prediction.declared_needs import ClusterNames
+    from ..prediction.lock_types import LevelForecast, LockForecast
 
 _OP_ID = re.compile(r"OP_[A-Z0-9_]{1,60}")
 _SECONDS_MAX = 1e9

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..actors.replay import policies
-from ..storage import errors, wording
-from ..storage.prediction import generating, traces
-from . import output, reading
-from .output import Column
-from .progress import Bar
+from ...actors.lab import policies
+from ...storage import errors, wording
+from ...storage.lab import generating, traces
+from .. import output, reading
+from ..output import Column
+from ..progress import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..storage.prediction.estimates import Accuracy
+    from ...storage.prediction.estimates import Accuracy
 
 _JOBS_USUAL = {"hot": 20_000}
 _BAR_JOBS_MIN = 5_000

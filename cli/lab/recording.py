@@ -6,17 +6,17 @@ import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..storage import errors, opcodes, wording
-from ..storage.opcodes import catalogue
-from ..storage.prediction.recording import RecordedJob, RecordedOpcode, Recording
-from ..storage.prediction.traces import lines_of
-from . import output
-from .progress import Bar
+from ...storage import errors, opcodes, wording
+from ...storage.lab.recording import RecordedJob, RecordedOpcode, Recording
+from ...storage.lab.traces import lines_of
+from ...storage.opcodes import catalogue
+from .. import output
+from ..progress import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..transport.client.client import Client
+    from ...transport.client.client import Client
 
 _FIELDS = ("id", "received_ts", "oppriority", "ops", "opexec", "opend")
 _PAGE_JOBS = 200

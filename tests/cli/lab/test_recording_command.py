@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 from tests.cli import stand_in
 
-from ganger.cli import output, recording
+from ganger.cli import output
+from ganger.cli.lab import recording
 from ganger.cli.main import ganger, main
 from ganger.storage import errors
 from ganger.storage.jobs.job_views import JobInfo
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.prediction import traces
+from ganger.storage.lab import traces
 
 SECRET = "very-secret"
 MAKE = {"OP_ID": "OP_EXEC", "argv": ["make", SECRET], "comment": SECRET}

@@ -11,8 +11,8 @@ from ...storage.prediction.planning import Candidate, Runner, plan, seconds_left
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...storage.lab.traces import Trace, TracedJob, TracedOpcode
     from ...storage.prediction.estimates import Accuracy
-    from ...storage.prediction.traces import Trace, TracedJob, TracedOpcode
     from ...transport.messages import OrderReported
 
 

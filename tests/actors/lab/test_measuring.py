@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ganger.actors.replay import measuring, policies
-from ganger.storage.prediction.traces import (
+from ganger.actors.lab import measuring, policies
+from ganger.storage.lab.traces import (
     NO_LOCKS,
     Trace,
     TracedJob,

@@ -25,8 +25,8 @@ from .real_locks import forecast_of, forecast_of_held
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ...storage.lab.traces import Trace, TracedJob
     from ...storage.prediction.policy import Policy
-    from ...storage.prediction.traces import Trace, TracedJob
     from .measuring import PlanMeasure
     from .real_locks import RealLocks
 

@@ -16,8 +16,8 @@ from .replay import Player
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ...storage.lab.traces import Trace
     from ...storage.prediction.estimates import Accuracy
-    from ...storage.prediction.traces import Trace
 
     Progress = Callable[[str, int, int], None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from ...storage.lab.traces import LEVELS
 from ...storage.locks.locks import BGL, LockLevel
 from ...storage.prediction.lock_types import (
     LevelForecast,
@@ -12,12 +13,11 @@ from ...storage.prediction.lock_types import (
     LockType,
     forecast_of_locks,
 )
-from ...storage.prediction.traces import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...storage.prediction.traces import Trace, TracedLevel, TracedLocks, TracedOpcode
+    from ...storage.lab.traces import Trace, TracedLevel, TracedLocks, TracedOpcode
 
 Changes = tuple[tuple[str, str], ...]
 """A request to the lock state: each lock with the mode."""

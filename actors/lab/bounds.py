@@ -21,7 +21,7 @@ from ...storage.locks.locks import BGL, LockMode, group_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.prediction.traces import Trace
+    from ...storage.lab.traces import Trace
     from .real_locks import Changes, RealLocks
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ganger.actors.replay import policies
+from ganger.actors.lab import policies
 from ganger.cli import queue as queue_commands
 from ganger.cli.main import ganger, main
-from ganger.storage.prediction import generating, traces
+from ganger.storage.lab import generating, traces
 
 TRACE = b"""{"trace":1,"slots":1}
 {"at":0,"id":1,"ops":[{"op":"OP_EXEC","seconds":3}]}

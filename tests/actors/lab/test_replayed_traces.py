@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganger.actors.replay import bounds, policies
-from ganger.actors.replay.real_locks import RealLocks
-from ganger.actors.replay.replay import Played, Player
+from ganger.actors.lab import bounds, policies
+from ganger.actors.lab.real_locks import RealLocks
+from ganger.actors.lab.replay import Played, Player
 from ganger.storage import errors
-from ganger.storage.prediction import generating
-from ganger.storage.prediction.policy import Policy
-from ganger.storage.prediction.traces import (
+from ganger.storage.lab import generating
+from ganger.storage.lab.traces import (
     NO_LOCKS,
     Trace,
     TracedJob,
@@ -21,6 +20,7 @@ from ganger.storage.prediction.traces import (
     TracedLocks,
     TracedOpcode,
 )
+from ganger.storage.prediction.policy import Policy
 
 NODE_1 = TracedLocks(node=TracedLevel("exclusive", (1,)), big_lock="shared")
 NODE_2 = TracedLocks(node=TracedLevel("exclusive", (2,)), big_lock="shared")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.storage import errors
-from ganger.storage.prediction import generating, traces
+from ganger.storage.lab import generating, traces
 
 HEADER = b'{"trace":1,"slots":4}\n'
 JOB = b'{"at":0.5,"id":3,"ops":[{"op":"OP_EXEC","seconds":2.5,"command":1}]}\n'

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganger.storage.prediction import traces
-from ganger.storage.prediction.recording import RecordedJob, RecordedOpcode, Recording
+from ganger.storage.lab import traces
+from ganger.storage.lab.recording import RecordedJob, RecordedOpcode, Recording
 
 SECRET = "very-secret"
 

@@ -1,0 +1,4 @@
+"""How are traces recorded and played?
+
+`ganger[lab]`: the core runs without it.
+"""
