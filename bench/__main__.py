@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ganger.storage import settings
-from ganger.storage.disk import paths
 
 from . import (
     config_side,
@@ -329,11 +328,7 @@ def _starts(folder: Path, pending: int, *, are_different: bool) -> None:
         found = scale_side.restart(data, ganger.command)
         row(f"right after {pending:,} jobs were stored", found)
         scale_side.await_files(ganger, data)
-        scale_side.await_memory(data)
-        found = scale_side.restart(data, ganger.command)
-        row("  the same, each job has a file, and it is remembered", found)
-        paths.places(data).remembered.unlink()
-        row("  the same, nothing is remembered", scale_side.restart(data, ganger.command))
+        row("  the same, each job has a file", scale_side.restart(data, ganger.command))
     data = folder / "archived"
     with Ganger(data) as ganger:
         scale_side.archive(ganger, data, 20 * ARCHIVED_PENDING)

@@ -276,16 +276,6 @@ def archive(ganger: Ganger, data: Path, count: int) -> None:
         path.write_bytes(jobs.encode_job(job))
 
 
-def await_memory(data: Path) -> None:
-    """Wait until the queue has noted for the next start what the files of jobs say."""
-    path, size, since = paths.places(data).remembered, -1, time.monotonic()
-    while time.monotonic() - since < 1.0:
-        found = path.stat().st_size if path.exists() else 0
-        if found != size:
-            size, since = found, time.monotonic()
-        time.sleep(0.05)
-
-
 class Restart(NamedTuple):
     """Seconds until a listing is answered, and the daemon's processor time until then."""
 

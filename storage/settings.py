@@ -390,17 +390,7 @@ JOB_READ_STEPS = 2**18
 """Cost of reading a job's file to judge the job: 256 of them take a few milliseconds."""
 
 DECODED_AT_START_MAX = 500
-"""Jobs unlike others whose texts a start decodes; of more it reads only what it needs."""
-
-REMEMBERED_JOBS_MIN = 2_000
-"""Live jobs from which on the queue remembers what their files say, for the next start."""
-
-REMEMBER_PATIENCE_SECONDS = 0.1
-"""How long nothing has come before the queue notes what files say."""
-
-MARK_REST_SECONDS = 0.05
-"""A file that changed within this time may change once more at the same time, as the file system's
-clock ticks: its mark counts later."""
+"""Jobs whose texts a start decodes; of more it reads only what it needs."""
 
 SWEEP_JOBS = 200
 """Pending jobs that the queue sends at a time to be judged under new rules."""

@@ -20,7 +20,7 @@ from ..answers.estimating import Estimating
 from ..answers.job_queries import JobQueries
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from ..runtime.component import Component
-from ..store import recovery, remembering
+from ..store import recovery
 from ..store.job_store import JobStore
 from ..store.start_gate import StartGate
 from . import routes
@@ -42,10 +42,9 @@ class JobQueue(Component[messages.QueueMessage]):
         directory = QueueDirectory(self.places)
         directory.prepare()
         journal = Journal(self.places.journal)
-        files = remembering.files_of(self.places)
         host = self.runtime.host
-        loaded = recovery.load(directory, journal, host.daemon_lock.path, files, host.note_start)
-        self.store = JobStore(self.runtime, loaded.table, directory, journal, files)
+        loaded = recovery.load(directory, journal, host.daemon_lock.path, host.note_start)
+        self.store = JobStore(self.runtime, loaded.table, directory, journal)
         self.gate = StartGate(self.runtime, self.store)
         self.hand_over = HandOver(self.runtime, self.store, self.gate)
         self.estimating = Estimating(self.runtime, self.store)
@@ -90,7 +89,6 @@ class JobQueue(Component[messages.QueueMessage]):
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
         self.store.write_files()
         self.store.make_spares()
-        self.store.remember()
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""

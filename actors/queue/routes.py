@@ -130,7 +130,6 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.JournalCut, store.note_cut),
             _noted(messages.SegmentMade, store.note_segment),
             _noted(messages.FilesWritten, store.note_files),
-            _noted(messages.FilesLookedAt, store.note_look),
         )
     )
 

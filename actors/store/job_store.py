@@ -23,8 +23,6 @@ from .announcements import Announcements
 from .job_rows import Phase
 from .lazy_rows import LazyRows
 from .queries import QueueReader
-from .recalling import Recalled
-from .remembering import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from ...storage.log.journal import Cut, Journal
     from ...storage.log.segment_ahead import SegmentAhead
     from ...storage.queue_files.job_files import QueueDirectory
-    from ...storage.queue_files.remembered import RememberedFiles
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, PendingEnd
     from ..runtime.runtime import Runtime
@@ -55,9 +52,7 @@ class JobStore:
         table: JobTable,
         directory: QueueDirectory,
         journal: Journal,
-        files: RememberedFiles | None = None,
     ) -> None:
-        """``files``: where the next start finds what files of pending jobs say, if anywhere."""
         self.table = table
         self.ledger = Ledger(directory, journal, self._carry_out_cut, self._make_in_thread)
         self.ledger.files.when_mended = self._note_mended
@@ -70,7 +65,6 @@ class JobStore:
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
 
-        self._remembering = Remembering(runtime, table, self.ledger, files)
         self._runtime = runtime
         self._log = runtime.log
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
@@ -88,8 +82,6 @@ class JobStore:
     def begin(self, loaded: Loaded) -> None:
         """Start with what the directory holds."""
         self.ledger.begin(loaded)
-        self._remembering.begin(loaded.recalled)
-        loaded.recalled = Recalled()
         self.quarantined = loaded.quarantined
         for name in self.quarantined:
             self._note_unreadable(name)
@@ -445,24 +437,9 @@ class JobStore:
         self.ledger.write_newest(count, is_enough)
         self.ledger.renew_if_due()
 
-    def remember(self) -> None:
-        """Note for the next start what files say; a thread looks at them."""
-        if self._is_memory_due:
-            self._remembering.begin_look()
-
-    @property
-    def _is_memory_due(self) -> bool:
-        # Which rows are alike is known when all are whole.
-        return self._remembering.is_due and not self.has_unread_rows
-
-    def note_look(self, message: messages.FilesLookedAt) -> None:
-        """The thread has looked at files of pending jobs."""
-        self._remembering.note_look(message)
-
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""
         self.background_files.close()
-        self._remembering.close()
         self.unread.forget()
         try:
             self.announcements.ages.store()
@@ -480,6 +457,4 @@ class JobStore:
         ledger = self.ledger
         if ledger.has_unwritten or ledger.files.is_short_of_spares:
             return 0 if ledger.is_behind else settings.FILES_REST_SECONDS
-        if ledger.files.has_left_memory:
-            return settings.MEMORY_REST_SECONDS
-        return self._remembering.patience_seconds if self._is_memory_due else None
+        return settings.MEMORY_REST_SECONDS if ledger.files.has_left_memory else None

@@ -14,14 +14,11 @@ from ...storage import errors, settings
 from ...storage.jobs import job_headers
 from ...storage.jobs.jobs import JobStatus
 from ...storage.queue_files import job_files
-from .alike_files import AlikeFiles
 from .job_rows import Derived, Phase, Row
 from .row_templates import received_of, text_of, traits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ...storage.queue_files.remembered import Heads
+    from collections.abc import Callable
 
     Newest = Callable[[int], bytes | None]
     """The newest text of a job; None: there is none. May raise `StorageError`."""
@@ -66,25 +63,6 @@ class LazyRows:
             traits=self,
         )
 
-    def rows_of(self, page: Heads) -> Iterator[Row]:
-        """As `row`, of what was noted of these jobs."""
-        self.has_rows = True
-        texts = zip(page.keys, page.digests, strict=True)
-        numbers = zip(page.serials, page.priorities, page.dependent, strict=True)
-        for job_id, received, (key, digest), (serial, priority, is_dependent) in zip(
-            page.ids, page.received, texts, numbers, strict=True
-        ):
-            yield Row(
-                id=job_id,
-                status=JobStatus.WAITING if is_dependent else JobStatus.QUEUED,
-                priority=priority,
-                received=received_of(received),
-                key=text_of(key),
-                digest=text_of(digest),
-                serial=serial,
-                traits=self,
-            )
-
     def traits_of(self, row: Row) -> Derived:
         """Read what the row lacks, and put it there; nothing is known if that fails."""
         try:
@@ -105,17 +83,14 @@ class RowLoader:
 
     def __init__(self, unread: LazyRows) -> None:
         self._unread = unread
-        self._alike = AlikeFiles()
         self._decoded = 0
 
     def row(self, job_id: int, body: bytes) -> Row | None:
         """The row of the pending job in this text; None if the whole text has to be decoded."""
-        row = self._alike.row(job_id, body)
-        if row is None and self._decoded >= settings.DECODED_AT_START_MAX:
-            row = self._unread.row(job_id, body)
-        return row
+        if self._decoded < settings.DECODED_AT_START_MAX:
+            return None
+        return self._unread.row(job_id, body)
 
-    def note(self, body: bytes, row: Row | None) -> None:
-        """This is the row that was decoded from this text, after `row` gave none."""
+    def note_decoded(self) -> None:
+        """A text was decoded as a whole, after `row` gave none."""
         self._decoded += 1
-        self._alike.note(body, row)

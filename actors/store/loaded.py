@@ -6,7 +6,6 @@ import msgspec
 
 from ...storage.jobs import jobs
 from ..durable.recovered import Recovered
-from . import recalling
 from .job_table import JobTable
 from .lazy_rows import LazyRows
 
@@ -26,4 +25,3 @@ class Loaded(Recovered, kw_only=True):
     unflushed_finals: dict[int, tuple[int, bytes]] = {}
     mended: list[int] = []
     unread: LazyRows = msgspec.field(default_factory=LazyRows)
-    recalled: recalling.Recalled = msgspec.field(default_factory=recalling.Recalled)

@@ -13,9 +13,9 @@ from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
 from ...storage.queue_files import job_files, replay, spool
-from . import recalling, reconciling
+from . import reconciling
 from .job_rows import Phase
-from .lazy_rows import LazyRows, RowLoader
+from .lazy_rows import RowLoader
 from .loaded import Loaded
 from .reconciling import Fate, Life
 from .row_templates import row_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ...storage.log.journal import Journal
     from ...storage.queue_files.job_files import QueueDirectory
-    from ...storage.queue_files.remembered import RememberedFiles
     from .job_rows import Row
 
     Progress = Callable[[str, int, int], None]
@@ -39,12 +38,10 @@ def load(
     directory: QueueDirectory,
     queue_journal: Journal,
     daemon_lock: str,
-    files: RememberedFiles | None = None,
     progress: Progress = lambda *_: None,
 ) -> Loaded:
     """Everything in the directory, with the job files brought up to the journal.
 
-    ``files`` may tell what files of pending jobs say, so that they need not be read.
     ``daemon_lock`` is this daemon's own lock file. A job that names it has no process yet: the job
     queue was replaced while the process was being made. ``progress`` is called again and again.
     """
@@ -65,16 +62,9 @@ def load(
     is_doubtful = queue_journal.has_older
     many = len(said.states) if is_doubtful else len(ids) - len(in_files)
     loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
-    if files is not None and len(in_files) >= settings.REMEMBERED_JOBS_MIN and not is_doubtful:
-        loaded.recalled = _recalled(directory, files, in_files, loaded.unread, progress)
-    remembered = loaded.recalled.rows
     quick = RowLoader(loaded.unread)
     for job_id in _told(ids, progress):
         journaled = said.states.get(job_id)
-        row = remembered.get(job_id)
-        if row is not None and (journaled is None or journaled[0] == row.serial):
-            loaded.table.add(row)
-            continue
         try:
             found = body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
             row = None if body is None else quick.row(job_id, body)
@@ -95,7 +85,7 @@ def load(
             _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
         _note_mended(loaded, job, found, body, life)
         _add(loaded, job, body, life)
-        quick.note(body, loaded.table.find(job_id))
+        quick.note_decoded()
     progress("looking through the archive", 0, 0)
     loaded.refused_inputs = directory.settle_spool(ids)
     loaded.last_id = _last_id(directory, said, loaded, ids)
@@ -126,24 +116,6 @@ def _last_id(
         *(spool.owner_of(name) for name in loaded.refused_inputs if loaded.is_late),
     )
     return job_files.last_id(recorded, named)
-
-
-def _recalled(
-    directory: QueueDirectory,
-    files: RememberedFiles,
-    in_files: set[int],
-    unread: LazyRows,
-    progress: Progress,
-) -> recalling.Recalled:
-    """What is remembered of these files; without it, they are read."""
-
-    def looked_at(count: int) -> None:
-        progress("looking for changed files", count, len(in_files))
-
-    try:
-        return recalling.recall(files.read(), directory, in_files, unread, looked_at)
-    except errors.StorageError:
-        return recalling.Recalled()
 
 
 def _text(

@@ -74,11 +74,6 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "ages.json"
 
     @property
-    def remembered(self) -> Path:
-        """What the files of pending jobs said, for the next start in this boot."""
-        return self.data / "remembered.data"
-
-    @property
     def estimates(self) -> Path:
         """Run times of the opcodes that have ended, for estimates."""
         return self.data / "estimates.json"

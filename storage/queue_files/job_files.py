@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 from .. import errors, settings
 from ..disk import documents, quarantine
 from ..jobs import jobs, judged_inputs
 from ..log import journal, segments
-from . import inodes, remembered, spool
+from . import inodes, spool
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -147,14 +146,6 @@ class QueueDirectory:
     def read_archived(self, job_id: int) -> bytes | None:
         """The text of an archived job's file."""
         return documents.read(self._archive_path(job_id))
-
-    def mark(self, job_id: int) -> remembered.Mark | None:
-        """The mark of a live job's file; None if there is no plain file, or it cannot be seen."""
-        try:
-            status = os.lstat(f"{self._queue}/job-{job_id}")
-        except OSError:
-            return None
-        return remembered.mark_of(status) if stat.S_ISREG(status.st_mode) else None
 
     def drop_pages(self, job_id: int) -> None:
         """Have the next `read` bring the job's file from the disk (`documents.drop_pages`)."""

@@ -81,7 +81,7 @@ PLACES = (
     Place(r"data/config\.history", 0o640, "config_store"),
     Place(r"data/config\.journal", 0o750, "config_store"),
     Place(r"data/config\.journal/\d+\.journal", 0o640, "config_store thread"),
-    Place(r"data/((ages|estimates)\.json|remembered\.data)", 0o640, "core"),
+    Place(r"data/(ages|estimates)\.json", 0o640, "core"),
     Place(r"data/locks\.(data|journal)", 0o600, "core"),
     Place(r"data/ssconf", 0o750, "thread"),
     Place(r"data/ssconf/ssconf_[a-z_-]+", 0o444, "thread config_store"),

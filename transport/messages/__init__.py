@@ -140,7 +140,7 @@ QueueMessage = (
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | FilesWritten
-    | FilesLookedAt | SubmissionsDue
+    | SubmissionsDue
     | StoreEstimates | StoreAges | JobWaitsDue | GatheredDue
 )
 ReaderMessage = ReadOutput | OutputGrew

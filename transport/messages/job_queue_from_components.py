@@ -135,13 +135,6 @@ class FilesWritten(Notice, frozen=True):
     batch: int
 
 
-class FilesLookedAt(Notice, frozen=True):
-    """From the queue's own thread: it has looked at the files of pending jobs, or failed."""
-
-    incarnation: int
-    number: int
-
-
 class SubmissionsDue(Notice, frozen=True):
     """From the queue itself: go on with large submissions."""
 

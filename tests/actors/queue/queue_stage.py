@@ -88,11 +88,10 @@ class Queue:
             self.let_threads_work()
 
     def let_threads_work(self) -> None:
-        """The threads that create files, or look at them, are through, and say so."""
+        """The threads that create files are through, and say so."""
         for work in self.stage.beside:
             work.run()
-        said = [*self.stage.take(messages.FilesWritten), *self.stage.take(messages.FilesLookedAt)]
-        if said:
+        if said := self.stage.take(messages.FilesWritten):
             self.actor.turn(*said)
 
     def greet(self, job_id: int) -> str:

@@ -31,7 +31,6 @@ ALL = [*range(1, len(SPECS) + 1)]
 @pytest.fixture
 def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Queue:
     """A queue with jobs that differ, all with files."""
-    monkeypatch.setattr(settings, "MARK_REST_SECONDS", 0.0)
     made = Queue(stage, monkeypatch)
     made.submitted(*SPECS)
     made.rest()
@@ -75,12 +74,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("remembers", [False, True])
 def test_a_row_that_is_read_later_is_as_one_of_a_start_that_reads_all(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, decoded: list[bytes], *, remembers: bool
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, decoded: list[bytes]
 ) -> None:
-    monkeypatch.setattr(settings, "REMEMBERED_JOBS_MIN", 1 if remembers else 10**6)
-    queue.rest()
     decoded.clear()
     restart(queue)
     assert decoded == []
@@ -91,7 +87,6 @@ def test_a_row_that_is_read_later_is_as_one_of_a_start_that_reads_all(
         row.complete()
     assert len(decoded) == len(ALL)
     monkeypatch.setattr(settings, "DECODED_AT_START_MAX", 100)
-    monkeypatch.setattr(settings, "REMEMBERED_JOBS_MIN", 10**6)
     restart(queue)
     whole = rows(queue)
     assert [row.is_whole for row in whole] == [True] * len(ALL)
@@ -237,16 +232,3 @@ def test_who_gives_up_meanwhile_watches_nothing(queue: Queue, call: str) -> None
     queue.actor.end_turn()
     assert answers(asker) == 0
     assert answers(other) > 0
-
-
-def test_nothing_is_noted_for_the_next_start_before_all_were_read(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "REMEMBERED_JOBS_MIN", 1)
-    restart(queue)
-    queue.rest()
-    assert not queue.stage.places.remembered.exists()
-    send_rest(queue)
-    queue.actor.end_turn()
-    queue.rest()
-    assert queue.stage.places.remembered.exists()

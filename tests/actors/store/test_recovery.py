@@ -175,7 +175,7 @@ def test_a_start_tells_how_far_it_is(disk: Leftovers, monkeypatch: pytest.Monkey
         disk.write(job_id, disk.body(job_id, 1, QUEUED))
     told: list[tuple[str, int, int]] = []
     kept = Journal(disk.places.journal)
-    recovery.load(disk.directory, kept, disk.own.path, None, lambda *step: told.append(step))
+    recovery.load(disk.directory, kept, disk.own.path, lambda *step: told.append(step))
     counted = [step for step in told if step[2]]
     assert counted == [("reading the queue", done, 5) for done in (0, 2, 4)]
     assert [doing for doing, done, total in told if not total and not done] == [

@@ -285,12 +285,7 @@ class Machine:
                         line.inbox.append(Received(message.message, 0))
                     case messages.RefuseHandOver() if message.job_id in self.processes:
                         self.end(self.processes[message.job_id])
-                    case (
-                        messages.DiskRetried()
-                        | messages.JournalCut()
-                        | messages.FilesWritten()
-                        | messages.FilesLookedAt()
-                    ):
+                    case messages.DiskRetried() | messages.JournalCut() | messages.FilesWritten():
                         (self.queue if name == "job_queue" else self.locks).notify(message)
                     case messages.OwnerEnded():
                         assert name == "lock_manager"

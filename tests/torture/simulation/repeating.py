@@ -224,7 +224,6 @@ ONCE: tuple[type[Message], ...] = (
     messages.JournalCut,
     messages.SegmentMade,
     messages.FilesWritten,
-    messages.FilesLookedAt,
     messages.WholeWritten,
     messages.SsconfWritten,
     messages.OpcodeDecided,
