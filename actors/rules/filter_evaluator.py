@@ -6,7 +6,7 @@ jobs come to the front. Rejected jobs must be found wherever they stand: under a
 reject, the evaluator looks through the whole queue, a page at a time.
 
 The cost of one message is bounded, in steps (``storage/filters/metering``). Longer work is done in
-slices: a job that takes more than a slice by itself, tests of rules, simulations. The evaluator
+slices: a job that takes more than the rest of a slice, tests of rules, simulations. The evaluator
 sends itself one message for each slice, so that it serves other messages in between.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.filters.metering import Meter, Slice, SliceOverError, TooMuchWorkError
+from ...storage.filters.metering import Meter, Slice
 from ...storage.filters.rules import ActionName, FilterRule
 from ...storage.jobs import judged_inputs
 from ...storage.queue_files import job_files
@@ -45,20 +45,20 @@ Work = Generator[object, None, None]
 
 
 class Judging:
-    """A job whose judgement takes more than one slice."""
+    """A job whose judgement is not done at the end of its slice; it goes on in others."""
 
     __slots__ = ("arrived", "held", "is_running", "work")
 
     def __init__(
         self,
         arrived: messages.JobToJudge,
-        is_running: bool,  # noqa: FBT001 - with what it is about
         work: Generator[filtering.Verdict, None, filtering.Verdict],
+        held: filtering.Verdict,
     ) -> None:
         self.arrived = arrived
-        self.is_running = is_running
+        self.is_running = False
         self.work = work
-        self.held = filtering.Verdict(None, ActionName.PAUSE)
+        self.held = held
         """The verdict until it is known."""
 
     def is_about(self, arrived: messages.JobToJudge) -> bool:
@@ -197,7 +197,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if message.sweep is not None and message.sweep != self._number:
             # A page for an older chain.
             return
-        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        self._slice.left = settings.JUDGE_STEPS_AT_ONCE
         running, _ = self._verdicts(message.running, message, is_running=True)
         pending, unjudged = self._verdicts(message.jobs, message)
         judged = messages.JobsJudged(
@@ -232,8 +232,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     ) -> tuple[list[JobVerdict], int | None]:
         """The verdicts on these jobs, and the first job that was left for another message.
 
-        The cost of one message is bounded. A job that takes more than that by itself is judged in
-        slices; a pending job is held until then.
+        The cost of one message is bounded. A job that takes more than the rest of the slice is
+        judged in further ones; a pending job is held until then.
         """
         found: list[JobVerdict] = []
         left: int | None = None
@@ -245,16 +245,14 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                     found.append(self._meanwhile(begun))
                 continue
             self._long.pop(job_id, None)
-            was_fresh = self._slice.is_fresh
-            verdict = None if self._slice.left <= 0 else self._verdict(one)
-            if verdict is not None:
+            if self._slice.left > 0:
+                verdict = self._verdict(one)
+                if isinstance(verdict, Judging):
+                    verdict.is_running = is_running
+                    self._long[job_id] = verdict
+                    verdict = self._meanwhile(verdict)
+                    self._notify_due()
                 found.append(verdict)
-                continue
-            self._slice.left = 0
-            if was_fresh:
-                begun = self._long[job_id] = self._judging(one, is_running=is_running)
-                found.append(self._meanwhile(begun))
-                self._notify_due()
                 continue
             left = job_id if left is None else min(left, job_id)
             if message.sweep is None:
@@ -262,8 +260,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 found.append(JobVerdict(job=one.job))
         return found, left
 
-    def _verdict(self, arrived: messages.JobToJudge) -> JobVerdict | None:
-        """The verdict on a job; None if it takes more than the rest of the slice."""
+    def _verdict(self, arrived: messages.JobToJudge) -> JobVerdict | Judging:
+        """The verdict on a job, or the work on it if it takes more than the rest of the slice."""
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number, is_common=True)
         is_common = not self._chain.tells_alike_apart
@@ -272,25 +270,14 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if self._chain.looks_at.opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
-        verdict = self._judged(self._chain, self._facts(arrived, _fields_of(self._chain)))
-        if verdict is None:
-            return None
-        self._shared.note(arrived, verdict)
-        return _verdict_of(arrived, verdict, self._number, is_common=is_common)
-
-    def _judged(
-        self, chain: filtering.RuleChain, facts: filtering.JobFacts
-    ) -> filtering.Verdict | None:
-        """The verdict; None if it takes more than the rest of the slice."""
-        try:
-            return filtering.judge(chain, facts, Meter(settings.JUDGE_STEPS_MAX, self._slice))
-        except (SliceOverError, TooMuchWorkError):
-            return None
-
-    def _judging(self, arrived: messages.JobToJudge, *, is_running: bool) -> Judging:
         facts = self._facts(arrived, _fields_of(self._chain))
-        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-        return Judging(arrived, is_running, filtering.judging(self._chain, facts, meter))
+        work = filtering.judging(self._chain, facts, Meter(settings.JUDGE_STEPS_MAX, self._slice))
+        try:
+            held = next(work)
+        except StopIteration as done:
+            self._shared.note(arrived, done.value)
+            return _verdict_of(arrived, done.value, self._number, is_common=is_common)
+        return Judging(arrived, work, held)
 
     def _meanwhile(self, begun: Judging) -> JobVerdict:
         """A pending job is held and lets others pass; a running one keeps its place."""
@@ -336,7 +323,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
     def _work_on_asked(self) -> None:
         work, envelope = self._asked.popleft()
-        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        self._slice.left = settings.JUDGE_STEPS_AT_ONCE
         try:
             next(work)
         except StopIteration:
@@ -352,7 +339,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _work_on_long(self) -> None:
         job_id = next(iter(self._long))
         begun = self._long.pop(job_id)
-        self._slice.begin(settings.JUDGE_STEPS_AT_ONCE)
+        self._slice.left = settings.JUDGE_STEPS_AT_ONCE
         try:
             begun.held = next(begun.work)
         except StopIteration as done:
@@ -465,12 +452,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     ) -> Generator[object, None, tuple[filtering.Verdict, int]]:
         """The verdict, and what it cost; yields at the end of each slice."""
         meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-        try:
-            # Nearly always it takes no more than the slice.
-            verdict = filtering.judge(chain, facts, meter)
-        except (SliceOverError, TooMuchWorkError):
-            meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-            verdict = yield from filtering.judging(chain, facts, meter)
+        verdict = yield from filtering.judging(chain, facts, meter)
         return verdict, settings.JUDGE_STEPS_MAX - meter.left
 
     def _facts(

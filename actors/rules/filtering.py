@@ -6,8 +6,9 @@ scheduler (PAUSE, RATE_LIMIT) and the running job act on a verdict.
 How it works
 ------------
 The work to judge a job has a limit in steps (``storage/filters/metering``). `judge` does it at
-once, `judging` in slices. A job that exceeds the limit is held by the rule that was being
-evaluated: it must not start past a rule that might hold it, and must not keep all others waiting.
+once, `judging` in slices of whole predicates. A job that exceeds the limit is held by the rule that
+was being evaluated: it must not start past a rule that might hold it, and must not keep all others
+waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 import msgspec
 
 from ...storage import settings
-from ...storage.filters.metering import Meter, SliceOverError, TooMuchWorkError
+from ...storage.filters.metering import Meter, TooMuchWorkError
 from ...storage.filters.rules import (
     ActionName,
     FilterRule,
@@ -116,9 +117,9 @@ def judge(chain: RuleChain, facts: JobFacts, meter: Meter | None = None) -> Verd
 
 
 def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, Verdict]:
-    """As `judge`, but yields at the end of each slice of the meter, with the verdict meanwhile.
+    """As `judge`, but yields between two predicates when the slice of the meter is over.
 
-    A job that takes more work than the meter grants is held.
+    It yields the verdict meanwhile. A job that takes more work than the meter grants is held.
     """
     for link in chain.links:
         try:
@@ -132,15 +133,10 @@ def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdic
 def _matching(link: ChainedRule, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, bool]:
     for test in link.tests:
         for candidate in test.candidates(facts):
-            meter.begin_object()
-            while True:
-                try:
-                    is_true = test.holds(candidate, meter)
-                except SliceOverError:
-                    yield held_unjudged(link)
-                else:
-                    break
-            if is_true:
+            if meter.is_slice_over:
+                yield held_unjudged(link)
+            meter.begin_predicate()
+            if test.holds(candidate, meter):
                 break
         else:
             return False

@@ -12,15 +12,14 @@ as far as needed; an invalid comparison that it reaches makes the whole filter f
 ``!``. A *missing* field only makes its comparison false, and ``!`` of that is true. In queries
 (`Dialect.is_for_queries`) a missing field passes, and an invalid comparison is an error.
 
-A meter interrupts an evaluation that costs too much (``metering``).
+A meter ends an evaluation that costs too much (``metering``).
 """
 
 from __future__ import annotations
 
 import enum
-import itertools
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from .. import errors
@@ -114,12 +113,12 @@ def compile_filter(tree: Filter, dialect: Dialect = PLAIN) -> FilterTest:
     >>> compile_filter(Comparison(">", "id", 5))(lambda name: fields.get(name, MISSING))
     True
     """
-    holds = _compiled(tree, dialect, itertools.count())
+    holds = _compiled(tree, dialect)
     steps = _steps(tree)
 
     def test(resolve: Resolve, meter: Meter | None = None) -> bool:
         if meter is not None:
-            meter.charge_once(steps)
+            meter.charge(steps)
         try:
             return holds(resolve, meter)
         except _InvalidComparisonError as error:
@@ -142,25 +141,25 @@ class _InvalidComparisonError(Exception):
         return f"Invalid types in comparison, field '{field}': {shown}"
 
 
-def _compiled(tree: Filter, dialect: Dialect, keys: Iterator[int]) -> _Holds:
+def _compiled(tree: Filter, dialect: Dialect) -> _Holds:
     holds: _Holds
     match tree:
         case Always():
             holds = _holds_always
         case AllOf(parts):
-            holds = _all_of([_compiled(part, dialect, keys) for part in parts])
+            holds = _all_of([_compiled(part, dialect) for part in parts])
         case AnyOf(parts):
-            holds = _any_of([_compiled(part, dialect, keys) for part in parts])
+            holds = _any_of([_compiled(part, dialect) for part in parts])
         case Not(part):
-            holds = _not(_compiled(part, dialect, keys))
+            holds = _not(_compiled(part, dialect))
         case IsTrue(field):
             holds = _is_true(field)
         case Comparison():
             holds = _compares(tree, dialect)
         case Search():
-            holds = _searches(tree, dialect, next(keys))
+            holds = _searches(tree, dialect)
         case Contains():
-            holds = _contains(tree, dialect, next(keys))
+            holds = _contains(tree, dialect)
         case _:
             assert_never(tree)
     if dialect.is_for_queries and isinstance(tree, IsTrue | Comparison | Search | Contains):
@@ -224,12 +223,9 @@ def _compares(tree: Comparison, dialect: Dialect) -> _Holds:
     return holds
 
 
-def _searches(tree: Search, dialect: Dialect, key: int) -> _Holds:
+def _searches(tree: Search, dialect: Dialect) -> _Holds:
     field, searches_numbers = tree.field, dialect.searches_numbers
     search, weight = compiled_pattern(tree.pattern, tree.field)
-
-    def is_found_in(text: str) -> bool:
-        return search(text.encode(errors="replace")) is not None
 
     def holds(resolve: Resolve, meter: Meter | None) -> bool:
         found = resolve(field)
@@ -237,8 +233,8 @@ def _searches(tree: Search, dialect: Dialect, key: int) -> _Holds:
             return False
         if isinstance(found, str):
             if meter is not None:
-                return meter.look(key, weight * len(found), lambda: is_found_in(found))
-            return is_found_in(found)
+                meter.charge(weight * len(found))
+            return search(found.encode(errors="replace")) is not None
         if searches_numbers and isinstance(found, int) and not isinstance(found, bool):
             return search(b"%d" % found) is not None
         raise _InvalidComparisonError(field, found, tree.pattern)
@@ -246,7 +242,7 @@ def _searches(tree: Search, dialect: Dialect, key: int) -> _Holds:
     return holds
 
 
-def _contains(tree: Contains, dialect: Dialect, key: int) -> _Holds:
+def _contains(tree: Contains, dialect: Dialect) -> _Holds:
     field, operand = tree.field, dialect.operand(tree.value)
     is_alike = _is_whole if isinstance(operand, int) else _is_text
 
@@ -257,10 +253,8 @@ def _contains(tree: Contains, dialect: Dialect, key: int) -> _Holds:
         if operand is None or not isinstance(found, list | tuple):
             raise _InvalidComparisonError(field, found, tree.value)
         if meter is not None:
-            is_right = meter.look(~key, ITEM_STEPS * len(found), lambda: all(map(is_alike, found)))
-        else:
-            is_right = all(map(is_alike, found))
-        if not is_right:
+            meter.charge(ITEM_STEPS * len(found))
+        if not all(map(is_alike, found)):
             raise _InvalidComparisonError(field, found, operand)
         return operand in found
 

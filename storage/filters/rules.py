@@ -372,13 +372,7 @@ class PredicateTest(NamedTuple):
 
     def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
         """Whether the predicate matches the job; raises what the meter raises."""
-        if meter is None:
-            return any(map(self.holds, self.candidates(facts)))
-        for candidate in self.candidates(facts):
-            meter.begin_object()
-            if self.holds(candidate, meter):
-                return True
-        return False
+        return any(self.holds(candidate, meter) for candidate in self.candidates(facts))
 
 
 def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:

@@ -10,6 +10,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.storage import settings
+from ganger.storage.filters import metering
 from ganger.storage.filters.rules import FilterRule, parse_rule
 from ganger.storage.jobs import jobs
 from ganger.transport import messages
@@ -20,12 +21,14 @@ TEXT = 100_000
 
 LARGE: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"], "comment": "x" * TEXT}
 SMALL: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"], "comment": "y"}
-FINDS_Y = ["|", *(["=~", "comment", f"y{number}*$"] for number in range(SEARCHES))]
+LACKS = [["opcode", ["!", ["=~", "comment", f"z{number}*$"]]] for number in range(1, SEARCHES)]
+FINDS_Y = [*LACKS, ["opcode", ["=~", "comment", "y[0-9]*$"]]]
+"""Predicates that look through the text one after the other; the last one decides."""
 
 
 def rule(uuid: str = UUID, **fields: Any) -> FilterRule:
     found = {"uuid": uuid, "watermark": 100, "action": "REJECT"}
-    return parse_rule({**found, "predicates": [["opcode", FINDS_Y]], **fields})
+    return parse_rule({**found, "predicates": FINDS_Y, **fields})
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +62,8 @@ def work(evaluator: Staged[FilterEvaluator], stage: Stage) -> int:
 def test_a_job_that_takes_more_than_a_slice_is_held_until_it_is_judged(stage: Stage) -> None:
     evaluator, _ = obey(stage, rule())
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
-    assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", None, True)]
-    assert work(evaluator, stage) >= SEARCHES // 3
+    assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", UUID, True)]
+    assert work(evaluator, stage) >= SEARCHES // 3 - 1
     verdicts = judged(stage)
     assert [shown(one) for one in verdicts.jobs] == [(1, "ACCEPT", None, True)]
     assert verdicts.is_repeat
@@ -86,7 +89,7 @@ def test_others_are_served_between_two_slices(stage: Stage) -> None:
 
 
 def test_what_one_message_costs_is_bounded_and_the_rest_is_asked_for_again(stage: Stage) -> None:
-    evaluator, _ = obey(stage, rule(predicates=[["opcode", FINDS_Y], ["opcode", FINDS_Y]]))
+    evaluator, _ = obey(stage, rule())
     small = {**SMALL, "comment": "x"}
     evaluator.notify(JobsArrived(jobs=[job(number, small) for number in range(1, 101)]))
     found = judged(stage).jobs
@@ -158,6 +161,27 @@ def test_one_search_that_alone_is_too_much_holds_the_job_too(
     work(evaluator, stage)
     *_, last = stage.take(messages.JobsJudged)
     assert [shown(one) for one in last.jobs] == [(1, "PAUSE", UUID, True)]
+
+
+def test_a_job_that_begins_at_the_end_of_a_slice_goes_on_where_it_was(stage: Stage) -> None:
+    """Each predicate looks at it once: nothing is paid for twice."""
+    evaluator, _ = obey(stage, rule())
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE), job(2, LARGE)]))
+    first, second = judged(stage).jobs
+    assert (shown(first)[1:3], shown(second)[1:4]) == (("PAUSE", UUID), ("ACCEPT", None, False))
+    slices = work(evaluator, stage)
+    assert slices <= -(-SEARCHES // 3)
+
+
+def test_one_predicate_that_would_keep_all_others_waiting_holds_the_job(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metering, "PREDICATE_STEPS_MAX", 2 * TEXT)
+    many = ["|", *(["=~", "comment", f"z{number}"] for number in range(3))]
+    evaluator, _ = obey(stage, rule(predicates=[["opcode", many]]))
+    evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
+    assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", UUID, True)]
+    assert work(evaluator, stage) == 0
 
 
 def asked_to_test(
@@ -248,8 +272,8 @@ def test_rules_that_look_at_ids_alone_judge_nothing_anew(stage: Stage) -> None:
 
 
 def test_what_is_judged_in_slices_begins_anew_with_another_priority(stage: Stage) -> None:
-    heavy = ["&", ["<", "priority", 0], ["!", FINDS_Y]]
-    evaluator, _ = obey(stage, rule(action="PAUSE", predicates=[["opcode", heavy]]))
+    heavy = [["opcode", ["<", "priority", 0]], *LACKS]
+    evaluator, _ = obey(stage, rule(action="PAUSE", predicates=heavy))
     evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "priority": -5}, -5)]))
     evaluator.notify(messages.JobReprioritised(id=1, priority=0))
     evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "priority": 0})], is_repeat=True))

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from ganger.storage.filters import filters
+from ganger.storage.filters import filters, metering
 from ganger.storage.filters.filter_evaluation import MISSING, compile_filter
 from ganger.storage.filters.metering import (
     COMPARISON_STEPS,
     ITEM_STEPS,
     Meter,
     Slice,
-    SliceOverError,
     TooMuchWorkError,
 )
 
@@ -62,51 +61,24 @@ def test_an_evaluation_that_costs_too_much_ends() -> None:
 def test_steps_are_taken_up_to_the_last_one() -> None:
     slice_ = Slice(5)
     meter = Meter(9, slice_)
-    for steps in (2, 3):
+    for steps, is_over in ((2, False), (3, True), (4, True)):
+        # A piece of work is granted whatever its size; the caller looks before the next one.
         meter.charge(steps)
-    with pytest.raises(SliceOverError):
-        meter.charge(1)
-    # A new slice grants the first piece of work, however large, and then no other.
-    slice_.begin(0)
-    meter.charge(3)
-    with pytest.raises(SliceOverError):
-        meter.charge(1)
-    slice_.begin(5)
-    meter.charge(1)
+        assert meter.is_slice_over is is_over
     with pytest.raises(TooMuchWorkError):
         meter.charge(1)
-    assert (meter.left, slice_.left) == (0, 4)
+    assert (meter.left, slice_.left) == (0, -4)
 
 
-def test_an_evaluation_that_is_begun_again_gets_further_each_time() -> None:
-    patterns = [["=~", "t", f"z{number}"] for number in range(9)]
-    lists = [["=[]", "many", f"z{number}"] for number in range(9)]
-    test = compile_filter(filters.parse_filter(["!", ["|", *patterns, *lists]]))
-    fields = {"t": "x" * 100_000, "many": ["x"] * 10_000}
-    slice_ = Slice(0)
-    meter = Meter(LARGE, slice_)
-    found, attempt = None, 0
-    while found is None:
-        # Each slice is smaller than the smallest piece of work.
-        slice_.begin(10)
-        try:
-            found = test(fields.get, meter)
-        except SliceOverError:
-            attempt += 1
-            assert attempt < 100
-    assert found
-    assert attempt == 18
-    # Nothing was paid for twice.
-    operators = COMPARISON_STEPS * 20 + 9 * (3 + 6)
-    assert LARGE - meter.left <= 9 * (100_000 + 10_000 * ITEM_STEPS) + operators
-
-
-def test_of_the_next_object_nothing_is_known() -> None:
-    test = compile_filter(filters.parse_filter(["=~", "t", "z"]))
+def test_one_predicate_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metering, "PREDICATE_STEPS_MAX", 10)
     meter = Meter(LARGE)
-    assert not test({"t": "x"}.get, meter)
-    meter.begin_object()
-    assert test({"t": "z"}.get, meter)
+    for _ in range(2):
+        meter.begin_predicate()
+        meter.charge(10)
+        with pytest.raises(TooMuchWorkError):
+            meter.charge(1)
+    assert LARGE - meter.left == 20
 
 
 @pytest.mark.parametrize(("raw", "count"), [
