@@ -76,10 +76,22 @@ class Diagnosis:
             self._answer(envelope, row, [], messages.Remedy())
             return
         rules = self._holding(explaining.holding(position))
+        if position.action == "PAUSE" and not rules and (unreadable := self._of_text(row)):
+            self._answer(envelope, row, unreadable, messages.Remedy(), position.ahead)
+            return
         obstacles = explaining.of_pending(row, position, rules)
         obstacles += self._chain_behind(row, position.open)
         remedy = explaining.remedy_of_pending(position, rules)
         self._answer(envelope, row, obstacles, remedy, position.ahead)
+
+    def _of_text(self, row: Row) -> list[messages.Obstacle]:
+        """A job whose text cannot be read is held: the rules cannot be applied to it."""
+        try:
+            self._store.read(row.id)
+        except errors.StorageError as error:
+            text = f"no filter rule can be applied, because its file is damaged: {error.text}"
+            return [messages.Obstacle(kind="disk", held=row.id, text=text)]
+        return []
 
     def _answer_owner(
         self, envelope: Envelope, job_id: int, found: messages.OwnerExplained

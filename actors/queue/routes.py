@@ -109,7 +109,7 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.ReportStatuses, lambda one: store.report_statuses(one.ids)),
             _noted(messages.ReportAllJobs, lambda _: announcements.whole_queue()),
             _noted(messages.ReportRest, queue.report_rest),
-            _noted(messages.ReportJobs, lambda one: announcements.again(one.ids)),
+            _noted(messages.ReportJobs, announcements.again),
             _noted(messages.SweepJobs, announcements.page),
             # The executor.
             _handled(messages.HandOverRequested, hand_over.hand_over),

@@ -44,6 +44,10 @@ Work = Generator[object, None, None]
 """Work in slices: it pauses at the end of each slice."""
 
 
+_HELD = filtering.Verdict(None, ActionName.PAUSE)
+"""Of a job of which it is not known what the rules say."""
+
+
 class Judging:
     """A job whose judgement is not done at the end of its slice; it goes on in others."""
 
@@ -246,7 +250,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 continue
             self._long.pop(job_id, None)
             if self._slice.left > 0:
-                verdict = self._verdict(one)
+                verdict = self._verdict(one, is_running=is_running)
                 if isinstance(verdict, Judging):
                     verdict.is_running = is_running
                     self._long[job_id] = verdict
@@ -260,7 +264,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 found.append(JobVerdict(job=one.job))
         return found, left
 
-    def _verdict(self, arrived: messages.JobToJudge) -> JobVerdict | Judging:
+    def _verdict(self, arrived: messages.JobToJudge, *, is_running: bool) -> JobVerdict | Judging:
         """The verdict on a job, or the work on it if it takes more than the rest of the slice."""
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number, is_common=True)
@@ -270,7 +274,11 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if self._chain.looks_at.opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
-        facts = self._facts(arrived, _fields_of(self._chain))
+        try:
+            facts = self._facts(arrived, _fields_of(self._chain))
+        except errors.StorageError as error:
+            self._note_unreadable(arrived, error)
+            return JobVerdict(job=arrived.job) if is_running else self._held(arrived)
         work = filtering.judging(self._chain, facts, Meter(settings.JUDGE_STEPS_MAX, self._slice))
         try:
             held = next(work)
@@ -284,6 +292,16 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if begun.is_running:
             return JobVerdict(job=begun.arrived.job)
         return _verdict_of(begun.arrived, begun.held, self._number)
+
+    def _held(self, arrived: messages.JobToJudge) -> JobVerdict:
+        return _verdict_of(arrived, _HELD, self._number)
+
+    def _note_unreadable(self, arrived: messages.JobToJudge, error: errors.StorageError) -> None:
+        """No rule can look at this job's text, so it is held: a rule might hold or reject it."""
+        self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
+        if arrived.is_in_file:
+            # The journal may make up for a damaged file: the queue mends it, and sends the text.
+            self.runtime.tell(JOB_QUEUE, messages.ReportJobs(ids=[arrived.job.id], are_read=True))
 
     def _can_reject(self) -> bool:
         return any(link.verdict.action is ActionName.REJECT for link in self._chain.links)
@@ -369,7 +387,10 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _with_rules(self, message: messages.ExplainPending) -> messages.ExplainPending:
         if message.job is None:
             return message
-        facts = self._facts(message.job, _fields_of(self._chain))
+        try:
+            facts = self._facts(message.job, _fields_of(self._chain))
+        except errors.StorageError:
+            return msgspec.structs.replace(message, job=None, then=self._held(message.job))
         meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
         held_by, verdict = filtering.holding(self._chain, facts, meter)
         then = _verdict_of(message.job, verdict, self._number)
@@ -391,7 +412,12 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 break
             found = [one.find(arrived) for one in both]
             if None in found:
-                facts = self._facts(arrived, fields)
+                try:
+                    facts = self._facts(arrived, fields)
+                except errors.StorageError as error:
+                    # Nothing is known of what the rules would do: the page leaves the job out.
+                    self._note_unreadable(arrived, error)
+                    continue
                 for place, one in enumerate(both):
                     if found[place] is None:
                         verdict, steps = yield from self._judged_in_slices(one.chain, facts)
@@ -437,7 +463,12 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             priority = message.simulation.priorities.get(arrived.job.id)
             verdict = known.find(arrived) if priority is None else None
             if verdict is None:
-                facts = self._facts(arrived, fields, priority=priority)
+                try:
+                    facts = self._facts(arrived, fields, priority=priority)
+                except errors.StorageError as error:
+                    self._note_unreadable(arrived, error)
+                    found.append(_verdict_of(arrived, _HELD, 1))
+                    continue
                 verdict, steps = yield from self._judged_in_slices(known.chain, facts)
                 work_left -= steps
                 if priority is None:
@@ -464,7 +495,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     ) -> filtering.JobFacts:
         """The facts with these parameters; ``priority``: the one that the job would have.
 
-        ``fields`` is None if nothing but its id is wanted.
+        ``fields`` is None if nothing but its id is wanted. `StorageError` if the file that has
+        them is gone, as that of a job archived meanwhile, or if the text is no job's.
         """
         inputs: Sequence[Mapping[str, Any]] | None = arrived.inputs
         if inputs is not None or fields is None:
@@ -475,12 +507,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             inputs = judged_inputs.read(arrived.body, arrived.job.id, fields)
         elif arrived.is_in_file:
             self._slice.left -= settings.JOB_READ_STEPS
-            try:
-                inputs = job_files.read_inputs(self._queue, arrived.job.id, fields)
-            except errors.StorageError as error:
-                # It was archived meanwhile, or is damaged: no rule can look at it, and the other
-                # jobs must not wait.
-                self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
+            inputs = job_files.read_inputs(self._queue, arrived.job.id, fields)
         return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage import settings
+from ...storage import errors, settings
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR
 from .ages import Ages
@@ -123,12 +123,13 @@ class Announcements:
                     return count
         return len(rows)
 
-    def again(self, ids: list[int]) -> None:
+    def again(self, message: messages.ReportJobs) -> None:
         """Send these jobs to be judged anew: pending ones, and those that hold a run slot."""
-        rows = [row for job_id in ids if (row := self._table.find(job_id)) is not None]
+        rows = [row for job_id in message.ids if (row := self._table.find(job_id)) is not None]
         live = [row for row in rows if not row.status.is_final]
-        pending = [self._arrived(row) for row in live if row.phase is Phase.PENDING]
-        running = [self._arrived(row) for row in live if row.phase is not Phase.PENDING]
+        arrived = self._read if message.are_read else self._arrived
+        pending = [arrived(row) for row in live if row.phase is Phase.PENDING]
+        running = [arrived(row) for row in live if row.phase is not Phase.PENDING]
         notice = messages.JobsArrived(jobs=pending, running=running, is_repeat=True)
         self._runtime.tell(FILTER_EVALUATOR, notice)
 
@@ -157,6 +158,15 @@ class Announcements:
             is_in_file=body is None,
             shared=row.shared_inputs,
         )
+
+    def _read(self, row: Row) -> messages.JobToJudge:
+        """A job with its text, which the queue reads: it mends a damaged file."""
+        try:
+            body = self._ledger.newest(row.id) or b""
+        except errors.StorageError:
+            # The evaluator holds a job without a text that it can read.
+            body = b""
+        return messages.JobToJudge(job=row.as_pending(), inputs=None, body=body)
 
     def _arrived(self, row: Row) -> messages.JobToJudge:
         return self.whole(row) if self.includes_inputs else _bare(row)

@@ -53,9 +53,13 @@ class ReportRest(Notice, frozen=True):
 
 
 class ReportJobs(Notice, frozen=True):
-    """From the scheduler: send these jobs to be judged again, under the rules in force."""
+    """From the scheduler: send these jobs to be judged again, under the rules in force.
+
+    ``are_read``: from the filter evaluator, which cannot read their files: send their texts.
+    """
 
     ids: list[int]
+    are_read: bool = False
 
 
 class SweepJobs(Notice, frozen=True):

@@ -51,6 +51,26 @@ def test_questions_are_asked_again_when_a_component_was_replaced(queue: Queue) -
     assert queue.stage.requests == []
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_job_that_no_rule_can_look_at_names_its_damaged_file(
+    queue: Queue, *, is_damaged: bool
+) -> None:
+    queue.submitted(spec())
+    queue.rest()
+    if is_damaged:
+        (queue.stage.places.queue / "job-1").unlink()
+    why = queue.actor.say(messages.ExplainJob(id=1))
+    position = messages.QueuePosition(
+        open=[], full=[], action="PAUSE", rule=None, ahead=0, first_ahead=[], running=[],
+        slots=1, best_priority=0, remedy=messages.Remedy(priority=-3),
+    )  # fmt: skip
+    reply(queue, messages.PendingExplained(position=position), to=messages.ExplainPending)
+    found = why.answer_as(messages.JobExplained)
+    text = "job 1 is queued: no filter rule can be applied, because its file is damaged: "
+    assert found.text.startswith(text) == is_damaged
+    assert (found.remedy == messages.Remedy()) == is_damaged
+
+
 @pytest.mark.parametrize(("priority", "is_named"), [(-3, True), (-6, False)])
 def test_a_priority_that_a_rule_holds_is_no_way_to_the_locks(
     queue: Queue, priority: int, *, is_named: bool

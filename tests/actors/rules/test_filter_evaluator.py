@@ -141,12 +141,64 @@ def test_inputs_that_only_the_file_has_are_read_there(stage: Stage) -> None:
     pending = [PendingJob(id=n, priority=0) for n in (6, 7, 8)]
     there = [JobToJudge(job=job, inputs=None, is_in_file=True) for job in pending]
     evaluator.notify(JobsArrived(jobs=there))
-    # The file of the third is gone: it was archived meanwhile, and delays no other job.
-    assert [(one.action, one.chain) for one in judged(stage)] == [
-        ("PAUSE", chain),
-        ("ACCEPT", chain),
-        ("ACCEPT", chain),
+    assert [(one.action, one.rule, one.chain) for one in judged(stage)] == [
+        ("PAUSE", UUID, chain),
+        ("ACCEPT", None, chain),
+        # Its file is gone: no rule can look at it, and it delays no other job.
+        ("PAUSE", None, chain),
     ]
+    assert stage.take(messages.ReportJobs) == [messages.ReportJobs(ids=[8], are_read=True)]
+
+
+@pytest.fixture
+def evaluator(stage: Stage) -> Staged[FilterEvaluator]:
+    """It obeys a rule that reads opcodes. The file of job 6 is damaged."""
+    evaluator, _ = obey(stage, ON_OPCODES)
+    stage.places.queue.mkdir(exist_ok=True)
+    (stage.places.queue / "job-6").write_bytes(bytes(50))
+    return evaluator
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_job_that_the_queue_cannot_read_either_is_not_asked_for_again(
+    evaluator: Staged[FilterEvaluator], stage: Stage, *, is_running: bool
+) -> None:
+    read = [JobToJudge(job=PendingJob(id=6, priority=0), inputs=None, body=b"")]
+    stage.sent.clear()
+    both: list[list[JobToJudge]] = [[], read] if is_running else [read, []]
+    evaluator.notify(JobsArrived(jobs=both[0], running=both[1], is_repeat=True))
+    [(_, found)] = stage.sent
+    assert isinstance(found, messages.JobsJudged)
+    [one] = found.running if is_running else found.jobs
+    # A running job goes on; the verdict on a pending one says what keeps it.
+    assert (one.action, one.chain > 0) == (("ACCEPT", False) if is_running else ("PAUSE", True))
+    assert "job cannot be judged" in stage.log_stream.getvalue()
+
+
+def test_questions_about_an_unreadable_job_take_it_for_held(
+    evaluator: Staged[FilterEvaluator], stage: Stage
+) -> None:
+    there = JobToJudge(job=PendingJob(id=6, priority=0), inputs=None, is_in_file=True)
+    good = JobToJudge(job=PendingJob(id=7, priority=0), inputs=[{"OP_ID": "OP_EXEC"}])
+    page = messages.JudgeSimulation(
+        simulation=messages.Simulate(), last_id=9, jobs=[there, good], running=[]
+    )
+    simulated = evaluator.say(page).answer_as(messages.SimulationJudged)
+    assert [one.action for one in simulated.jobs] == ["PAUSE", "ACCEPT"]
+    trial = messages.JudgeTest(
+        test=messages.TestFilters(), last_id=9, jobs=[there, good],
+        statuses=[jobs.JobStatus.QUEUED] * 2, next_after=None,
+    )  # fmt: skip
+    # What the rules would do with it is not known: it is left out.
+    tested = evaluator.say(trial).answer_as(messages.FiltersTested)
+    assert [row.id for row in tested.rows] == [7]
+    assert [one.ids for one in stage.take(messages.ReportJobs)] == [[6], [6]]
+    evaluator.say(messages.ExplainPending(id=6, job=there))
+    [asked] = stage.take_requests(messages.ExplainPending)
+    assert isinstance(asked.message, messages.ExplainPending)
+    then = asked.message.then
+    assert then is not None
+    assert (then.action, then.rule, asked.message.holding) == ("PAUSE", None, [])
 
 
 def test_new_rules_go_to_the_scheduler_and_then_to_the_queue(stage: Stage) -> None:

@@ -33,7 +33,7 @@ def test_a_new_scheduler_hears_when_jobs_came(queue: Queue) -> None:
 def test_a_job_that_is_pending_again_is_as_old_as_before(queue: Queue) -> None:
     submit_at(queue, 1_000.0)
     queue.stage.now = 1_500.0
-    queue.actor.component.store.announcements.again([1])
+    queue.actor.component.store.announcements.again(messages.ReportJobs(ids=[1]))
     assert told(queue) == [(1, 1_000.0)]
 
 

@@ -35,6 +35,23 @@ def test_pending_and_running_jobs_are_sent_to_be_judged_anew(queue: Queue) -> No
     assert all(one.body is not None for one in (*sent.jobs, *sent.running))
 
 
+def test_jobs_whose_files_rules_could_not_read_are_sent_with_their_texts(queue: Queue) -> None:
+    take_rules(queue)
+    queue.submitted(spec(), spec())
+    queue.rest()
+    first, second = (queue.stage.places.queue / f"job-{number}" for number in (1, 2))
+    whole = first.read_bytes()
+    first.write_bytes(bytes(10))
+    second.unlink()
+    queue.stage.sent.clear()
+    queue.actor.notify(messages.ReportJobs(ids=[1, 2], are_read=True))
+    sent = queue.stage.take_one(messages.JobsArrived, to="filter_evaluator")
+    # The journal makes up for the damaged one. The evaluator holds one without a text.
+    assert [one.body for one in sent.jobs] == [whole, b""]
+    assert first.read_bytes() == whole
+    assert not any(one.is_in_file for one in sent.jobs)
+
+
 def test_inputs_are_sent_only_where_rules_read_them(queue: Queue) -> None:
     take_rules(queue, reads=False)
     queue.submitted(spec())

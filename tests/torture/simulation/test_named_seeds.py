@@ -159,6 +159,21 @@ def test_a_job_is_not_judged_by_an_evaluator_that_does_not_know_the_rules(
     assert scene.world.jobs() == []
 
 
+def test_a_held_job_stays_held_though_its_file_is_damaged(scene: Scene) -> None:
+    reads = {**PAUSE_FIRST, "predicates": [["opcode", ["=", "OP_ID", "OP_EXEC"]]]}
+    scene.world.configure(slots=1, rules=[reads])
+    scene.submit(spec())
+    path = scene.world.places.queue / "job-1"
+    whole = path.read_bytes()
+    path.write_bytes(bytes(len(whole)))
+    # The next evaluator knows no verdict: it reads the file.
+    scene.crash("filter_evaluator")
+    scene.settle()
+    assert scene.world.jobs() == []
+    # The journal has made up for it.
+    assert path.read_bytes() == whole
+
+
 def test_nothing_is_let_in_under_rules_that_are_not_known(scene: Scene) -> None:
     reject = {**PAUSE_FIRST, "action": "REJECT", "predicates": []}
     scene.world.configure(slots=1, rules=[reject])
