@@ -25,7 +25,6 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.filters.metering import Meter, Slice
 from ...storage.filters.rules import ActionName, FilterRule
-from ...storage.jobs import judged_inputs
 from ...storage.queue_files import job_files
 from ...transport import messages
 from ...transport.messages import JobVerdict
@@ -504,10 +503,10 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if arrived.shared is not None and "reason" not in fields:
             inputs = arrived.shared.inputs
         elif arrived.body is not None:
-            inputs = judged_inputs.read(arrived.body, arrived.job.id, fields)
+            inputs = job_files.read_job(arrived.body, arrived.job.id).judged_inputs
         elif arrived.is_in_file:
             self._slice.left -= settings.JOB_READ_STEPS
-            inputs = job_files.read_inputs(self._queue, arrived.job.id, fields)
+            inputs = job_files.read_inputs(self._queue, arrived.job.id)
         return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
 
 

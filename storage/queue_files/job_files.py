@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import errors, settings
 from ..disk import documents, quarantine
-from ..jobs import jobs, judged_inputs
+from ..jobs import jobs
 from ..log import journal, segments
 from . import inodes, spool
 
@@ -386,29 +386,24 @@ def read_job(data: bytes, job_id: int) -> jobs.Job:
     return job
 
 
-def read_inputs(
-    queue: str | os.PathLike[str], job_id: int, fields: frozenset[str]
-) -> Sequence[dict[str, Any]]:
+def read_inputs(queue: str | os.PathLike[str], job_id: int) -> Sequence[dict[str, Any]]:
     """What filter rules see of a live job's opcodes, for components other than the job queue.
 
-    ``fields``: the parameters at which rules look; others may be left out. The queue replaces the
-    file now and then, and later writes over the old version, which may be the one that is open
-    here: so a file that seems damaged is read again. `StorageError` if the file is gone or is no
-    job's.
+    The queue replaces the file now and then, and later writes over the old version, which may be
+    the one that is open here: so a file that seems damaged is read again. `StorageError` if the
+    file is gone or is no job's.
     """
     try:
-        return _inputs(queue, job_id, fields)
+        return _inputs(queue, job_id)
     except errors.StorageError:
-        return _inputs(queue, job_id, fields)
+        return _inputs(queue, job_id)
 
 
-def _inputs(
-    queue: str | os.PathLike[str], job_id: int, fields: frozenset[str]
-) -> Sequence[dict[str, Any]]:
+def _inputs(queue: str | os.PathLike[str], job_id: int) -> Sequence[dict[str, Any]]:
     data = documents.read(path(queue, job_id))
     if data is None:
         raise errors.StorageError(f"job {job_id} has no file")
-    return judged_inputs.read(data, job_id, fields)
+    return read_job(data, job_id).judged_inputs
 
 
 def _ids_in(folder: str) -> Iterator[int]:

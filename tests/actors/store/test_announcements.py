@@ -133,7 +133,7 @@ def test_a_job_is_judged_by_the_priority_that_it_has_now(queue: Queue) -> None:
     queue.actor.notify(messages.ReportJobs(ids=[job_id]))
     [one] = queue.stage.take_one(messages.JobsArrived).jobs
     assert one.is_in_file
-    inputs = job_files.read_inputs(queue.stage.places.queue, job_id, frozenset())
+    inputs = job_files.read_inputs(queue.stage.places.queue, job_id)
     assert [op["priority"] for op in inputs] == [7, 7]
 
 
@@ -141,7 +141,7 @@ def test_the_file_of_a_job_is_judged_by_the_priorities_of_now(queue: Queue) -> N
     [job_id] = queue.submitted(spec())
     queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=-5))
     queue.rest()
-    [op] = job_files.read_inputs(queue.stage.places.queue, job_id, frozenset())
+    [op] = job_files.read_inputs(queue.stage.places.queue, job_id)
     assert op["priority"] == -5
 
 
