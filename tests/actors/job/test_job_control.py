@@ -127,6 +127,34 @@ def test_a_cancel_that_arrives_with_the_answer_of_the_gate_holds(tmp_path: Path)
     assert answer.accepted
 
 
+class DyingDaemon(FakeLink):
+    """The job waits for locks. The daemon asks it to end, and is replaced."""
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        if isinstance(message, messages.RequestLocks):
+            self._answers.append(Received(messages.LocksPending(blockers=[]), number))
+            return True
+        if isinstance(message, messages.JobWaits) and message not in self.said:
+            self.hear(messages.CancelRequested(token=1))
+            self.has_changed = not self.waits()
+        return super().send(message, number)
+
+    def waits(self) -> list[JobStatus]:
+        """The states of the job of which nothing has to be durable."""
+        said = [one for one in self.said if isinstance(one, messages.JobWaits)]
+        return [jobs.decode_job(one.body or b"").status for one in said]
+
+
+def test_a_successor_of_the_daemon_hears_that_a_waiting_job_was_asked_to_end(
+    tmp_path: Path,
+) -> None:
+    line = DyingDaemon()
+    actor(tmp_path, line, LOCKED).run()
+    # The predecessor may have gone before it stored the second state.
+    assert line.waits() == [WAITING, CANCELING]
+    assert file(tmp_path).status is CANCELED
+
+
 @pytest.mark.parametrize("comes", ["a kill", "a successor of the daemon"])
 def test_what_comes_while_the_disk_refuses_the_log_is_not_left_lying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str

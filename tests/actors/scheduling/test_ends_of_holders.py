@@ -125,6 +125,16 @@ def test_a_job_that_is_pending_again_has_no_locks(stage: Stage) -> None:
     assert told.tell(HAS_ENDED, JobsJudged(jobs=[verdict(HOLDER, B)])) == [OLDER]
 
 
+def test_what_was_foreseen_of_a_former_process_is_not_expected_of_the_next_one(
+    stage: Stage,
+) -> None:
+    told = Told(stage, slots=3)
+    told.tell(JobsJudged(jobs=[verdict(HOLDER, A)], is_all=True, report=1))
+    # Its next opcode wants no locks. It starts again.
+    assert told.tell(JobsJudged(jobs=[verdict(HOLDER, NO_LOCKS)])) == [HOLDER]
+    assert told.tell(JobsJudged(jobs=[verdict(YOUNGER, A, priority=19)])) == [YOUNGER]
+
+
 def test_news_of_its_former_process_takes_nothing_from_a_job_that_starts_again(
     stage: Stage,
 ) -> None:
