@@ -29,7 +29,7 @@ _COMMANDS = {
     "status": ("ganger.cli.up", "status", "Tell how the daemon is."),
     "fsck": ("ganger.cli.fsck", "fsck", "Check a data directory that no daemon uses."),
     "import-ganeti": (
-        "ganger.cli.import_ganeti",
+        "ganger.cli.ganeti.import_ganeti",
         "import_ganeti",
         "Take over a state directory of Ganeti.",
     ),

@@ -6,23 +6,17 @@ from . import (
     events,
     explanations,
     filters,
-    general,
-    groups,
     health,
-    instances,
     jobs,
     lock_views,
     metrics,
-    networks,
-    nodes,
     openapi,
     page,
-    query,
     queue_views,
     rule_views,
-    tags,
     timeline,
 )
+from .ganeti import general, groups, instances, networks, nodes, query, tags
 
 RESOURCES = (
     *general.RESOURCES,

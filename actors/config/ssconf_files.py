@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...storage import errors, settings, ssconf_files
-from ...storage.cluster import ssconf
+from ...storage import errors, settings
 from ...storage.cluster.integrity import problems
 from ...storage.cluster.objects import ObjectKind
+from ...storage.ganeti import ssconf, ssconf_files
 from ...storage.queue_files import job_files
 from ...transport import messages
 

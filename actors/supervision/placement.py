@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..config.config_store import ConfigStore
 from ..execution.executor import Executor
-from ..listeners.luxi_listener import LuxiListener
-from ..listeners.wconfd_listener import WconfdListener
+from ..ganeti.luxi_listener import LuxiListener
+from ..ganeti.wconfd_listener import WconfdListener
 from ..listeners.wire_listener import WireListener
 from ..locks.lock_manager import LockManager
 from ..output.output_reader import OutputReader

@@ -19,7 +19,9 @@ from ..wording import brief, shortened, shown
 from . import tags
 from .address_pools import AddressPool
 from .objects import Object, ObjectKind, place_of, schema_problem
-from .ssconf import HYPERVISORS
+
+HYPERVISORS: Final = ("kvm", "xen-pvm", "chroot", "xen-hvm", "lxc", "fake")
+"""Each has a file ``hvparams_<hypervisor>`` among the ssconf files."""
 
 _DRBD_FIELDS: Final = (str, str, int, int, int, str)
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import config_files, errors, settings, ssconf_files
+from .. import config_files, errors, settings
 from ..access import keys
 from ..alive import lock_files
 from ..cluster import shapes
 from ..disk import documents, ownership, quarantine
 from ..filters import rules
+from ..ganeti import ssconf_files
 from ..jobs import jobs
 from ..locks import lock_journal
 from ..log import journal, segments

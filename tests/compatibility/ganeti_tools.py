@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 import pytest
 from tests.faults.harness import Daemon
-from tests.system.ganeti_stub import GANETI, PACKAGES, PYTHON
+from tests.system.ganeti.ganeti_stub import GANETI, PACKAGES, PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

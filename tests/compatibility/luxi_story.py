@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.faults.harness import until
-from tests.system.wconfd import Wconfd, call
+from tests.system.ganeti.wconfd import Wconfd, call
 
 from ganger import JobStatus
 

@@ -17,7 +17,7 @@ import pytest
 from tests.compatibility import ganeti_tools
 from tests.compatibility.ganeti_tools import MASTER, Finished, Tools, good, unmet
 from tests.faults.harness import Daemon, until
-from tests.system.ganeti_stub import GANETI, PYTHON
+from tests.system.ganeti.ganeti_stub import GANETI, PYTHON
 
 from ganger import JobStatus
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from tests.compatibility.ganeti_tools import MASTER, Tools, good, unmet
 from tests.faults.harness import Daemon
-from tests.system.ganeti_stub import GANETI
+from tests.system.ganeti.ganeti_stub import GANETI
 
 from ganger import Client
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.compatibility.ganeti_tools import DATA, MASTER, Finished, Tools
 from tests.faults.harness import Daemon
-from tests.system.ganeti_stub import UNPACKED
+from tests.system.ganeti.ganeti_stub import UNPACKED
 
 PROGRAM = UNPACKED / "usr/lib/ganeti/3.0/usr/bin/htools"
 LIBRARIES = os.pathsep.join(map(str, UNPACKED.glob("lib/*-linux-gnu")))

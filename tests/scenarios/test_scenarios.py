@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.faults.harness import Daemon
-from tests.storage.importing import ganeti
+from tests.storage.ganeti.importing import ganeti
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(path.name for path in HERE.glob("*.txt"))

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from tests.faults.harness import Daemon, process_of, until, wait_for_end
 from tests.system import traced
+from tests.system.ganeti.wconfd import Owners, connected
 from tests.system.gates import Gate, delay, end, shell
-from tests.system.wconfd import Owners, connected
 
 from ganger import Client, JobStatus
 from ganger.storage import errors

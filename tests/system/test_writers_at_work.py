@@ -14,7 +14,7 @@ import pytest
 from tests import clusters
 from tests.clusters import uuid_of
 from tests.faults.harness import Daemon, until
-from tests.system.wconfd import Owners, connected
+from tests.system.ganeti.wconfd import Owners, connected
 
 from ganger import Client
 from ganger.storage import config_files, errors

@@ -13,8 +13,9 @@ from tests.actors.runtime.stage import Stage, Staged
 from tests.storage.queries.recorded_clusters import larger
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage import errors, settings, ssconf_files
+from ganger.storage import errors, settings
 from ganger.storage.cluster.objects import ObjectKind
+from ganger.storage.ganeti import ssconf_files
 from ganger.transport import messages
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system.ganeti_stub import GANETI, PACKAGES, PYTHON
+from tests.system.ganeti.ganeti_stub import GANETI, PACKAGES, PYTHON
 
 from ganger.storage import config_files
 from ganger.storage.cluster.defaults import with_defaults

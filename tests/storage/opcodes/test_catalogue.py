@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ganger.actors.listeners import luxi_opcodes
+from ganger.actors.ganeti import luxi_opcodes
 from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import catalogue, notation

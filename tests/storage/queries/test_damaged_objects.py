@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.storage.queries.recorded_clusters import larger, view_of
 
-from ganger.storage.cluster import ssconf, tags
+from ganger.storage.cluster import tags
+from ganger.storage.ganeti import ssconf
 from ganger.storage.queries.answering import query
 from ganger.storage.queries.cluster_info import cluster_info
 from ganger.storage.queries.resources import OF_CONFIGURATION

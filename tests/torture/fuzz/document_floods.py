@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tests.torture.fuzz.through_sockets import PATIENCE_SECONDS, Look
 
 from ganger.storage import settings
-from ganger.transport import luxi
+from ganger.transport.ganeti import luxi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

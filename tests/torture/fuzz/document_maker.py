@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ganger.transport import luxi
+from ganger.transport.ganeti import luxi
 
 if TYPE_CHECKING:
     import random

@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.harness import Daemon
-from tests.system.wconfd import Wconfd
+from tests.system.ganeti.wconfd import Wconfd
 from tests.torture.fuzz import document_maker
 from tests.torture.fuzz.document_floods import run_document_floods
 from tests.torture.fuzz.through_sockets import DELAY, PATIENCE_SECONDS, Look
 from tests.torture.tally import Tally
 
-from ganger.actors.listeners import luxi_methods, luxi_talks
+from ganger.actors.ganeti import luxi_methods, luxi_talks
 from ganger.storage import errors, settings
-from ganger.transport import frames, luxi
+from ganger.transport import frames
+from ganger.transport.ganeti import luxi
 from ganger.transport.messages import ClientRequest
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from ganger.actors.job import job
 from ganger.actors.job.daemon_link import Link, Received
 from ganger.actors.job.state_recorder import StateRecorder
 from ganger.actors.operations import registry
-from ganger.storage import settings, ssconf_files
+from ganger.storage import settings
 from ganger.storage.alive import lock_files
+from ganger.storage.ganeti import ssconf_files
 from ganger.storage.jobs import jobs
 from ganger.storage.locks.locks import Owner
 from ganger.storage.opcodes import OperationContext

@@ -25,8 +25,8 @@ from tests.torture.simulation.simulated_processes import JobTask
 from tests.torture.simulation.user import LARGE_INPUT
 
 from ganger.actors.execution import children, executor, fork_servers, idle_processes, reaper
+from ganger.actors.ganeti import luxi_listener, wconfd_listener
 from ganger.actors.job import daemon_link, job, job_log
-from ganger.actors.listeners import luxi_listener, wconfd_listener
 from ganger.actors.listeners import wire_listener as listener
 from ganger.actors.operations import registry
 from ganger.actors.processes import channels, fork_protocol, lock_file_owners, machine, own_state

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from tests.torture.simulation.core import Core, Program, Task
 from tests.torture.simulation.network import Network, Notice
 
-from ganger.actors.listeners.peers import Peer
+from ganger.actors.ganeti.peers import Peer
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.transport import luxi
+from ganger.transport.ganeti import luxi
 from ganger.transport.messages import JobSpec
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Which commands are about a cluster of Ganeti?"""

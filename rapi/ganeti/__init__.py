@@ -1,0 +1,1 @@
+"""Which resources do only Ganeti's clients need?"""

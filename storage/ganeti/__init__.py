@@ -1,0 +1,1 @@
+"""What does Ganeti keep on disk: ssconf files, and a state directory that is imported?"""
