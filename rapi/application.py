@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from .authentication import Authentication
-    from .feed import Feed
-    from .metrics import JobTimes
     from .notes import Notes
-    from .timeline import Timeline
     from .views import Views
 
 JSON = "application/json"
@@ -67,10 +64,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     authentication: Authentication
     notes: Notes
     """The daemon's log."""
-    feed: Feed
-    times: JobTimes
-    timeline: Timeline
     views: Views
+    shared: Mapping[type, Any] = {}
+    """What all requests share, as in `Call.shared`; a view adds what its users may see."""
 
 
 def application(
@@ -208,11 +204,7 @@ class _Endpoint:
             query=query,
             body=body if method.reads is None else method.reads(body),
             headers=dict(request.headers),
-            feed=self._service.feed,
-            times=self._service.times,
-            timeline=self._service.timeline,
-            listing=view.listing,
-            bodies=view.bodies,
+            shared={**self._service.shared, **view.shared},
         )
         _check(await scopes.refusal(call, method.right))
         found = await method.handler(call)

@@ -10,7 +10,7 @@ import enum
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,12 +20,7 @@ from ..storage.access.rapi_users import User
 from ..transport.client.async_client import AsyncClient
 from .problems import HttpError
 
-if TYPE_CHECKING:
-    from .feed import Feed
-    from .job_bodies import JobBodies
-    from .job_listing import JobListing
-    from .metrics import JobTimes
-    from .timeline import Timeline
+SharedT = TypeVar("SharedT")
 
 NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 """What a part of a path that varies looks like."""
@@ -84,16 +79,13 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON of the body, or what the method's ``reads`` made of it; UNSET: there was none."""
     headers: dict[str, str] = {}
     """By lower-case names."""
-    feed: Feed
-    """What has happened to jobs lately."""
-    times: JobTimes
-    """The histograms of job times."""
-    timeline: Timeline
-    """Where the time of jobs went."""
-    listing: JobListing
-    """The listings of all jobs."""
-    bodies: JobBodies
-    """The answers that show one job."""
+    shared: Mapping[type, Any] = {}
+    """What requests share, by its class, such as the feed of jobs and their listings."""
+
+    def of(self, kind: type[SharedT]) -> SharedT:
+        """The object of this class that requests share; `KeyError` if nobody has given one."""
+        found: SharedT = self.shared[kind]
+        return found
 
     @property
     def job_id(self) -> int:

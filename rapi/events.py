@@ -26,7 +26,7 @@ async def stream_events(call: Call) -> EventStream:
 
     The first event is ``hello``; ``lost`` says that events are missing: read the jobs anew.
     """
-    feed = call.feed
+    feed = call.of(Feed)
     jobs = {_job_id(text) for text in call.query.get("job", [])}
     return EventStream(_counted(feed, _events(feed, _place(feed, call), jobs)))
 
@@ -93,7 +93,7 @@ async def stream_log(call: Call) -> EventStream:
     given = call.headers.get("last-event-id") or call.text("after") or "0.0"
     serial, _, size = given.partition(".")
     parts = _log(call, job_id, _event_number(serial, given), _event_number(size, given))
-    return EventStream(_counted(call.feed, parts))
+    return EventStream(_counted(call.of(Feed), parts))
 
 
 async def _log(call: Call, job_id: int, serial: int, size: int) -> AsyncGenerator[bytes, None]:

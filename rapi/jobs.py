@@ -11,7 +11,8 @@ from ..storage import errors
 from ..storage.access import rapi_settings
 from . import bodies, rows, submitting
 from .declarations import Call, Method, Parameter, Resource, Right
-from .job_listing import BULK_FIELDS
+from .job_bodies import JobBodies
+from .job_listing import BULK_FIELDS, JobListing
 from .problems import HttpError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
 
 async def list_jobs(call: Call) -> Response:
     """All live jobs: their ids, or whole."""
-    found = await (call.listing.bulk() if call.flag("bulk") else call.listing.short())
+    listing = call.of(JobListing)
+    found = await (listing.bulk() if call.flag("bulk") else listing.short())
     return Response(found, media_type="application/json")
 
 
@@ -61,7 +63,7 @@ async def show_job(call: Call) -> Any:  # noqa: ANN401 - JSON
         job_id = call.job_id
     except errors.UnknownJobError:
         return {**dict.fromkeys(FIELDS), "id": int(call.path["job_id"])}
-    return Response(await call.bodies.body(job_id), media_type="application/json")
+    return Response(await call.of(JobBodies).body(job_id), media_type="application/json")
 
 
 async def read_body(client: AsyncClient, job_id: int) -> bytes:

@@ -20,9 +20,10 @@ from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
 from ..transport.messages import DaemonInfo, FilterRow, LockWait
 from .declarations import Call, Method, Resource, Right
+from .feed import Feed
 
 if TYPE_CHECKING:
-    from .feed import Feed, JobEvent
+    from .feed import JobEvent
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
 _OPCODES_MAX = 200
@@ -164,10 +165,10 @@ async def read_metrics(call: Call) -> Response:
         await client.filters(),
         await client.rule_hits(),
     )
-    now = _Now(told, call.times, call.feed)
+    now = _Now(told, call.of(JobTimes), call.of(Feed))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(now)
-    text = generate_latest(registry) + generate_latest(call.times.registry)
+    text = generate_latest(registry) + generate_latest(call.of(JobTimes).registry)
     return Response(text, media_type=None, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -141,26 +141,18 @@ def _body(method: Method, by_type: dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "object", "properties": components[kind.__name__]["properties"]}
 
 
-@functools.cache
-def _served() -> dict[str, Any]:
-    from . import table  # noqa: PLC0415 - the table names this file
+def resource(others: Sequence[Resource]) -> Resource:
+    """The resource that serves the document of ``others`` and of itself."""
 
-    return document(table.RESOURCES, release())
+    @functools.cache
+    def served() -> dict[str, Any]:
+        return document([*others, own], release())
 
+    async def read_document(_: Call) -> Any:  # noqa: ANN401 - JSON
+        """The OpenAPI document."""
+        return served()
 
-async def read_document(_: Call) -> Any:  # noqa: ANN401 - JSON
-    """The OpenAPI document."""
-    return _served()
-
-
-RESOURCES = (
-    Resource(
-        path="/2/openapi.json",
-        is_own=True,
-        methods={
-            "GET": Method(
-                handler=read_document, right=Right.READ, summary="This document, in OpenAPI 3.1."
-            )
-        },
-    ),
-)
+    summary = "This document, in OpenAPI 3.1."
+    method = Method(handler=read_document, right=Right.READ, summary=summary)
+    own = Resource(path="/2/openapi.json", is_own=True, methods={"GET": method})
+    return own

@@ -93,10 +93,8 @@ async def _serve(
         service = Service(
             authentication=authentication,
             notes=notes,
-            feed=feed,
-            times=times,
-            timeline=timeline,
             views=Views(client),
+            shared={Feed: feed, JobTimes: times, Timeline: timeline},
         )
         certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
         hosts = Hosts([*setting.hosts, socket.gethostname()])

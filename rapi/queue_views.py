@@ -49,7 +49,7 @@ async def list_queue(call: Call) -> Listed:
     if not 1 <= limit <= _LISTED_MAX:
         raise HttpError(400, f"Invalid value for the 'limit' parameter: from 1 to {_LISTED_MAX}")
     before = call.count("before", 0)
-    feed = call.feed
+    feed = call.of(Feed)
     found = [job for job in _newest(feed) if _matches(job, statuses, words)]
     shown = [job for job in found if not before or job.id < before][:limit]
     return Listed(shown, len(found), _counts(feed), f"{feed.mark}.{feed.last}")

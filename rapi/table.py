@@ -18,7 +18,7 @@ from . import (
 )
 from .ganeti import general, groups, instances, networks, nodes, query, tags
 
-RESOURCES = (
+_DESCRIBED = (
     *general.RESOURCES,
     *jobs.RESOURCES,
     *filters.RESOURCES,
@@ -36,6 +36,7 @@ RESOURCES = (
     *timeline.RESOURCES,
     *metrics.RESOURCES,
     *health.RESOURCES,
-    *openapi.RESOURCES,
     *page.RESOURCES,
 )
+
+RESOURCES = (*_DESCRIBED, openapi.resource(_DESCRIBED))

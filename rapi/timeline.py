@@ -192,7 +192,7 @@ async def read_timeline(call: Call) -> Any:  # noqa: ANN401 - JSON
     if not 0 < seconds <= rapi_settings.TIMELINE_SECONDS:
         raise HttpError(400, "Invalid value for the 'seconds' parameter")
     now = time.time()
-    return call.timeline.shown(now - seconds, now, rapi_settings.TIMELINE_ROWS_MAX)
+    return call.of(Timeline).shown(now - seconds, now, rapi_settings.TIMELINE_ROWS_MAX)
 
 
 RESOURCES = (

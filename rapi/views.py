@@ -33,15 +33,14 @@ class View(msgspec.Struct, frozen=True):
     """How those see jobs who may see the same."""
 
     client: AsyncClient
-    listing: JobListing
-    bodies: JobBodies
+    shared: Mapping[type, Any]
+    """The listings and the answers that show one job, as in `Call.shared`."""
 
 
 def view(client: AsyncClient) -> View:
     """What this client shows."""
-    return View(
-        client, JobListing(client), JobBodies(client, functools.partial(jobs.read_body, client))
-    )
+    bodies = JobBodies(client, functools.partial(jobs.read_body, client))
+    return View(client, {JobListing: JobListing(client), JobBodies: bodies})
 
 
 class Views:

@@ -53,9 +53,6 @@ METHOD = Method(handler=handled, right=Right.ADMIN, summary="")
 SERVICE = Service(
     authentication=Authentication(Users(), NOTES, is_required=True),
     notes=NOTES,
-    feed=cast("Any", None),
-    times=cast("Any", None),
-    timeline=cast("Any", None),
     views=Views(cast("Any", None)),
 )
 APP = application(

@@ -96,13 +96,10 @@ def asked(
     user: str, method: str, path: str, *, query: str = "", **more: Any
 ) -> tuple[Reply, list[tuple[str, Any]]]:
     """The reply, and what was changed."""
-    daemon, unused = Daemon(), cast("Any", None)
+    daemon = Daemon()
     service = Service(
         authentication=Authentication(Users(), Noted(), is_required=True),
         notes=Noted(),
-        feed=unused,
-        times=unused,
-        timeline=unused,
         views=Views(cast("Any", daemon)),
     )
     app = application(table.RESOURCES, service)

@@ -142,9 +142,6 @@ def app_for(*, is_required: bool = True) -> ASGIApp:
     service = Service(
         authentication=Authentication(Users(), notes, is_required=is_required),
         notes=notes,
-        feed=cast("Any", None),
-        times=cast("Any", None),
-        timeline=cast("Any", None),
         views=Views(cast("Any", Daemon())),
     )
     return application(resources, service)

@@ -40,9 +40,6 @@ def test_each_path_leads_to_the_first_resource_that_fits() -> None:
         Service(
             authentication=Authentication(NoUsers(), notes, is_required=False),
             notes=notes,
-            feed=nothing,
-            times=nothing,
-            timeline=nothing,
             views=Views(nothing),
         ),
     )
@@ -72,9 +69,6 @@ def test_a_newline_behind_a_path_is_no_part_of_it() -> None:
     service = Service(
         authentication=Authentication(NoUsers(), notes, is_required=False),
         notes=notes,
-        feed=nothing,
-        times=nothing,
-        timeline=nothing,
         views=Views(nothing),
     )
     app = application(table.RESOURCES, service)

@@ -58,17 +58,11 @@ def refusal(
     body: object = msgspec.UNSET,
     user: User = OPERATOR,
 ) -> str | None:
-    unused = cast("Any", None)
     call = Call(
         client=cast("AsyncClient", Daemon()),
         user=user,
         path=dict(path),
         body=body,
-        feed=unused,
-        times=unused,
-        timeline=unused,
-        listing=unused,
-        bodies=unused,
     )
     return asyncio.run(scopes.refusal(call, right))
 

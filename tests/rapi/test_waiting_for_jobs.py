@@ -9,10 +9,7 @@ import pytest
 
 from ganger.rapi import jobs
 from ganger.rapi.declarations import Call
-from ganger.rapi.feed import Feed
-from ganger.rapi.metrics import JobTimes
 from ganger.rapi.problems import HttpError
-from ganger.rapi.timeline import Timeline
 from ganger.storage import errors
 from ganger.storage.access import rapi_settings
 from ganger.storage.access.rapi_users import User
@@ -44,11 +41,6 @@ def wait(client: Client, body: dict[str, Any], job_id: str = "7") -> Any:
         user=User("u"),
         path={"job_id": job_id},
         body=body,
-        feed=Feed("a"),
-        times=JobTimes(),
-        timeline=Timeline({}),
-        listing=cast("Any", None),
-        bodies=cast("Any", None),
     )
     return asyncio.run(jobs.wait_for_change(call))
 
