@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from . import choices, output
+from . import choices, output, repeating
 from .config import json_value
 
 if TYPE_CHECKING:
@@ -30,20 +30,24 @@ def cluster() -> None:
 
 @cluster.command(short_help="Name a new cluster.")
 @click.argument("name")
+@repeating.key_option()
 @click.pass_obj
-def init(call: Call, name: str) -> None:
+def init(call: Call, name: str, key: str | None) -> None:
     """Give the cluster of a new data directory its name."""
     from ..storage import errors  # noqa: PLC0415
 
     with call.client() as client:
         found = next(iter(client.objects("cluster")), {})
         known = found.get("cluster_name", _FIRST_NAME)
-        if known != _FIRST_NAME or found.get("master_node"):
+        is_repeated = key is not None and known == name
+        if not is_repeated and (known != _FIRST_NAME or found.get("master_node")):
             raise errors.BadRequestError(
                 f"the cluster is initialised, and is called {known}; `ganger config set"
                 " cluster/cluster_name NAME` gives it another name"
             )
-        client.set_values("cluster", "", {"cluster_name": name}, why="the cluster is initialised")
+        values = {"cluster_name": name}
+        with repeating.under(key) as used:
+            client.set_values("cluster", "", values, why="the cluster is initialised", key=used)
     output.echo(f"The cluster is called {name}.")
 
 
@@ -142,6 +146,7 @@ def _master(client: Client, uuid: str | None) -> str | None:
     help="Give a field of the cluster this value (JSON, or a text). May be repeated.",
 )
 @click.option("--why", metavar="TEXT", default="", help="Why; kept in the history.")
+@repeating.key_option()
 @click.pass_obj
 def modify(
     call: Call,
@@ -154,6 +159,7 @@ def modify(
     mac_prefix: str | None,
     settings: tuple[str, ...],
     why: str,
+    key: str | None,
 ) -> None:
     """Change settings of the cluster, all or none.
 
@@ -175,8 +181,8 @@ def modify(
         values[field] = json_value(value)
     if not values:
         raise click.UsageError("nothing to change: give an option")
-    with call.client() as client:
-        client.set_values("cluster", "", values, why=why)
+    with call.client() as client, repeating.under(key) as used:
+        client.set_values("cluster", "", values, why=why, key=used)
 
 
 @cluster.group(short_help="Pause Ganeti's watcher.")

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from ..storage.wording import shortened, shown
-from . import choices, output
+from . import choices, output, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,8 +55,9 @@ def get(call: Call, path: str) -> None:
 @click.argument("path")
 @click.argument("value")
 @click.option("--why", metavar="TEXT", default="", help="Why; kept in the history.")
+@repeating.key_option()
 @click.pass_obj
-def set_value(call: Call, path: str, value: str, why: str) -> None:
+def set_value(call: Call, *, path: str, value: str, why: str, key: str | None) -> None:
     """Change one value of an object of the configuration.
 
     VALUE is JSON (5, true, {"a": 1}); anything else is a text. null removes the field. The change
@@ -65,8 +66,9 @@ def set_value(call: Call, path: str, value: str, why: str) -> None:
     kind, name, fields = _parsed(path)
     if name is None or not fields:
         raise click.UsageError(f"{path} names no value: give KIND/NAME/FIELD, or cluster/FIELD")
-    with call.client() as client:
-        client.set_values(kind, name, {"/".join(fields): json_value(value)}, why=why)
+    values = {"/".join(fields): json_value(value)}
+    with call.client() as client, repeating.under(key) as used:
+        client.set_values(kind, name, values, why=why, key=used)
 
 
 @config.command(short_help="Show who changed what, when and why.")

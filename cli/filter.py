@@ -10,7 +10,7 @@ import msgspec
 
 from ..storage import errors
 from ..storage.filters import rules
-from . import choices, output, reading, rule_options
+from . import choices, output, reading, repeating, rule_options
 from .call import Call, known
 from .output import Column
 
@@ -74,14 +74,21 @@ def filter_rules() -> None:
 @click.option(
     "--uuid", metavar="UUID", help="Give the rule this UUID; a rule that has it is replaced."
 )
+@repeating.key_option()
 @click.pass_obj
-def add(call: Call, /, uuid: str | None, **described: Any) -> None:  # noqa: ANN401 - see rule_options
+def add(
+    call: Call,
+    /,
+    uuid: str | None,
+    key: str | None,
+    **described: Any,  # noqa: ANN401 - see rule_options
+) -> None:
     """Store a rule and print its UUID. It is in force when this returns."""
     rule = rule_options.described(**described)
     if uuid is not None:
         rule_options.check_named(uuid)
-    with call.client() as client:
-        output.echo(client.add_filter(uuid=uuid, **rule))
+    with call.client() as client, repeating.under(key) as used:
+        output.echo(client.add_filter(uuid=uuid, key=used, **rule))
 
 
 @filter_rules.command(
@@ -89,26 +96,35 @@ def add(call: Call, /, uuid: str | None, **described: Any) -> None:  # noqa: ANN
 )
 @click.argument("uuid", shell_complete=_known_uuids)
 @rule_options.rule_options
+@repeating.key_option()
 @click.pass_obj
-def replace(call: Call, /, uuid: str, **described: Any) -> None:  # noqa: ANN401 - see rule_options
+def replace(
+    call: Call,
+    /,
+    uuid: str,
+    key: str | None,
+    **described: Any,  # noqa: ANN401 - see rule_options
+) -> None:
     """Store a rule in the place of the one with this UUID; if there is none, it is a new one.
 
     Nothing of the old rule is kept: what is not given has its default, and the watermark is new.
     """
     rule = rule_options.described(**described)
     rule_options.check_named(uuid)
-    with call.client() as client:
-        output.echo(client.replace_filter(uuid, **rule))
+    with call.client() as client, repeating.under(key) as used:
+        output.echo(client.replace_filter(uuid, key=used, **rule))
 
 
 @filter_rules.command()
 @click.argument("uuids", nargs=-1, required=True, metavar="UUID...", shell_complete=_known_uuids)
+@repeating.key_option()
 @click.pass_obj
-def delete(call: Call, uuids: Sequence[str]) -> None:
+def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
     """Delete rules. They are no longer in force when this returns."""
-    with call.client() as client:
+    with call.client() as client, repeating.under(key) as used:
         for uuid in uuids:
-            client.delete_filter(uuid)
+            # Each is a change of its own.
+            client.delete_filter(uuid, key=f"{used}/{uuid}")
             output.echo(f"Filter rule {uuid} is deleted")
 
 

@@ -17,6 +17,7 @@ from . import (
     output,
     progress,
     reading,
+    repeating,
     retrying,
     submitting,
     whys,
@@ -72,9 +73,7 @@ job.add_command(logs.logs)
 @click.argument("file", required=False)
 @click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
 @choices.submission_options
-@click.option(
-    "--key", type=choices.Text(), help="Idempotency key: submitting again under it stores nothing."
-)
+@repeating.key_option("a submission")
 @click.option("--wait", is_flag=True, help="Wait for the jobs; fail if one does not succeed.")
 @click.option(
     "--timeout", type=choices.Seconds(), help="With --wait: give up after this many seconds."
@@ -107,9 +106,6 @@ def submit(
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
-    if key == "":
-        # Probably an unset variable of a script: without a key a repetition is a second job.
-        raise errors.UsageError("--key: is empty")
     planned = _planned(file, ops)
     verb = "checking" if dry_run else "submitting"
     with call.client() as client:
@@ -344,8 +340,11 @@ def _outcome(
 @click.option(
     "--ops", "file", metavar="FILE", help="With the opcodes in FILE (JSON or YAML) instead."
 )
+@repeating.key_option("a submission")
 @click.pass_obj
-def retry(call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None) -> None:
+def retry(
+    call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None, key: str | None
+) -> None:
     """Submit a new job like one that ended, from its first opcode that did not succeed on.
 
     Prints the new id. Each of the two jobs names the other.
@@ -354,10 +353,11 @@ def retry(call: Call, *, job_id: int, whole: bool, edit: bool, file: str | None)
         raise errors.UsageError("--ops: goes neither with --edit nor with --all")
     with call.client() as client:
         if edit:
-            output.echo(retrying.edited(client, job_id, whole=whole))
+            output.echo(retrying.edited(client, job_id, whole=whole, key=key))
             return
         ops = None if file is None else retrying.read(reading.read_submission(file), file)
-        output.echo(client.retry(job_id, whole=whole, ops=ops))
+        with repeating.under(key) as used:
+            output.echo(client.retry(job_id, whole=whole, ops=ops, key=used))
 
 
 @job.command(short_help="Tell why jobs do not run.")

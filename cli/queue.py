@@ -10,7 +10,7 @@ import msgspec
 from ..storage import errors, plain_values
 from ..storage.filters import rules
 from ..storage.jobs.jobs import JobStatus
-from . import choices, output, reading, rule_options, up
+from . import choices, output, reading, repeating, rule_options, up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,11 +85,16 @@ def undrain(call: Call) -> None:
 @queue.command(short_help="Set or tell how many jobs run at once.")
 @click.argument("slots", type=_SLOTS, required=False)
 @click.option("--tracked", type=_SLOTS, metavar="N", help="Kept for Ganeti's tools alone.")
+@repeating.key_option()
 @click.pass_obj
-def limit(call: Call, slots: int | None, tracked: int | None) -> None:
+def limit(call: Call, *, slots: int | None, tracked: int | None, key: str | None) -> None:
     """Set how many jobs run at once (SLOTS), or show it. Running jobs go on."""
     with call.client() as client:
-        limits = client.limits(running=slots, tracked=tracked)
+        if slots is None and tracked is None:
+            limits = client.limits()
+        else:
+            with repeating.under(key) as used:
+                limits = client.limits(running=slots, tracked=tracked, key=used)
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
 
 

@@ -16,20 +16,22 @@ import msgspec
 
 from ..storage import errors, opcodes
 from ..storage.jobs import jobs
-from . import output
+from . import output, repeating
 
 if TYPE_CHECKING:
     from ..storage.jobs import job_views
     from ..transport.client.client import Client
 
 
-def edited(client: Client, job_id: int, *, whole: bool) -> int:
+def edited(client: Client, job_id: int, *, whole: bool, key: str | None) -> int:
     """Let the user edit the opcodes of an ended job, submit them, and return the new job's id."""
     text = opcodes_text(client.job(job_id), whole=whole)
     path = _stored(text, job_id)
     try:
         _edit(path, job_id)
-        new_id = client.retry(job_id, ops=read(_saved(path), "the edited opcodes"))
+        ops = read(_saved(path), "the edited opcodes")
+        with repeating.under(key) as used:
+            new_id = client.retry(job_id, ops=ops, key=used)
     except (errors.GangerError, click.ClickException) as error:
         raise _with_place(error, path, text, job_id) from error
     except (KeyboardInterrupt, click.Abort):

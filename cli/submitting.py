@@ -12,22 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..storage import errors
-from . import output
+from . import output, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..transport.client.client import Client
     from .plans import PlannedJob
-
-_UNKNOWN = (
-    errors.DeadlineError,
-    errors.OutcomeUnknownError,
-    errors.RequestFatalError,
-    errors.ComponentRestartedError,
-    errors.ConnectionLostError,
-)
-"""After these errors nobody knows whether the jobs are stored."""
 
 _PLACE = re.compile(r"job ([0-9]+) of the submission")
 
@@ -47,14 +38,15 @@ def send(client: Client, planned: Sequence[PlannedJob], **options: Any) -> list[
     the error, with the name that the job has in the plan. If nobody knows whether it is stored, the
     error names the key under which it can be repeated.
     """
-    from ..transport.client.requests import fresh_key  # noqa: PLC0415 - for submissions alone
-
     reasons: dict[int, str] = {}
-    key = options["key"] = options["key"] or fresh_key()
+    submissions = [one.as_submission() for one in planned]
     try:
-        ids: Sequence[int | None] = client.submit_many(
-            [one.as_submission() for one in planned], **options
-        )
+        ids: Sequence[int | None]
+        if options["dry_run"]:
+            ids = client.submit_many(submissions, **options)
+        else:
+            with repeating.under(options["key"]) as options["key"]:
+                ids = client.submit_many(submissions, **options)
     except errors.RejectedError as error:
         ids = error.ids
         reasons = dict(error.rejected)
@@ -63,10 +55,6 @@ def send(client: Client, planned: Sequence[PlannedJob], **options: Any) -> list[
         if match is None:
             raise
         raise type(error)(_name(match, planned) + error.text[match.end() :]) from error
-    except _UNKNOWN as error:
-        if options["dry_run"]:
-            raise
-        raise type(error)(f"{error.text} (to repeat it safely: --key {key})") from error
     ids = ids or [None] * len(planned)
     return [
         Entry(

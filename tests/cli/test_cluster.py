@@ -122,7 +122,10 @@ def test_the_policy_is_changed_by_options(
     changed = []
 
     class Changed:
-        def set_values(self, kind: str, name: str, values: dict[str, Any], *, why: str) -> None:
+        def set_values(
+            self, kind: str, name: str, values: dict[str, Any], *, why: str, key: str
+        ) -> None:
+            assert key
             changed.append((kind, name, values, why))
 
     with pytest.MonkeyPatch.context() as patch:

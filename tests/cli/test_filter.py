@@ -52,14 +52,16 @@ class FilterDaemon:
         self.rows = ROWS
         self.is_away = False
 
-    def add_filter(self, *, uuid: str | None, **rule: Any) -> str:
+    def add_filter(self, *, uuid: str | None, key: str, **rule: Any) -> str:
+        assert key
         self.stored.append((uuid, rule))
         return uuid or UUID
 
     def replace_filter(self, uuid: str, **rule: Any) -> str:
         return self.add_filter(uuid=uuid, **rule)
 
-    def delete_filter(self, uuid: str) -> None:
+    def delete_filter(self, uuid: str, *, key: str) -> None:
+        assert key
         if uuid not in {row.uuid for row in self.rows}:
             raise errors.UnknownFilterError(f"Filter rule with UUID {uuid} does not exist")
         self.deleted.append(uuid)

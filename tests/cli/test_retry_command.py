@@ -59,7 +59,8 @@ class RetryDaemon:
             raise errors.UnknownJobError(f"there is no job {job_id}")
         return self.old
 
-    def retry(self, job_id: int, **asked: Any) -> int:
+    def retry(self, job_id: int, *, key: str, **asked: Any) -> int:
+        assert key
         if self.refusal is not None:
             raise self.refusal
         self.asked.append({"id": job_id, **asked})

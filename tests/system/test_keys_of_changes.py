@@ -20,6 +20,7 @@ def test_a_change_that_is_sent_again_after_a_kill_gets_its_first_reply(daemon: D
         limits = client.limits(running=3, key="limit")
         named = client.add_filter(uuid=UUID, action="PAUSE")
         client.delete_filter(named, key="gone")
+    typed = daemon.run("filter", "add", "--reason", "typed", "--key", "typed").stdout
     with Client(daemon.data) as other:
         other.set_values("cluster", "", {"tags": ["b"]})
         other.delete_filter(rule)
@@ -32,6 +33,8 @@ def test_a_change_that_is_sent_again_after_a_kill_gets_its_first_reply(daemon: D
         assert client.add_filter(action="PAUSE", key="rule") == rule
         assert client.limits(running=3, key="limit") == limits
         client.delete_filter(named, key="gone")
+        again = daemon.run("filter", "add", "--reason", "typed", "--key", "typed")
+        assert again.stdout == typed
         assert client.count_objects().serial_no == before
         assert client.limits().running_jobs_max == 5
         with pytest.raises(BadRequestError, match="another change is stored under it"):
