@@ -370,7 +370,7 @@ JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""
 
 JUDGED_ALONE_MAX = 500
-"""Pending jobs of one template that the scheduler has judged by themselves under each new rule;
+"""Pending jobs of one class that the scheduler has judged by themselves under each new rule;
 further ones share a verdict."""
 
 PASS_LOOKS_MAX = 1_000

@@ -28,7 +28,7 @@ GIVEN_UP = {
     "unread_rows": "lazy_rows",
     "UnreadRows": "LazyRows",
     "QuickRows": "RowLoader",
-    "Traits": "Derived",
+    "Traits": "JobClass",
     "Judged": "RuleVerdict",
     "Wants": "JobForecasts",
     "Waits": "OpenDependencies",

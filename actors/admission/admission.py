@@ -14,8 +14,8 @@ from ...storage.jobs import jobs
 from ...storage.jobs.jobs import JobStatus
 from ...storage.log.journal import StoredRecord
 from ...transport import messages
+from ..store.job_classes import row_of
 from ..store.job_rows import Phase
-from ..store.row_templates import row_of
 from . import submitting
 from .submission_keys import SubmissionKeys, mark_batch
 

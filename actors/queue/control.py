@@ -118,7 +118,7 @@ class Control:
 
         def stored() -> None:
             row.priority = priority
-            row.shared_inputs = None
+            row.inputs = None
             if row.phase is Phase.STARTING:
                 self._ledger.files.write_state(row.id)
             elif row.phase is not Phase.HANDED_OVER:

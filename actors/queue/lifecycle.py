@@ -19,8 +19,8 @@ from ...transport import messages
 from ..processes import sessions
 from ..runtime.addresses import EXECUTOR, LOCK_MANAGER
 from ..scheduling.depending import dependency_outcome
+from ..store.job_classes import row_of
 from ..store.job_rows import Phase, Row
-from ..store.row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -314,7 +314,7 @@ class Lifecycle:
             row.phase = Phase.PENDING
             row.lock_file = row.process_id = None
             row.failed_starts = 0
-            row.traits = fresh.traits
+            row.job_class = fresh.job_class
             row.priority = fresh.priority
             self._reader.log_reaches(row, job.last_log_serial)
             self._store.back_to_pending(row, job, fresh.status)

@@ -268,7 +268,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number, is_common=True)
         is_common = not self._chain.tells_alike_apart
-        if (known := self._shared.find(arrived)) is not None:
+        if (known := self._shared.find(arrived.job)) is not None:
             return _verdict_of(arrived, known, self._number, is_common=is_common)
         if self._chain.looks_at.opcodes and not _has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
@@ -282,7 +282,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         try:
             held = next(work)
         except StopIteration as done:
-            self._shared.note(arrived, done.value)
+            self._shared.note(arrived.job, done.value)
             return _verdict_of(arrived, done.value, self._number, is_common=is_common)
         return Judging(arrived, work, held)
 
@@ -360,7 +360,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         try:
             begun.held = next(begun.work)
         except StopIteration as done:
-            self._shared.note(begun.arrived, done.value)
+            self._shared.note(begun.arrived.job, done.value)
             is_common = not self._chain.tells_alike_apart
             verdict = _verdict_of(begun.arrived, done.value, self._number, is_common=is_common)
             found = [verdict]
@@ -409,7 +409,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 # The next page begins here.
                 next_after = rows[-1].id
                 break
-            found = [one.find(arrived) for one in both]
+            found = [one.find(arrived.job) for one in both]
             if None in found:
                 try:
                     facts = self._facts(arrived, fields)
@@ -420,7 +420,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 for place, one in enumerate(both):
                     if found[place] is None:
                         verdict, steps = yield from self._judged_in_slices(one.chain, facts)
-                        one.note(arrived, verdict)
+                        one.note(arrived.job, verdict)
                         found[place] = verdict
                         work_left -= steps
             now, would = map(_named, found)
@@ -460,7 +460,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 text = "simulate: the filter rules would take too much work to be tried on all jobs"
                 raise errors.BadRequestError(text)
             priority = message.simulation.priorities.get(arrived.job.id)
-            verdict = known.find(arrived) if priority is None else None
+            verdict = known.find(arrived.job) if priority is None else None
             if verdict is None:
                 try:
                     facts = self._facts(arrived, fields, priority=priority)
@@ -471,7 +471,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 verdict, steps = yield from self._judged_in_slices(known.chain, facts)
                 work_left -= steps
                 if priority is None:
-                    known.note(arrived, verdict)
+                    known.note(arrived.job, verdict)
             found.append(_verdict_of(arrived, verdict, 1))
         pending = len(message.jobs)
         judged = messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
@@ -500,8 +500,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         inputs: Sequence[Mapping[str, Any]] | None = arrived.inputs
         if inputs is not None or fields is None:
             return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
-        if arrived.shared is not None and "reason" not in fields:
-            inputs = arrived.shared.inputs
+        if arrived.class_inputs is not None and "reason" not in fields:
+            inputs = arrived.class_inputs
         elif arrived.body is not None:
             inputs = job_files.read_job(arrived.body, arrived.job.id).judged_inputs
         elif arrived.is_in_file:
@@ -517,7 +517,7 @@ def _fields_of(*chains: filtering.RuleChain) -> frozenset[str] | None:
 
 def _has_inputs(arrived: messages.JobToJudge, chain: filtering.RuleChain) -> bool:
     """Whether all that the chain looks at is there, or in the job's file."""
-    if arrived.shared is not None and not chain.looks_at.reasons:
+    if arrived.class_inputs is not None and not chain.looks_at.reasons:
         return True
     return arrived.inputs is not None or arrived.body is not None or arrived.is_in_file
 

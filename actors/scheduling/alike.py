@@ -1,10 +1,10 @@
 """Pending jobs that filter rules cannot tell apart have one verdict, which changes for all at once.
 
-Many jobs come from one template (`PendingJob.template`). Rules that look at neither ids nor reasons
-say the same of each. So the jobs of a template share one `Alike` in place of a verdict of their
+Many jobs are of one class (`PendingJob.job_class`). Rules that look at neither ids nor reasons
+say the same of each. So the jobs of a class share one `Alike` in place of a verdict of their
 own: one answer of the filter evaluator judges all of them, however many there are.
 
-The first jobs of a template stay by themselves, and so do those of a template when there are many
+The first jobs of a class stay by themselves, and so do those of a class when there are many
 sets: each set is looked at for `job why`. Pure.
 """
 
@@ -26,7 +26,7 @@ SETS_MAX = 64
 
 
 class Alike(RuleVerdict, kw_only=True):
-    """The verdict of ``count`` jobs with the same template and ad-hoc limits, and their kinds."""
+    """The verdict of ``count`` jobs with the same class and ad-hoc limits, and their kinds."""
 
     limits: Buckets
     kinds: dict[Kind, None]
@@ -46,13 +46,13 @@ class Alike(RuleVerdict, kw_only=True):
 class Templates:
     """Which pending jobs are alike. A job leaves when it is pending no longer.
 
-    ``alone_max``: how many of a template are judged by themselves; None: all.
+    ``alone_max``: how many of a class are judged by themselves; None: all.
     """
 
     def __init__(self, alone_max: int | None) -> None:
         self._alone_max = alone_max
         self._sets: dict[tuple[int, Buckets], Alike] = {}
-        # Of each template, the jobs that are judged by themselves.
+        # Of each class, the jobs that are judged by themselves.
         self._alone: Counter[int] = Counter()
 
     def renew(self, verdict: JobVerdict, chain: int) -> tuple[Alike, bool] | None:
@@ -63,7 +63,7 @@ class Templates:
         """
         if not (verdict.is_common and verdict.chain == chain):
             return None
-        found = self._sets.get((verdict.job.template, verdict.job.limits))
+        found = self._sets.get((verdict.job.job_class, verdict.job.limits))
         if found is None or found.chain == chain:
             return None
         is_other = found.rule != verdict.rule
@@ -72,14 +72,14 @@ class Templates:
 
     def enter(self, job: Pending, verdict: JobVerdict, chain: int) -> None:
         """Give a job its verdict, its own or that of its set, after `renew`."""
-        found = self._set_for(verdict, chain) if verdict.job.template else None
+        found = self._set_for(verdict, chain) if verdict.job.job_class else None
         if found is not None:
             job.judged = found
             found.count += 1
             return
         job.judged = judged_by(verdict)
-        if verdict.job.template:
-            self._alone[verdict.job.template] += 1
+        if verdict.job.job_class:
+            self._alone[verdict.job.job_class] += 1
 
     def leave(self, job: Pending) -> None:
         """A job has no verdict any more, or is pending no longer."""
@@ -87,34 +87,34 @@ class Templates:
         if isinstance(judged, Alike):
             judged.count -= 1
             if not judged.count:
-                del self._sets[judged.template, judged.limits]
-        elif judged.template in self._alone:
-            self._alone[judged.template] -= 1
-            if not self._alone[judged.template]:
-                del self._alone[judged.template]
+                del self._sets[judged.job_class, judged.limits]
+        elif judged.job_class in self._alone:
+            self._alone[judged.job_class] -= 1
+            if not self._alone[judged.job_class]:
+                del self._alone[judged.job_class]
 
     def unjudged(self, chain: int) -> list[int]:
         """A job of each set that has no verdict under the rules in force."""
         return [one.first_id() for one in self._sets.values() if one.chain != chain]
 
     def _set_for(self, verdict: JobVerdict, chain: int) -> Alike | None:
-        template, limits = verdict.job.template, verdict.job.limits
+        job_class, limits = verdict.job.job_class, verdict.job.limits
         is_current = verdict.chain == chain
-        found = self._sets.get((template, limits))
+        found = self._sets.get((job_class, limits))
         if found is not None:
             return found if found.chain == chain and (verdict.is_common or not is_current) else None
         if self._alone_max is None or not (verdict.is_common and is_current):
             return None
-        if self._alone[template] < self._alone_max or len(self._sets) >= SETS_MAX:
+        if self._alone[job_class] < self._alone_max or len(self._sets) >= SETS_MAX:
             return None
         made = judged_by(verdict)
-        found = self._sets[template, limits] = Alike(
+        found = self._sets[job_class, limits] = Alike(
             action=made.action,
             rule=made.rule,
             chain=made.chain,
             limit=made.limit,
             buckets=made.buckets,
-            template=template,
+            job_class=job_class,
             limits=limits,
             kinds={},
         )

@@ -42,15 +42,15 @@ class RuleVerdict(msgspec.Struct, eq=False):
     chain: int
     limit: int | None
     buckets: Buckets
-    template: int = 0
+    job_class: int = 0
 
 
 @functools.lru_cache(maxsize=8_192)
 def _judged(  # noqa: PLR0917 - the fields
-    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets, template: int
+    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets, job_class: int
 ) -> RuleVerdict:
     """Jobs with the same verdict share it."""
-    return RuleVerdict(action, rule, chain, limit, buckets, template)
+    return RuleVerdict(action, rule, chain, limit, buckets, job_class)
 
 
 class JobForecasts(msgspec.Struct, frozen=True):
@@ -190,7 +190,7 @@ def judged_by(verdict: JobVerdict) -> RuleVerdict:
         verdict.chain,
         verdict.limit,
         buckets_of(verdict),
-        verdict.job.template,
+        verdict.job.job_class,
     )
 
 

@@ -63,7 +63,7 @@ class Schedule:
 
     ``now`` is in seconds, on a clock that never goes back. ``looks_max``: at how many jobs one pass
     looks; if there are more, another pass is due at once. ``alone_max``: how many jobs of a
-    template are judged by themselves; None: all. ``ends_max``: how many jobs that can never start
+    class are judged by themselves; None: all. ``ends_max``: how many jobs that can never start
     one pass ends, with those that must be canceled then; None: all, and no others.
     """
 
@@ -326,7 +326,7 @@ class Schedule:
         job = self._pending.get(job_id)
         if job is not None:
             job.priority = priority
-            # Others of its template have another one.
+            # Others of its class have another one.
             self._templates.leave(job)
             job.judge_alone(is_outdated=self._reads_opcodes)
             self._kinds.place(job)

@@ -57,7 +57,7 @@ class Announcements:
             messages.JobToJudge(
                 job=row.as_pending(),
                 inputs=inputs if self.includes_inputs else None,
-                shared=row.shared_inputs,
+                class_inputs=row.inputs,
             )
             for row, inputs in arrivals
         ]
@@ -156,7 +156,7 @@ class Announcements:
             inputs=None,
             body=body,
             is_in_file=body is None,
-            shared=row.shared_inputs,
+            class_inputs=row.inputs,
         )
 
     def _read(self, row: Row) -> messages.JobToJudge:
@@ -198,7 +198,7 @@ class Announcements:
 
 def _known_to_rules(row: Row) -> messages.JobToJudge:
     """A job of a report: the evaluator asks for its inputs when a rule must look at them."""
-    return messages.JobToJudge(job=row.as_pending(), inputs=None, shared=row.shared_inputs)
+    return messages.JobToJudge(job=row.as_pending(), inputs=None, class_inputs=row.inputs)
 
 
 def _bare(row: Row) -> messages.JobToJudge:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from ...storage.jobs import job_views
-from ...transport.messages import ChosenUnder, JobSummary, PendingJob, SharedInputs
+from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 
 if TYPE_CHECKING:
     from ...storage.jobs.jobs import JobStatus
@@ -33,8 +33,20 @@ WITH_SLOT = frozenset({Phase.STARTING, Phase.HANDED_OVER})
 """The phases in which a job has a run slot."""
 
 
-class Derived(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a row has from its opcodes' parameters; jobs with the same parameters share it."""
+class JobClass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What follows from the parameters of a job's opcodes; jobs with the same ones share it.
+
+    It is made once, where a job is admitted or read (`job_classes`). Messages carry its number.
+    """
+
+    number: int = 0
+    """Jobs with this number differ in nothing that filter rules see but their ids and reasons.
+
+    0: the job may be like no other one.
+    """
+
+    inputs: list[dict[str, Any]] | None = None
+    """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
 
     summary: str = ""
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -47,15 +59,12 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     foreseen: Foreseen | None = None
     """The locks that its next opcodes will take; None: none, or it is not pending."""
 
-    shared_inputs: SharedInputs | None = None
-    """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
-
 
 class Unread(Protocol):
-    """Stands for the traits of rows of which only a part was read (`lazy_rows`)."""
+    """Stands for the classes of rows of which only a part was read (`lazy_rows`)."""
 
-    def traits_of(self, row: Row) -> Derived:
-        """Read the traits of the row, and put them there; without any if that fails."""
+    def class_of(self, row: Row) -> JobClass:
+        """Read the class of the row, and put it there; an empty one if that fails."""
 
 
 class Execution(msgspec.Struct, kw_only=True, gc=False):
@@ -101,21 +110,21 @@ class _OfRun(property, Generic[_Value]):
         def __set__(self, row: Row, value: _Value, /) -> None: ...
 
 
-class _OfTraits(property, Generic[_Value]):
-    """A field of a row's `Derived`; setting it gives the row traits of its own."""
+class _OfClass(property, Generic[_Value]):
+    """A field of a row's `JobClass`; setting it gives the row a class of its own."""
 
     def __init__(self, name: str) -> None:
         find = attrgetter(name)
 
         def get(row: Row) -> _Value:
-            traits = row.traits
-            value: _Value = find(traits if type(traits) is Derived else row.whole_traits)
+            known = row.job_class
+            value: _Value = find(known if type(known) is JobClass else row.whole_class)
             return value
 
         def put(row: Row, value: _Value) -> None:
-            traits = row.whole_traits
-            if find(traits) is not value:
-                row.traits = msgspec.structs.replace(traits, **{name: value})
+            known = row.whole_class
+            if find(known) is not value:
+                row.job_class = msgspec.structs.replace(known, number=0, **{name: value})
 
         super().__init__(get, put)
 
@@ -136,17 +145,17 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     digest: str | None = None
     phase: Phase = Phase.PENDING
     serial: int = 0
-    traits: Derived | Unread = Derived()
+    job_class: JobClass | Unread = JobClass()
     run: Execution = msgspec.field(default_factory=lambda: NO_RUN)
 
-    summary = _OfTraits[str]("summary")
-    reason = _OfTraits[str]("reason")
-    depends = _OfTraits[tuple[tuple[int, tuple[str, ...]], ...]]("depends")
-    limits = _OfTraits[tuple[tuple[str, int], ...]]("limits")
-    needs_user_opcodes = _OfTraits[bool]("needs_user_opcodes")
-    work = _OfTraits[tuple[str, ...]]("work")
-    foreseen = _OfTraits["Foreseen | None"]("foreseen")
-    shared_inputs = _OfTraits["SharedInputs | None"]("shared_inputs")
+    summary = _OfClass[str]("summary")
+    reason = _OfClass[str]("reason")
+    depends = _OfClass[tuple[tuple[int, tuple[str, ...]], ...]]("depends")
+    limits = _OfClass[tuple[tuple[str, int], ...]]("limits")
+    needs_user_opcodes = _OfClass[bool]("needs_user_opcodes")
+    work = _OfClass[tuple[str, ...]]("work")
+    foreseen = _OfClass["Foreseen | None"]("foreseen")
+    inputs = _OfClass["list[dict[str, Any]] | None"]("inputs")
 
     started = _OfRun["float | None"]("started")
     ended = _OfRun["float | None"]("ended")
@@ -158,26 +167,26 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     failed_starts = _OfRun[int]("failed_starts")
 
     @property
-    def whole_traits(self) -> Derived:
-        """Its traits, which are read if they were not yet."""
-        traits = self.traits
-        return traits if isinstance(traits, Derived) else traits.traits_of(self)
+    def whole_class(self) -> JobClass:
+        """Its class, which is read if it was not yet."""
+        known = self.job_class
+        return known if isinstance(known, JobClass) else known.class_of(self)
 
     @property
     def is_whole(self) -> bool:
-        """Whether its traits are known."""
-        return isinstance(self.traits, Derived)
+        """Whether its class is known."""
+        return isinstance(self.job_class, JobClass)
 
     def complete(self) -> None:
-        """Read its traits unless they are known; if that fails, they stay unknown."""
-        if not isinstance(self.traits, Derived):
-            self.traits.traits_of(self)
+        """Read its class unless it is known; if that fails, it stays unknown."""
+        if not isinstance(self.job_class, JobClass):
+            self.job_class.class_of(self)
 
     def take_priority(self, priority: int) -> None:
         """Its opcodes have this priority from now on."""
         if self.priority != priority:
             self.priority = priority
-            self.shared_inputs = None
+            self.inputs = None
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
@@ -196,25 +205,24 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_pending(self) -> PendingJob:
         """The row as the scheduler sees it."""
-        traits = self.whole_traits
-        known = traits.foreseen
-        template = 0 if traits.shared_inputs is None else traits.shared_inputs.number
+        own = self.whole_class
+        known = own.foreseen
         if known is None:
             return PendingJob(
                 id=self.id,
                 priority=self.priority,
-                depends=traits.depends,
-                limits=traits.limits,
-                template=template,
+                depends=own.depends,
+                limits=own.limits,
+                job_class=own.number,
             )
         first, of_all = known.forecast
         return PendingJob(
             id=self.id,
             priority=self.priority,
-            depends=traits.depends,
-            limits=traits.limits,
+            depends=own.depends,
+            limits=own.limits,
             forecast=first,
             forecast_of_all=None if of_all is first else of_all,
             question=known.question,
-            template=template,
+            job_class=own.number,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.jobs.jobs import JobStatus
 from ..runtime.id_maps import IdMap
-from . import row_templates
+from . import job_classes
 from .job_rows import WITH_SLOT, Phase
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class JobTable:
 
     def __init__(self) -> None:
         # What jobs share does not depend on another table that was in this process before.
-        row_templates.forget_all()
+        job_classes.forget_all()
         self._rows: IdMap[Row] = IdMap()
         self._keys: dict[str, list[int]] = {}
         # The jobs with a run slot, and some that have had one.

@@ -14,8 +14,8 @@ from ...storage import errors, settings
 from ...storage.jobs import job_headers
 from ...storage.jobs.jobs import JobStatus
 from ...storage.queue_files import job_files
-from .job_rows import Derived, Phase, Row
-from .row_templates import received_of, text_of, traits_of
+from .job_classes import class_of, received_of, text_of
+from .job_rows import JobClass, Phase, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Newest = Callable[[int], bytes | None]
     """The newest text of a job; None: there is none. May raise `StorageError`."""
 
-_NOTHING_KNOWN = Derived()
+_NOTHING_KNOWN = JobClass()
 
 
 class LazyRows:
@@ -60,10 +60,10 @@ class LazyRows:
             key=text_of(head.ganger_key),
             digest=text_of(head.ganger_digest),
             serial=head.ganger_serial,
-            traits=self,
+            job_class=self,
         )
 
-    def traits_of(self, row: Row) -> Derived:
+    def class_of(self, row: Row) -> JobClass:
         """Read what the row lacks, and put it there; nothing is known if that fails."""
         try:
             # No text is that of no job.
@@ -74,8 +74,8 @@ class LazyRows:
                 self._failed(self.problems[row.id])
             return _NOTHING_KNOWN
         self.problems.pop(row.id, None)
-        row.traits = traits = traits_of(job, Phase.PENDING)
-        return traits
+        row.job_class = found = class_of(job, Phase.PENDING)
+        return found
 
 
 class RowLoader:

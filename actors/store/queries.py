@@ -16,9 +16,9 @@ from ...storage import errors, settings
 from ...storage.jobs import job_bounds, job_views, jobs
 from ...storage.queue_files import job_files
 from ...transport import messages
+from .job_classes import row_of
 from .job_rows import Phase, Row
 from .job_table import JobTable
-from .row_templates import row_of
 from .subscriptions import Watch, WatchList
 from .wait_list import WaitList
 

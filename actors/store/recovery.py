@@ -14,11 +14,11 @@ from ...storage.alive import lock_files
 from ...storage.jobs import jobs
 from ...storage.queue_files import job_files, replay, spool
 from . import reconciling
+from .job_classes import row_of
 from .job_rows import Phase
 from .lazy_rows import RowLoader
 from .loaded import Loaded
 from .reconciling import Fate, Life
-from .row_templates import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -92,25 +92,25 @@ class World:
         )
         self.chain = CHAIN
         self.schedule = Schedule(chance.randint(0, 3), CHAIN, policy=policy, alone_max=1)
-        self.common = {template: chance.choice(ACTIONS) for template in (1, 2)}
+        self.common = {job_class: chance.choice(ACTIONS) for job_class in (1, 2)}
 
     def verdict(self, job: PendingJob) -> JobVerdict:
-        action, rule, limit = self.common.get(job.template) or self.chance.choice(ACTIONS)
+        action, rule, limit = self.common.get(job.job_class) or self.chance.choice(ACTIONS)
         return JobVerdict(
             job=job, action=action, rule=rule, limit=limit, chain=self.chain, is_common=True
         )
 
     def change_rules(self) -> None:
-        """Other rules are in force, and what they say of one job of each template is known."""
+        """Other rules are in force, and what they say of one job of each class is known."""
         self.chain += 1
         self.schedule.change_chain(self.chain)
-        self.common = {template: self.chance.choice(ACTIONS) for template in (1, 2)}
+        self.common = {job_class: self.chance.choice(ACTIONS) for job_class in (1, 2)}
         for job_id in self.schedule._templates.unjudged(self.chain):
             judged = self.schedule._pending[job_id].judged
             job = PendingJob(
                 id=job_id,
                 priority=0,
-                template=judged.template,
+                job_class=judged.job_class,
                 limits=getattr(judged, "limits", ()),
             )
             event("jobs that are alike get another verdict")
@@ -129,7 +129,7 @@ class World:
             limits=chance.choice(LIMITS),
             forecast=chance.choice(self.forecasts),
             forecast_of_all=chance.choice((None, *self.forecasts)),
-            template=chance.choice([0, 1, 1, 2]),
+            job_class=chance.choice([0, 1, 1, 2]),
         )
         self.schedule.add(self.verdict(job), self.now)
 

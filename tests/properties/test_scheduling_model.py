@@ -50,7 +50,7 @@ class ScheduledJob:
     rule: str | None
     limits: Limits
     depends: list[tuple[int, list[str]]]
-    template: int = 0
+    job_class: int = 0
     state: str = "pending"
     status: JobStatus | None = None
 
@@ -63,7 +63,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         self.slots = 3
         self.chain = 1
         self.numbers = {"r": 1, "q": 2}
-        # By template, what the rules say of all its jobs, unless they look at ids or reasons.
+        # By job_class, what the rules say of all its jobs, unless they look at ids or reasons.
         self.common: dict[int, Saying] = {1: ("ACCEPT", None), 2: ("PAUSE", "p")}
         self.tells_alike_apart = False
         self.schedule = Schedule(self.slots, alone_max=1)
@@ -138,23 +138,23 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
     @rule(news=st.lists(st.tuples(priorities, SAYINGS, AD_HOC, TEMPLATES), min_size=1, max_size=5))
     def submit(self, news: list[tuple[int, Saying, Limits, int]]) -> None:
-        for priority, saying, limits, template in news:
-            self.take_in(priority, saying, limits, template=template)
+        for priority, saying, limits, job_class in news:
+            self.take_in(priority, saying, limits, job_class=job_class)
 
-    @rule(template=st.sampled_from([1, 2]), saying=SAYINGS, count=st.integers(2, 6))
-    def submit_alike(self, template: int, saying: Saying, count: int) -> None:
+    @rule(job_class=st.sampled_from([1, 2]), saying=SAYINGS, count=st.integers(2, 6))
+    def submit_alike(self, job_class: int, saying: Saying, count: int) -> None:
         for _ in range(count):
-            self.take_in(template, saying, (), template=template)
+            self.take_in(job_class, saying, (), job_class=job_class)
 
-    @rule(priority=priorities, saying=SAYINGS, limits=AD_HOC, data=st.data(), template=TEMPLATES)
+    @rule(priority=priorities, saying=SAYINGS, limits=AD_HOC, data=st.data(), job_class=TEMPLATES)
     def submit_a_dependant(
-        self, priority: int, saying: Saying, limits: Limits, data: st.DataObject, template: int
+        self, priority: int, saying: Saying, limits: Limits, data: st.DataObject, job_class: int
     ) -> None:
         # One above all others: a job that does not exist.
         known = [*self.jobs] * 3 + [len(self.jobs) + 1_000]
         targets = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
         depends = [(each, data.draw(statuses)) for each in targets]
-        self.take_in(priority, saying, limits, depends, template=template)
+        self.take_in(priority, saying, limits, depends, job_class=job_class)
 
     def take_in(
         self,
@@ -163,13 +163,13 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         limits: Limits,
         depends: Dependencies = (),
         *,
-        template: int,
+        job_class: int,
     ) -> None:
         job_id = len(self.jobs) + 1
-        if template and not self.tells_alike_apart:
-            saying = self.common[template]
+        if job_class and not self.tells_alike_apart:
+            saying = self.common[job_class]
         job = self.jobs[job_id] = ScheduledJob(
-            job_id, priority, *saying, limits, list(depends), template
+            job_id, priority, *saying, limits, list(depends), job_class
         )
         # Jobs whose opcodes were not looked at come unjudged.
         self.schedule.add(self.verdict(job) if job_id % 3 else self.no_verdict(job))
@@ -181,7 +181,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
             priority=job.priority,
             depends=depends,
             limits=job.limits,
-            template=job.template,
+            job_class=job.job_class,
         )
 
     def verdict(self, job: ScheduledJob) -> JobVerdict:
@@ -215,8 +215,8 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
         self.numbers = numbers
         self.common, self.tells_alike_apart = common, tells_alike_apart
         for job in (*self.of("pending"), *self.of("running")):
-            if job.template and not tells_alike_apart:
-                job.action, job.rule = common[job.template]
+            if job.job_class and not tells_alike_apart:
+                job.action, job.rule = common[job.job_class]
             elif data.draw(st.booleans()):
                 job.action, job.rule = data.draw(SAYINGS)
         self.schedule.change_chain(self.chain, tells_alike_apart=tells_alike_apart)
@@ -274,7 +274,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
     @rule(data=st.data(), priority=priorities)
     def reprioritise(self, data: st.DataObject, priority: int) -> None:
         job = data.draw(st.sampled_from(self.of("pending")))
-        job.priority, job.template = priority, 0
+        job.priority, job.job_class = priority, 0
         self.schedule.reprioritise(job.id, priority)
 
     @rule(slots=st.sampled_from([0, 1, 2, 3, 4, 4, 6, 8]))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.actors.runtime.stage import Stage
 
 from ganger.actors.rules.filter_evaluator import FilterEvaluator
-from ganger.actors.store.job_rows import Phase
+from ganger.actors.store.job_classes import row_of
+from ganger.actors.store.job_rows import JobClass, Phase
 from ganger.actors.store.job_table import JobTable
-from ganger.actors.store.row_templates import row_of
 from ganger.storage.filters.rules import PREDICATES as PREDICATE_KINDS
 from ganger.storage.filters.rules import (
     FilterRule,
@@ -70,8 +70,10 @@ SENT = st.lists(
 """Jobs: the place of the template, the id, the reasons, the priority."""
 
 
-def inputs_of(job: jobs.Job) -> messages.SharedInputs | None:
-    return row_of(job, Phase.PENDING).shared_inputs
+def class_of(job: jobs.Job) -> JobClass | None:
+    """The class of a job, if others are of it."""
+    found = row_of(job, Phase.PENDING).whole_class
+    return found if found.number else None
 
 
 def stored(sent: list[tuple[int, int, Any, int]]) -> list[jobs.Job]:
@@ -91,11 +93,13 @@ def stored(sent: list[tuple[int, int, Any, int]]) -> list[jobs.Job]:
 
 def arrived(job: jobs.Job, *, is_shared: bool) -> JobToJudge:
     body = jobs.encode_job(job)
+    found = class_of(jobs.decode_job(body)) if is_shared else None
+    number, inputs = (0, None) if found is None else (found.number, found.inputs)
     return JobToJudge(
-        job=PendingJob(id=job.id, priority=job.priority),
+        job=PendingJob(id=job.id, priority=job.priority, job_class=number),
         inputs=None,
         body=body,
-        shared=inputs_of(jobs.decode_job(body)) if is_shared else None,
+        class_inputs=inputs,
     )
 
 
@@ -164,14 +168,14 @@ def test_a_template_is_judged_as_each_of_its_jobs(
             stage = Stage(Path(folder))
             evaluator = Evaluator(stage, rules)
             told = [arrived(job, is_shared=is_shared) for job in found]
-            if any(one.shared is not None for one in told):
-                event("jobs share their inputs")
+            if any(one.job.job_class for one in told):
+                event("jobs are of one class")
             said.append(evaluator.verdicts(told, proposed))
             stage.daemon_lock.remove()
     assert without_jobs(said[0]) == without_jobs(said[1])
 
 
-def test_only_jobs_that_are_the_same_but_for_their_reasons_share_their_inputs() -> None:
+def test_only_jobs_that_are_the_same_but_for_their_reasons_are_of_one_class() -> None:
     JobTable()
 
     def job(number: int, size: object = 1, priority: int = 0) -> jobs.Job:
@@ -183,25 +187,27 @@ def test_only_jobs_that_are_the_same_but_for_their_reasons_share_their_inputs() 
         return jobs.Job(id=number, ops=[op])
 
     # The first one may be the only one: its inputs are not kept in memory.
-    assert inputs_of(job(1)) is None
-    second, third = (inputs_of(job(number)) for number in (2, 3))
-    assert second is third
+    assert class_of(job(1)) is None
+    second, third = (class_of(job(number)) for number in (2, 3))
     assert second is not None
+    assert third is not None
+    assert second.number == third.number
+    assert second.inputs is third.inputs
     assert second.inputs == [{"OP_ID": "OP_TEST", "size": 1}]
     for other in (job(4, 1.0), job(5, size=True), job(6, "1"), job(7, priority=5)):
-        assert inputs_of(other) is None
-    assert inputs_of(job(8, "x" * 5_000)) is None
-    assert inputs_of(job(9, "x" * 5_000)) is None
+        assert class_of(other) is None
+    assert class_of(job(8, "x" * 5_000)) is None
+    assert class_of(job(9, "x" * 5_000)) is None
 
 
-def test_opcodes_of_several_priorities_are_not_shared() -> None:
+def test_jobs_with_opcodes_of_several_priorities_are_of_no_class() -> None:
     JobTable()
     for _ in range(3):
         ops = [
             jobs.OpcodeEntry(input={"OP_ID": "OP_X"}, status=JobStatus.QUEUED, priority=priority)
             for priority in (0, 5)
         ]
-        assert inputs_of(jobs.Job(id=1, ops=ops)) is None
+        assert class_of(jobs.Job(id=1, ops=ops)) is None
 
 
 def rule_with(predicate: list[Any]) -> FilterRule:
@@ -235,7 +241,7 @@ def test_verdicts_are_shared_by_what_a_predicate_declares_and_not_by_its_name(
     monkeypatch.setitem(PREDICATE_KINDS, "another", PREDICATE_KINDS[kind])
     jobs_sent = [(0, number, [("user", str(number), 1)], 0) for number in range(1, 5)]
     told = [arrived(job, is_shared=True) for job in stored(jobs_sent)]
-    assert told[1].shared is told[3].shared is not None
+    assert told[1].job.job_class == told[3].job.job_class != 0
     holds = {"jobid": ["=", "id", 4], "reason": ["=", "reason", "4"]}.get(kind, [">", "size", 0])
     evaluator = Evaluator(stage, [])
     rule = rule_with(["another", holds])
@@ -257,7 +263,7 @@ def test_rules_that_look_at_reasons_see_each_job(stage: Stage, predicate: list[A
     evaluator = Evaluator(stage, [{**rule, "predicates": [predicate]}])
     found = stored([(0, number, [("user", text, 1)], 0) for number, text in enumerate("aab")])
     told = [arrived(job, is_shared=True) for job in found]
-    assert told[1].shared is told[2].shared is not None
+    assert told[1].job.job_class == told[2].job.job_class != 0
     stage.sent.clear()
     evaluator.staged.notify(messages.JobsArrived(jobs=told))
     judged = stage.take_one(messages.JobsJudged).jobs

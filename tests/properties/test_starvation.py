@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ganger.actors.locks.locking import LockState
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.actors.store.ages import Ages
-from ganger.actors.store.job_rows import Derived, Row
+from ganger.actors.store.job_rows import JobClass, Row
 from ganger.actors.store.job_table import JobTable
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import Owner
@@ -50,7 +50,9 @@ needs = st.sampled_from(WANTED)
 def table_of(pending: list[int]) -> JobTable:
     table = JobTable()
     for job_id in pending:
-        table.add(Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Derived(summary="")))
+        table.add(
+            Row(id=job_id, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary=""))
+        )
     return table
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ganger.actors.answers import explaining
 from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
-from ganger.actors.store.job_rows import Derived, Row
+from ganger.actors.store.job_rows import JobClass, Row
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import remedy_words
 from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulate
@@ -135,7 +135,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
     for job_id in schedule.pending_in_order():
         position = schedule.position(job_id)
         assert position is not None
-        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Derived(summary=""))
+        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary=""))
         rules = explaining.holding(position)
         held_by = [explaining.HoldingRule(rule, f"text of {rule}", 0) for rule in rules]
         obstacles = explaining.of_pending(row, position, held_by)
@@ -177,7 +177,7 @@ def test_no_priority_is_named_that_rules_refuse(
         position = schedule.position(job_id)
         assert position is not None
         position = msgspec.structs.replace(position, refused=sorted(refused))
-        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, traits=Derived(summary=""))
+        row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary=""))
         rules = explaining.holding(position)
         remedy = remedies.for_pending(schedule.contention(job_id, None), rules, refused)
         named = [remedy, *(one.remedy for one in explaining.of_pending(row, position, []))]

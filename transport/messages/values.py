@@ -49,10 +49,10 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     limits that the job's reasons name, each with the number of jobs that may run under it.
     ``forecast``: the locks of its next opcode; None: none; ``forecast_of_all``: those of all its
     opcodes, if that is more. ``question``: what the configuration store must be asked for the names
-    that are missing; None: nothing. ``template``: jobs with the same number differ in nothing that
-    filter rules see but their ids and reasons; 0: there may be none. In a simulation, ``is_idle``:
-    the job has a run slot and none of its opcodes runs now; ``is_unbegun``: none of its opcodes has
-    run.
+    that are missing; None: nothing. ``job_class``: jobs with the same number differ in nothing that
+    filter rules see but their ids and reasons; 0: the job may be like no other one. In a
+    simulation, ``is_idle``: the job has a run slot and none of its opcodes runs now;
+    ``is_unbegun``: none of its opcodes has run.
     """
 
     id: int
@@ -62,19 +62,9 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     forecast: LockForecast | None = None
     forecast_of_all: LockForecast | None = None
     question: str | None = None
-    template: int = 0
+    job_class: int = 0
     is_idle: bool = False
     is_unbegun: bool = False
-
-
-class SharedInputs(msgspec.Struct, frozen=True):
-    """The inputs of the opcodes of several jobs, without their reason trails.
-
-    ``number``: that of no others, in this process (`PendingJob.template`).
-    """
-
-    inputs: list[dict[str, Any]]
-    number: int = 0
 
 
 class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,22 +72,22 @@ class JobToJudge(msgspec.Struct, frozen=True, kw_only=True):
 
     ``inputs``: of its opcodes. None: they have not been read. Then the evaluator reads them from
     ``body``, the text of the job's file, if it is there; from that file if ``is_in_file``; and else
-    asks for them when they matter (`ReportJobs`). ``shared``: the same without their reason trails,
-    in one object for many jobs; None: it is not known whether others have the same.
+    asks for them when they matter (`ReportJobs`). ``class_inputs``: those of the job's class,
+    without reason trails, in one object for all its jobs; None: the job may be like no other one.
     """
 
     job: PendingJob
     inputs: list[dict[str, Any]] | None
     is_in_file: bool = False
     body: bytes | None = None
-    shared: SharedInputs | None = None
+    class_inputs: list[dict[str, Any]] | None = None
 
 
 class JobVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A job with the rule that applies to it: action and, for a limit, its number.
 
     ``chain``: the rule chain under which this holds; 0: the job has not been judged.
-    ``is_common``: it holds for all jobs of the template.
+    ``is_common``: it holds for all jobs of the class.
     """
 
     job: PendingJob

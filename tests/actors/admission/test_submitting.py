@@ -9,8 +9,8 @@ import pytest
 
 from ganger.actors.admission import submitting
 from ganger.actors.admission.submitting import Draft
+from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import Phase
-from ganger.actors.store.row_templates import row_of
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus

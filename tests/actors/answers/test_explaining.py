@@ -6,7 +6,7 @@ import pytest
 
 from ganger.actors.answers import explaining
 from ganger.actors.answers.explaining import HoldingRule
-from ganger.actors.store.job_rows import Derived, Row
+from ganger.actors.store.job_rows import JobClass, Row
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.settings import PRIORITY_MIN
 from ganger.transport import remedy_words
@@ -17,7 +17,7 @@ DELETED_A, DELETED_B = "filter rule a is deleted", "filter rule b is deleted"
 
 
 def row() -> Row:
-    return Row(id=7, status=JobStatus.QUEUED, priority=0, traits=Derived(summary="x"))
+    return Row(id=7, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary="x"))
 
 
 def test_a_rule_for_a_time_names_when_it_ends_by_itself() -> None:

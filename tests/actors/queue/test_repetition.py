@@ -16,7 +16,7 @@ import pytest
 from tests.actors.queue.queue_stage import DELAY, ENDED, PID, Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 
-from ganger.actors.store import row_templates
+from ganger.actors.store import job_classes
 from ganger.storage.alive import lock_files
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
@@ -292,8 +292,8 @@ class Outcome(msgspec.Struct):
 def play(root: Path, scene: Scene, turns: list[int], patch: pytest.MonkeyPatch) -> Outcome:
     """Send the scene's message as often in each turn as ``turns`` says."""
     # Templates get numbers, which go on from one queue of this process to the next.
-    patch.setattr(row_templates, "_templates", {})
-    patch.setattr(row_templates, "_numbers", itertools.count(1))
+    patch.setattr(job_classes, "_templates", {})
+    patch.setattr(job_classes, "_numbers", itertools.count(1))
     stage = Stage(root)
     queue = Queue(stage, patch)
     message = scene(queue)

@@ -1,4 +1,4 @@
-"""One verdict for all jobs that a chain of rules cannot tell apart."""
+"""One verdict for all jobs of a class, if the rules look at nothing in which they differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ganger.actors.rules.filtering import ACCEPTED, Verdict, compile_chain
 from ganger.actors.rules.shared_verdicts import SharedVerdicts
 from ganger.storage.filters.rules import ActionName, parse_rule
-from ganger.transport.messages import JobToJudge, PendingJob, SharedInputs
+from ganger.transport.messages import PendingJob
 
 UUID = "aaaaaaaa-0000-4000-8000-000000000000"
 
@@ -17,8 +17,8 @@ def verdicts(*predicates: list[Any]) -> SharedVerdicts:
     return SharedVerdicts(compile_chain([parse_rule(rule)], now=0.0))
 
 
-def job(number: int, shared: SharedInputs | None = None) -> JobToJudge:
-    return JobToJudge(job=PendingJob(id=number, priority=0), inputs=None, shared=shared)
+def job(number: int, job_class: int = 0) -> PendingJob:
+    return PendingJob(id=number, priority=0, job_class=job_class)
 
 
 def test_rules_that_look_at_nothing_say_the_same_of_every_job() -> None:
@@ -26,8 +26,8 @@ def test_rules_that_look_at_nothing_say_the_same_of_every_job() -> None:
     assert SharedVerdicts(compile_chain([], now=0.0)).find(job(1)) == ACCEPTED
 
 
-def test_rules_that_look_at_jobs_say_nothing_of_one_that_they_have_not_seen() -> None:
-    seen, unseen = (SharedInputs(inputs=[{"OP_ID": "OP_EXEC"}], number=n) for n in (1, 2))
+def test_rules_that_look_at_jobs_say_nothing_of_a_class_that_they_have_not_seen() -> None:
+    seen, unseen = 1, 2
     for predicate in (["jobid", [">", "id", 5]], ["reason", ["=", "reason", "x"]]):
         known = verdicts(predicate)
         known.note(job(1, seen), ACCEPTED)

@@ -20,9 +20,9 @@ HOT = forecast_of(node=exclusive(["hot"]))
 ALONE = 3
 
 
-def job(job_id: int, template: int = 1, **fields: object) -> PendingJob:
+def job(job_id: int, job_class: int = 1, **fields: object) -> PendingJob:
     fields = {"priority": 0, **fields}
-    return msgspec.convert({"id": job_id, "template": template, **fields}, PendingJob)
+    return msgspec.convert({"id": job_id, "job_class": job_class, **fields}, PendingJob)
 
 
 def says(
@@ -58,7 +58,7 @@ def test_a_new_rule_holds_all_that_are_alike_with_one_verdict(
     known = Schedule(20, alone_max=ALONE)
     known.change_chain(CHAIN)
     for n in range(1, 1_001):
-        alike = PendingJob(id=n, priority=0, template=1, forecast=forecast)
+        alike = PendingJob(id=n, priority=0, job_class=1, forecast=forecast)
         known.add(says(alike, "PAUSE", "old"))
     known.decide()
     known.change_chain(NEXT)
@@ -66,7 +66,7 @@ def test_a_new_rule_holds_all_that_are_alike_with_one_verdict(
     assert asked == [1, 2, 3, 4]
     applied = 0
     for n in asked:
-        alike = PendingJob(id=n, priority=0, template=1, forecast=forecast)
+        alike = PendingJob(id=n, priority=0, job_class=1, forecast=forecast)
         applied += known.judge(says(alike, "PAUSE", "new", chain=NEXT))
     assert applied == 1_000
     held = known._order._held
@@ -96,8 +96,8 @@ def test_all_that_are_alike_are_free_with_one_verdict() -> None:
 def test_others_of_another_priority_pass_or_wait_as_ever() -> None:
     known = schedule(*many(10))
     known.change_chain(NEXT)
-    known.add(says(job(11, template=2, priority=-1), chain=NEXT))
-    known.add(says(job(12, template=2, priority=1), chain=NEXT))
+    known.add(says(job(11, job_class=2, priority=-1), chain=NEXT))
+    known.add(says(job(12, job_class=2, priority=1), chain=NEXT))
     decided = known.decide()
     # Before the last one stand jobs that may start.
     assert decided.start == [11]
@@ -177,7 +177,7 @@ def test_a_job_with_another_priority_leaves_its_set() -> None:
     assert known.decide().unjudged == [9, 1, 2, 3, 4]
     for n in (1, 2, 3, 4):
         known.judge(says(job(n), "PAUSE", "r", chain=NEXT))
-    known.judge(says(job(9, template=0, priority=-1), chain=NEXT))
+    known.judge(says(job(9, job_class=0, priority=-1), chain=NEXT))
     assert known.decide().start == [9]
     known.reprioritise(8, -1)
     decided = known.decide()
@@ -201,9 +201,9 @@ def test_a_rule_that_begins_to_apply_counts_once_for_each_job() -> None:
 def test_there_are_not_more_sets_than_explain_can_look_at() -> None:
     known = Schedule(0, alone_max=0)
     known.change_chain(CHAIN)
-    for template in range(1, 3 * SETS_MAX):
+    for job_class in range(1, 3 * SETS_MAX):
         for n in (0, 1):
-            known.add(says(job(2 * template + n, template)))
+            known.add(says(job(2 * job_class + n, job_class)))
     known.change_chain(NEXT)
     assert len(known._templates.unjudged(NEXT)) == SETS_MAX
     assert len(list(known._kinds)) == SETS_MAX + 1

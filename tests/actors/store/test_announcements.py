@@ -159,23 +159,23 @@ def test_a_new_priority_of_a_running_job_is_announced_too(queue: Queue) -> None:
     assert (changed.id, changed.priority) == (job_id, -5)
 
 
-def test_jobs_of_one_template_share_what_rules_see_until_their_priority_changes(
+def test_jobs_of_one_class_share_what_rules_see_until_their_priority_changes(
     queue: Queue,
 ) -> None:
     take_rules(queue)
     queue.submitted(spec(), spec(), spec())
 
-    def shared() -> list[messages.SharedInputs | None]:
+    def reported() -> list[messages.JobToJudge]:
         queue.stage.sent.clear()
         queue.actor.notify(messages.ReportJobs(ids=[1, 2, 3]))
-        return [one.shared for one in queue.stage.take_one(messages.JobsArrived).jobs]
+        return queue.stage.take_one(messages.JobsArrived).jobs
 
-    first, second, third = shared()
+    first, second, third = reported()
     # The first of them might have been the only one.
-    assert first is None
-    assert second is third
-    assert second is not None
-    assert [op["OP_ID"] for op in second.inputs] == ["OP_TEST_DELAY"]
+    assert (first.job.job_class, first.class_inputs) == (0, None)
+    assert second.job.job_class == third.job.job_class != 0
+    assert second.class_inputs is third.class_inputs
+    assert [op["OP_ID"] for op in second.class_inputs or []] == ["OP_TEST_DELAY"]
     for priority in (5, 0):
         queue.actor.ask(messages.ChangeJobPriority(id=3, priority=priority))
-    assert shared() == [None, second, None]
+    assert [one.job.job_class for one in reported()] == [0, second.job.job_class, 0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganger.actors.store.job_rows import Derived, Phase, Row
+from ganger.actors.store.job_classes import row_of
+from ganger.actors.store.job_rows import JobClass, Phase, Row
 from ganger.actors.store.job_table import JobTable
-from ganger.actors.store.row_templates import row_of
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def row(job_id: int, status: JobStatus = JobStatus.QUEUED, **fields: Any) -> Row:
-    made = Row(id=job_id, status=status, priority=0, traits=Derived(summary="X"))
+    made = Row(id=job_id, status=status, priority=0, job_class=JobClass(summary="X"))
     for name, value in fields.items():
         setattr(made, name, value)
     return made

@@ -91,7 +91,7 @@ def test_a_row_that_is_read_later_is_as_one_of_a_start_that_reads_all(
     whole = rows(queue)
     assert [row.is_whole for row in whole] == [True] * len(ALL)
     for row in (*later, *whole):
-        row.shared_inputs = None
+        row.inputs = None
     assert later == whole
     assert first == [(row.status, row.priority, row.serial, row.received, row.key) for row in whole]
 

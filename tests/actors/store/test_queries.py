@@ -14,11 +14,11 @@ from tests.actors.runtime.stage import Asker
 
 from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import queries
+from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import Phase, Row
 from ganger.actors.store.job_table import JobTable
 from ganger.actors.store.loaded import Loaded
 from ganger.actors.store.queries import QueueReader
-from ganger.actors.store.row_templates import row_of
 from ganger.storage import errors, settings
 from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs

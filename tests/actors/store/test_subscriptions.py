@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.store.job_rows import Derived, Row
+from ganger.actors.store.job_rows import JobClass, Row
 from ganger.actors.store.subscriptions import Watch, WatchList
 from ganger.storage import errors, settings
 from ganger.storage.jobs.jobs import JobStatus, LogEntry
@@ -20,7 +20,7 @@ def none_gathers() -> None:
 
 
 def row(job_id: int, status: JobStatus = JobStatus.RUNNING) -> Row:
-    return Row(id=job_id, status=status, priority=0, traits=Derived(summary="X"))
+    return Row(id=job_id, status=status, priority=0, job_class=JobClass(summary="X"))
 
 
 def watch(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ganger.actors.store import row_templates
+from ganger.actors.store import job_classes
+from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import Phase
-from ganger.actors.store.row_templates import row_of
 from ganger.storage import opcodes
 from ganger.storage.jobs import job_views, jobs
 from ganger.storage.jobs.jobs import JobStatus
@@ -124,14 +124,16 @@ def test_the_reason_is_the_text_of_the_submitter(trail: object, expected: str) -
 
 def test_jobs_with_the_same_texts_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests have jobs like these.
-    monkeypatch.setattr(row_templates, "_templates", {})
+    monkeypatch.setattr(job_classes, "_templates", {})
     extra = {jobs.SUBMISSION_KEY: "k" * 20, jobs.DIGEST_KEY: "d" * 24}
     bodies = [jobs.encode_job(job({**DELAY, "reason": [["me", "why", 1]]}, extra=extra))] * 2
     one, other = (row_of(jobs.decode_job(body), Phase.PENDING) for body in bodies)
-    assert one.shared_inputs is None, "it may be the only one"
-    shared, other.shared_inputs = other.shared_inputs, None
+    assert (one.whole_class.number, one.inputs) == (0, None), "it may be the only one"
+    known = other.whole_class
+    assert known.number
+    other.inputs = None
     assert one == other
-    other.shared_inputs = shared
+    other.job_class = known
     for name in ("summary", "reason", "key", "digest"):
         assert getattr(one, name)
         assert getattr(one, name) is getattr(other, name)

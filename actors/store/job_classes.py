@@ -1,7 +1,7 @@
-"""The row of a job, from what its file says.
+"""The row and the class of a job, from what its file says.
 
-Jobs whose opcodes have the same parameters share one object with all that follows from these
-(`Derived`): it is found once, and looked up for the next job by what its parameters are.
+Jobs whose opcodes have the same parameters are of one class (`JobClass`). It is made once, with all
+that follows from the parameters, and looked up for the next job by what its parameters are.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from ...storage.jobs.jobs import JobStatus
 from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
 from ...storage.prediction.declared import foreseen_of_job
-from ...transport.messages import SharedInputs
-from .job_rows import NO_RUN, Derived, Execution, Phase, Row
+from .job_rows import NO_RUN, Execution, JobClass, Phase, Row
 
 _SHARED_CHARACTERS_MAX = 200
 
 
 def row_of(job: jobs.Job, phase: Phase) -> Row:
     """The row of a job as its file has it."""
-    traits = traits_of(job, phase)
+    found = class_of(job, phase)
     status = job.status
-    if phase is Phase.PENDING and traits.depends:
+    if phase is Phase.PENDING and found.depends:
         # Until the scheduler says that they are satisfied, it waits for its dependencies.
         status = JobStatus.WAITING
     extra = job.extra
@@ -42,35 +41,35 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         digest=text_of(extra.get(jobs.DIGEST_KEY)),
         phase=phase,
         serial=job.serial,
-        traits=traits,
+        job_class=found,
         run=_run_of(job),
     )
 
 
-def traits_of(job: jobs.Job, phase: Phase) -> Derived:
+def class_of(job: jobs.Job, phase: Phase) -> JobClass:
     """What follows from the parameters of the job's opcodes."""
     template = _template_of(job)
-    traits = template.ended
+    found = template.ended
     if phase is Phase.PENDING:
-        traits = template.pending if _has_one_priority(job) else template.alone
+        found = template.pending if _has_one_priority(job) else template.alone
     if _has_only_our_reasons(job):
-        return traits
-    return _with_reasons(job, template, traits)
+        return found
+    return _with_reasons(job, template, found)
 
 
-def _with_reasons(job: jobs.Job, template: _Template, traits: Derived) -> Derived:
-    """The traits with what users gave as reasons; jobs with the same ones share it."""
+def _with_reasons(job: jobs.Job, template: _Template, known: JobClass) -> JobClass:
+    """The class with what users gave as reasons; jobs with the same ones share it."""
     reason = shared_text(job_views.job_reason(job))
     limits = job_views.rate_limits(op.input for op in job.ops)
     last = template.with_reasons
     if (
         last is not None
-        and last[0] is traits
+        and last[0] is known
         and (last[1].reason, last[1].limits) == (reason, limits)
     ):
         return last[1]
-    found = msgspec.structs.replace(traits, reason=reason, limits=limits)
-    template.with_reasons = (traits, found)
+    found = msgspec.structs.replace(known, reason=reason, limits=limits)
+    template.with_reasons = (known, found)
     return found
 
 
@@ -87,18 +86,18 @@ def _run_of(job: jobs.Job) -> Execution:
 
 
 class _Template(msgspec.Struct):
-    """The traits of jobs with the same parameters."""
+    """The classes of jobs with the same parameters."""
 
-    pending: Derived
+    pending: JobClass
     """Of a job that is pending, and has no priority of its own."""
 
-    alone: Derived
+    alone: JobClass
     """Of a pending job whose parameters are in its file alone."""
 
-    ended: Derived
+    ended: JobClass
     """Of a job that is not pending."""
 
-    with_reasons: tuple[Derived, Derived] | None = None
+    with_reasons: tuple[JobClass, JobClass] | None = None
     """The last ones that were made of one of these, and of which."""
 
 
@@ -132,8 +131,7 @@ def _template_of(job: jobs.Job) -> _Template:
             _templates[key] = found
     elif found.pending is found.alone:
         # The parameters are kept once a second job has had the same: for no single one.
-        shared = SharedInputs(inputs=inputs, number=next(_numbers))
-        found.pending = msgspec.structs.replace(found.alone, shared_inputs=shared)
+        found.pending = msgspec.structs.replace(found.alone, number=next(_numbers), inputs=inputs)
     return found
 
 
@@ -159,7 +157,7 @@ def _found_template(job: jobs.Job, place: int) -> _Template:
         # If they are malformed, no daemon wrote them: the job's process will refuse the opcode.
         with contextlib.suppress(errors.DependencyError):
             depends = tuple(opcodes.dependencies(job.ops[place].input))
-    ended = Derived(
+    ended = JobClass(
         summary=shared_text(job_views.job_summary(job)),
         depends=depends,
         needs_user_opcodes=_needs_user_opcodes(job),
