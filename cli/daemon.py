@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 import click
 
 from ..actors.processes.machine import end_child_processes
+from ..actors.runtime.actor import start
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
 from ..actors.runtime.luxi_options import LuxiOptions
@@ -322,7 +323,7 @@ def _supervise(host: Host, shutdown: Shutdown, ready: object, watchdog: Watchdog
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    host.start(Supervisor, SUPERVISION, 0, shutdown, ready)
+    start(host, Supervisor, SUPERVISION, 0, shutdown, ready)
     if is_asked:
         # The signal may have come before there was a supervisor that could hear of it.
         stop()

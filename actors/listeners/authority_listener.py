@@ -17,6 +17,7 @@ from ...transport import messages
 from ...transport.envelopes import Envelope
 from ...transport.messages import JOB_MESSAGES, RECEIVERS
 from ...transport.zmq.router import Router
+from ..runtime.actor import start
 from ..runtime.addresses import SUPERVISOR
 from ..runtime.process_link import ProcessLink
 from .wire_listener import WireAddress, WireListener
@@ -91,7 +92,7 @@ class AuthorityListener(WireListener):
         component, dispatcher = self._components[name]
         self._refuse_forgotten(name)
         try:
-            self.runtime.host.start(component, dispatcher, message.incarnation)
+            start(self.runtime.host, component, dispatcher, message.incarnation)
         except (OSError, RuntimeError) as error:
             # The system has no descriptor or thread for it.
             self.log.error("component cannot be started", name=name, error=str(error))

@@ -27,6 +27,7 @@ from ...transport.messages import (
     CrashComponent,
 )
 from .addresses import SUPERVISOR
+from .heartbeat import Heartbeat
 from .mailbox import (
     QUIET,
     TURN_ENDED,
@@ -40,7 +41,6 @@ from .mailbox import (
     TurnEnded,
 )
 from .runtime import Runtime
-from .turn_times import TurnTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,25 +48,6 @@ if TYPE_CHECKING:
     from .component import Component
     from .dispatcher import Dispatcher
     from .host import Host
-
-
-class Heartbeat:
-    """What the watchdog sees of an actor.
-
-    The dispatcher's thread writes it, but for ``is_abandoned``, which never goes back.
-    """
-
-    __slots__ = ("handled", "handling", "is_abandoned", "thread", "turns")
-
-    def __init__(self) -> None:
-        self.turns = TurnTimes()
-        self.handled = 0
-        """How many messages it has done with."""
-        self.handling: object = None
-        """The message it works on; None: it waits for one."""
-        self.thread = 0
-        self.is_abandoned = False
-        """It hung, and another actor has taken its place."""
 
 
 class ComponentActor(pykka.Actor):
@@ -93,7 +74,7 @@ class ComponentActor(pykka.Actor):
         self._is_closed = False
         self._is_booted = False
         self._early: list[Envelope] = []
-        self.component = component(Runtime(host, self), *arguments)
+        self.component = component(Runtime(host, self, dispatcher), *arguments)
 
     # ------------------------------------------------------------ pykka
 
@@ -122,6 +103,11 @@ class ComponentActor(pykka.Actor):
     def is_over(self) -> bool:
         """Whether the actor takes no more messages."""
         return self.actor_stopped.is_set()
+
+    @property
+    def asks(self) -> bool:
+        """Whether the component waits for a reply."""
+        return self.component.runtime.asks
 
     def stop_within(self, seconds: float) -> bool:
         """Stop the actor when it has handled what waits; False if that takes longer."""
@@ -340,3 +326,24 @@ class ComponentActor(pykka.Actor):
 
 class InjectedCrashError(Exception):
     """A test asked this component to fail."""
+
+
+def start(
+    host: Host,
+    component: type[Component],
+    dispatcher: str,
+    incarnation: int,
+    *arguments: Any,  # noqa: ANN401 - what this component's class takes
+) -> ComponentActor:
+    """Start an actor, enter it into the directory, and let it build its state.
+
+    Raises `OSError` or `RuntimeError` if there is no descriptor or thread for it.
+    """
+    served_by = host.dispatcher(dispatcher)
+    actor = ComponentActor(component, host, incarnation, served_by, *arguments)
+    actor.begin()
+    host.directory.enter(component.name, actor)
+    actor.tell(Envelope(Boot()))
+    if incarnation > 1:
+        host.repeat_asks(component.name)
+    return actor

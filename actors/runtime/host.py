@@ -1,30 +1,27 @@
-"""What the components of one process share, and how one of them is started."""
+"""What the components of one process share."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...storage import settings
 from ...storage.disk import descriptors, paths
-from ...transport.envelopes import Envelope
-from ...transport.messages import Boot, LuxiState, RapiState
-from .actor import ComponentActor
+from ...transport.messages import LuxiState, RapiState
 from .directory import Directory
 from .dispatcher import Dispatcher
 from .luxi_options import LuxiOptions
 from .mailbox import Replaced
 from .rapi_options import RapiOptions
+from .served import Served
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from ...storage.alive.lock_files import LockFile
-    from .component import Component
-
 
 FileId = tuple[int, int]
 """A file's device and inode."""
@@ -86,7 +83,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     wall_clock: Callable[[], float] = time.time
     make_dispatcher: Callable[[str], Dispatcher] = Dispatcher
     dispatchers: dict[str, Dispatcher] = {}
-    actors: dict[str, ComponentActor] = {}
+    actors: dict[str, Served] = {}
     """The newest actor of each component, for the watchdog and the supervisor."""
 
     def keep_memory(self, name: str, size: int) -> None:
@@ -101,28 +98,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
             found = self.dispatchers[name] = self.make_dispatcher(name)
         return found
 
-    def start(
-        self,
-        component: type[Component],
-        dispatcher: str,
-        incarnation: int,
-        *arguments: Any,  # noqa: ANN401 - what this component's class takes
-    ) -> ComponentActor:
-        """Start an actor, enter it into the directory, and let it build its state.
-
-        Raises `OSError` or `RuntimeError` if there is no descriptor or thread for it.
-        """
-        served_by = self.dispatcher(dispatcher)
-        actor = ComponentActor(component, self, incarnation, served_by, *arguments)
-        actor.begin()
-        self.directory.enter(component.name, actor)
-        actor.tell(Envelope(Boot()))
-        if incarnation > 1:
-            self.repeat_asks(component.name)
-        return actor
-
     def repeat_asks(self, component: str) -> None:
         """Have all components repeat the requests that wait: this component was replaced."""
         for actor in list(self.actors.values()):
-            if actor.component.runtime.asks:
+            if actor.asks:
                 actor.put(Replaced(component))

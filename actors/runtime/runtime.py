@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...transport.messages import Message, Request
-    from .actor import ComponentActor
     from .directory import Address
-    from .dispatcher import Alarm
+    from .dispatcher import Alarm, Dispatcher
     from .host import Host
     from .idle_work import IdleWork
+    from .served import Served
 
 MessageT = TypeVar("MessageT", bound="Message")
 ReplyT = TypeVar("ReplyT", bound="Message")
@@ -40,7 +40,7 @@ class PendingRequest(NamedTuple):
 class ReplyTo:
     """Takes the replies to an actor's requests. Any thread may call it."""
 
-    def __init__(self, actor: ComponentActor) -> None:
+    def __init__(self, actor: Served) -> None:
         self._actor = actor
 
     def tell(self, envelope: Envelope) -> None:
@@ -51,11 +51,12 @@ class ReplyTo:
 class Runtime:
     """The runtime of one incarnation of a component."""
 
-    def __init__(self, host: Host, actor: ComponentActor) -> None:
+    def __init__(self, host: Host, actor: Served, dispatcher: Dispatcher) -> None:
         self.host = host
         self.incarnation = actor.incarnation
         self.log = host.log.bind(component=actor.name)
         self._actor = actor
+        self._dispatcher = dispatcher
         self._reply_to = ReplyTo(actor)
         self._asked: dict[int, PendingRequest] = {}
         self._numbers: dict[int, int] = {}
@@ -173,7 +174,7 @@ class Runtime:
 
     def _later(self, seconds: float, item: object) -> Alarm:
         self._check_not_abandoned()
-        return self._actor.dispatcher.later(seconds, self._actor, item)
+        return self._dispatcher.later(seconds, self._actor, item)
 
     def in_thread(self, work: Callable[[], Message]) -> None:
         """Do ``work`` in a thread, and tell this component, or its successor, the result."""
@@ -182,7 +183,7 @@ class Runtime:
         def run() -> None:
             directory.tell(name, Envelope(work()))
 
-        self._actor.dispatcher.in_thread(name, run)
+        self._dispatcher.in_thread(name, run)
 
     def when_idle(self, steps: Iterator[object], finished: Callable[[], Message]) -> IdleWork:
         """Take ``steps`` in a thread, each while this component's dispatcher has nothing to do.
@@ -195,24 +196,24 @@ class Runtime:
         def finish() -> None:
             directory.tell(name, Envelope(finished()))
 
-        return self._actor.dispatcher.when_idle(name, steps, finish)
+        return self._dispatcher.when_idle(name, steps, finish)
 
     # ------------------------------------------------------------ descriptors and turns
 
     def watch(self, descriptor: int) -> None:
         """Call `Component.readable` whenever ``descriptor`` is readable or at its end."""
         self._check_not_abandoned()
-        self._actor.dispatcher.watch(descriptor, self._actor)
+        self._dispatcher.watch(descriptor, self._actor)
 
     def watch_for(self, descriptor: int, *, reading: bool, writing: bool) -> None:
         """Call `Component.readable` when a watched descriptor is readable, or writable, instead."""
         self._check_not_abandoned()
-        self._actor.dispatcher.watch_for(descriptor, reading=reading, writing=writing)
+        self._dispatcher.watch_for(descriptor, reading=reading, writing=writing)
 
     def forget(self, descriptor: int) -> None:
         """No longer watch ``descriptor``; call this before closing it."""
         self._check_not_abandoned()
-        self._actor.dispatcher.forget(descriptor)
+        self._dispatcher.forget(descriptor)
 
     @property
     def has_mail(self) -> bool:
@@ -222,12 +223,12 @@ class Runtime:
     @property
     def have_others_work(self) -> bool:
         """Whether another actor of the same dispatcher waits for its turn."""
-        return self._actor.dispatcher.have_others_work()
+        return self._dispatcher.have_others_work()
 
     @property
     def has_news(self) -> bool:
         """Whether a message or a descriptor waits, for this component or one beside it."""
-        return self._actor.dispatcher.has_news(self._actor)
+        return self._dispatcher.has_news(self._actor)
 
     @property
     def patience_seconds(self) -> float | None:

@@ -26,6 +26,7 @@ from ...storage.alive import lock_files, parent_death
 from ...storage.disk import documents, paths
 from ...transport.messages import ComponentHung
 from ..listeners.authority_listener import AuthorityListener
+from ..runtime.actor import start
 from ..runtime.directory import Directory
 from ..runtime.host import Host
 from ..runtime.process_link import LinkedReceiver
@@ -38,7 +39,7 @@ from .watchdog import SUPERVISOR, Watchdog
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
-    from ..runtime.actor import ComponentActor
+    from ..runtime.served import Served
 
 _FAILED_EXIT_CODE = 1
 """Of a process whose daemon is gone, or whose listener has failed."""
@@ -88,7 +89,7 @@ class _AuthorityProcess:
         ours = {name: (classes[name], PLACEMENT[name]) for name in self._components}
         name = AuthorityListener.name
         opened = functools.partial(self._control.sendall, READY)
-        actor = self._host.start(AuthorityListener, PLACEMENT[name], 1, ours, opened, self._fail)
+        actor = start(self._host, AuthorityListener, PLACEMENT[name], 1, ours, opened, self._fail)
         listener = cast("AuthorityListener", actor.component)
         for other in (*classes, SUPERVISOR):
             if other not in ours:
@@ -108,7 +109,7 @@ class _AuthorityProcess:
         listener.is_stopping = True
         actors = self._host.actors
         for name in [*reversed(self._components), AuthorityListener.name]:
-            actor: ComponentActor | None = actors.get(name)
+            actor: Served | None = actors.get(name)
             if actor is not None and not actor.stop_within(settings.STOP_SECONDS / 4):
                 self._log.error("component does not stop", name=name)
         self._lock_file.remove()

@@ -15,6 +15,7 @@ from ...storage import errors, settings
 from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import messages
+from ..runtime.actor import start
 from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
 from ..runtime.directory import Address
@@ -131,7 +132,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             self.runtime.tell(AUTHORITY, messages.StartComponent(name, incarnation))
             return
         try:
-            self.runtime.host.start(component, PLACEMENT[name], incarnation)
+            start(self.runtime.host, component, PLACEMENT[name], incarnation)
         except (OSError, RuntimeError) as error:
             # The system has no descriptor or thread for it: no failure of the component.
             self.log.error("component cannot be started", name=name, error=str(error))

@@ -43,7 +43,10 @@ class Listener:
         self.stage = stage
         self.started: list[tuple[type, str, int]] = []
         self.opened: list[str] = []
-        monkeypatch.setattr(Host, "start", lambda _, *start: self.started.append(start))
+        monkeypatch.setattr(
+            "ganger.actors.listeners.authority_listener.start",
+            lambda _, *start: self.started.append(start),
+        )
         components = {"lock_manager": (LockManager, "core")}
         self.actor: Staged[AuthorityListener] = stage.make(
             AuthorityListener, components, lambda: self.opened.append("opened"), self.opened.append

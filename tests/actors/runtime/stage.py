@@ -22,6 +22,7 @@ from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.idle_work import IdleWait, IdleWork
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
+from ganger.actors.runtime.served import Served
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import settings
@@ -76,25 +77,25 @@ class StageDispatcher(Dispatcher):
         self.has_work = False
         """What components hear when they ask whether something waits."""
 
-    def make_mailbox(self, _actor: ComponentActor) -> Mailbox:
+    def make_mailbox(self, _actor: Served) -> Mailbox:
         return Mailbox(lambda: None)
 
-    def add(self, actor: ComponentActor) -> None:
+    def add(self, actor: Served) -> None:
         """Nothing to do."""
 
-    def remove(self, actor: ComponentActor) -> None:
+    def remove(self, actor: Served) -> None:
         """Nothing to do."""
 
-    def watch(self, descriptor: int, actor: ComponentActor) -> None:
+    def watch(self, descriptor: int, actor: Served) -> None:
         """Nothing to do."""
 
     def forget(self, descriptor: int) -> None:
         """Nothing to do."""
 
-    def has_news(self, _actor: ComponentActor) -> bool:
+    def has_news(self, _actor: Served) -> bool:
         return self.has_work
 
-    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+    def later(self, seconds: float, actor: Served, item: object) -> Alarm:
         alarm = Alarm(seconds, actor, item)
         if isinstance(item, Envelope):
             ring = functools.partial(self.stage.tell, actor.name, item)

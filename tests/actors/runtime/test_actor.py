@@ -7,13 +7,13 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pykka
 import pytest
 
-from ganger.actors.runtime.actor import ComponentActor
+from ganger.actors.runtime.actor import ComponentActor, start
 from ganger.actors.runtime.addresses import SUPERVISOR
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Directory
@@ -201,11 +201,11 @@ class ActorScene:
 
     def start(self, kind: type[Component]) -> Any:
         """A component whose actor builds its state: the object itself, to look inside."""
-        self.host.start(kind, "shared" if self.shared else kind.name, 5)
+        start(self.host, kind, "shared" if self.shared else kind.name, 5)
         return self.directory.made[-1]
 
     def actor(self, kind: type[Component]) -> ComponentActor:
-        return self.host.actors[kind.name]
+        return cast("ComponentActor", self.host.actors[kind.name])
 
     def notify(self, kind: type[Component], message: Message) -> None:
         self.directory.tell(kind.name, Envelope(message))

@@ -12,13 +12,14 @@ import select
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import cast
 from unittest import mock
 
 import pytest
 from tests.actors.runtime.stage import Asker
 
 from ganger.actors.runtime import dispatcher
-from ganger.actors.runtime.actor import ComponentActor
+from ganger.actors.runtime.actor import ComponentActor, start
 from ganger.actors.runtime.component import Component
 from ganger.actors.runtime.directory import Address, Directory
 from ganger.actors.runtime.dispatcher import ALARMS_KEPT_MIN, Dispatcher
@@ -124,7 +125,7 @@ class DispatcherScene:
 
     def start(self, kind: type[Log]) -> Log:
         """A component that has built its state."""
-        return self.built(self.host.start(kind, "shared", 1))
+        return self.built(start(self.host, kind, "shared", 1))
 
     def built(self, actor: ComponentActor) -> Log:
         """The component, when it has built its state."""
@@ -135,7 +136,7 @@ class DispatcherScene:
         return actor.component
 
     def actor(self, kind: type[Log]) -> ComponentActor:
-        return self.host.actors[kind.name]
+        return cast("ComponentActor", self.host.actors[kind.name])
 
     def tell(self, kind: type[Log], *notices: Message) -> None:
         for message in notices:
@@ -154,7 +155,7 @@ class DispatcherScene:
 
     def block(self, kind: type[Log]) -> Log:
         """Let a component work at a message until ``went_on`` is set."""
-        component = self.host.actors[kind.name].component
+        component = self.actor(kind).component
         assert isinstance(component, Log)
         self.say(kind, BLOCK)
         assert component.blocked.wait(DEADLINE)
@@ -521,7 +522,7 @@ def test_a_component_that_is_restarted_before_its_neighbours_have_failed_is_serv
 
     def restart_first(message: object) -> None:
         monkeypatch.undo()
-        scene.host.start(Log, "shared", 2)
+        start(scene.host, Log, "shared", 2)
         crash_neighbour(message)
 
     monkeypatch.setattr(scene.actor(Neighbour), "crash", restart_first)
@@ -565,7 +566,7 @@ def test_an_actor_without_descriptors_or_threads_for_it_is_not_started(
     with monkeypatch.context() as patch:
         patch.setattr(what, mock.Mock(side_effect=error))
         with pytest.raises(type(error)):
-            scene.host.start(Log, "shared", 1)
+            start(scene.host, Log, "shared", 1)
     assert scene.host.actors == {}
     assert len(os.listdir("/proc/self/fd")) == before
     log = scene.start(Log)

@@ -36,7 +36,7 @@ def test_a_component_is_started_again_when_there_are_descriptors_for_it(
             raise error
         entered.append(component.name)
 
-    monkeypatch.setattr(Host, "start", start)
+    monkeypatch.setattr("ganger.actors.supervision.supervisor.start", start)
     supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
     supervisor.begin()
     supervisor.component._is_up = True
@@ -86,7 +86,7 @@ def test_a_daemon_whose_first_components_cannot_be_started_does_not_start(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse = mock.Mock(side_effect=OSError(errno.EMFILE, "Too many open files"))
-    monkeypatch.setattr(Host, "start", refuse)
+    monkeypatch.setattr("ganger.actors.supervision.supervisor.start", refuse)
     with pytest.raises(OSError, match="Too many open files"):
         stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0).component.boot()
     assert stage.timers == []
@@ -94,7 +94,7 @@ def test_a_daemon_whose_first_components_cannot_be_started_does_not_start(
 
 def report_ready(supervisor: Staged[Supervisor], patch: pytest.MonkeyPatch) -> None:
     """Every component that the supervisor starts is ready at once; none really starts."""
-    patch.setattr(Host, "start", lambda *_: None)
+    patch.setattr("ganger.actors.supervision.supervisor.start", lambda *_: None)
     supervisor.begin()
     supervisor.component.boot()
     for component in COMPONENTS:
@@ -202,7 +202,7 @@ def supervisor_of_two_processes(
         started.append((component.name, incarnation))
 
     stage.host = msgspec.structs.replace(stage.host, elsewhere=dict.fromkeys(THERE, "/socket"))
-    monkeypatch.setattr(Host, "start", start)
+    monkeypatch.setattr("ganger.actors.supervision.supervisor.start", start)
     supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
     supervisor.begin()
     supervisor.component.boot()

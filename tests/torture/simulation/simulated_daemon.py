@@ -18,7 +18,7 @@ from tests.torture.simulation import repeating
 from tests.torture.simulation.core import Core, Killed, Program, Task, VirtualTimer
 
 from ganger.actors.queue.job_queue import JobQueue
-from ganger.actors.runtime.actor import ComponentActor, InjectedCrashError
+from ganger.actors.runtime.actor import ComponentActor, InjectedCrashError, start
 from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
@@ -33,6 +33,7 @@ from ganger.actors.runtime.mailbox import (
     Readable,
     TurnEnded,
 )
+from ganger.actors.runtime.served import Served
 from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
@@ -67,7 +68,7 @@ LATE_SHARE, LATE_SECONDS = 0.5, 0.02
 class WorldMailbox(Mailbox):
     """Delivers with a delay: in one line, or in one for each sender."""
 
-    def __init__(self, actor: ComponentActor) -> None:
+    def __init__(self, actor: Served) -> None:
         super().__init__(lambda: None)
         self.core = Core.active
         self.watched: list[int] = []
@@ -328,7 +329,7 @@ class SimulatedDaemon:
             reuses_processes=self.core.character.reuses_processes,
             luxi=LuxiOptions() if self.core.character.tool_actions else None,
         )
-        self.host.start(Supervisor, SUPERVISION, 0, self.shutdown, self._ready)
+        start(self.host, Supervisor, SUPERVISION, 0, self.shutdown, self._ready)
 
     def _ready(self) -> None:
         self.is_ready = True
@@ -412,21 +413,22 @@ class WorldDispatcher(Dispatcher):
         super().__init__("world")
         self._daemon = daemon
 
-    def make_mailbox(self, actor: ComponentActor) -> WorldMailbox:
+    def make_mailbox(self, actor: Served) -> WorldMailbox:
         return WorldMailbox(actor)
 
-    def add(self, actor: ComponentActor) -> None:
+    def add(self, actor: Served) -> None:
+        assert isinstance(actor, ComponentActor)
         self._daemon.enter(actor)
 
-    def remove(self, actor: ComponentActor) -> None:
+    def remove(self, actor: Served) -> None:
         mailbox = actor.mailbox
         assert isinstance(mailbox, WorldMailbox)
         mailbox.watched.clear()
 
-    def leave_behind(self, actor: ComponentActor) -> None:
+    def leave_behind(self, actor: Served) -> None:
         self.remove(actor)
 
-    def watch(self, descriptor: int, actor: ComponentActor) -> None:
+    def watch(self, descriptor: int, actor: Served) -> None:
         assert descriptor in self._daemon.core.handles
         mailbox = actor.mailbox
         assert isinstance(mailbox, WorldMailbox)
@@ -437,10 +439,10 @@ class WorldDispatcher(Dispatcher):
             if descriptor in task.mailbox.watched:
                 task.mailbox.watched.remove(descriptor)
 
-    def has_news(self, actor: ComponentActor) -> bool:
+    def has_news(self, actor: Served) -> bool:
         return not actor.mailbox.empty()
 
-    def later(self, seconds: float, actor: ComponentActor, item: object) -> Alarm:
+    def later(self, seconds: float, actor: Served, item: object) -> Alarm:
         alarm = Alarm(seconds, actor, item)
 
         def ring() -> None:

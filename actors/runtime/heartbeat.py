@@ -1,4 +1,4 @@
-"""How long the turns of an actor take: the longest of the last seconds, for the daemon's status."""
+"""What the watchdog sees of an actor, and how long its turns take, for the daemon's status."""
 
 from __future__ import annotations
 
@@ -33,3 +33,22 @@ class TurnTimes:
         if late < 0:
             return max(self._longest, self._before)
         return self._longest if late < settings.TURN_WINDOW_SECONDS else 0.0
+
+
+class Heartbeat:
+    """What the watchdog sees of an actor.
+
+    The dispatcher's thread writes it, but for ``is_abandoned``, which never goes back.
+    """
+
+    __slots__ = ("handled", "handling", "is_abandoned", "thread", "turns")
+
+    def __init__(self) -> None:
+        self.turns = TurnTimes()
+        self.handled = 0
+        """How many messages it has done with."""
+        self.handling: object = None
+        """The message it works on; None: it waits for one."""
+        self.thread = 0
+        self.is_abandoned = False
+        """It hung, and another actor has taken its place."""
