@@ -30,7 +30,7 @@ from .mailbox import InboxItem, Mailbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .served import Served
+    from .served_actor import ServedActor
 
 THREAD = "thread"
 """The name of threads that do what would hold up a dispatcher."""
@@ -43,7 +43,7 @@ class Alarm:
 
     __slots__ = ("actor", "due", "is_canceled", "item")
 
-    def __init__(self, due: float, actor: Served, item: object) -> None:
+    def __init__(self, due: float, actor: ServedActor, item: object) -> None:
         self.due = due
         self.actor = actor
         self.item = item
@@ -79,13 +79,13 @@ class Dispatcher:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._actors: list[Served] = []
-        self._ready: deque[Served] = deque()
-        self._watched: dict[int, Served] = {}
+        self._actors: list[ServedActor] = []
+        self._ready: deque[ServedActor] = deque()
+        self._watched: dict[int, ServedActor] = {}
         self._alarms: list[Alarm] = []
         self._alarms_max = ALARMS_KEPT_MIN
         self._generation = 0
-        self._running: Served | None = None
+        self._running: ServedActor | None = None
         self._is_asleep = False
         self._looked_at = 0.0
         self._idle = IdleWait()
@@ -96,11 +96,11 @@ class Dispatcher:
 
     # ------------------------------------------------------------ from any thread
 
-    def make_mailbox(self, actor: Served) -> Mailbox:
+    def make_mailbox(self, actor: ServedActor) -> Mailbox:
         """A mailbox that asks for a turn of ``actor``."""
         return Mailbox(lambda: self.schedule(actor))
 
-    def schedule(self, actor: Served) -> None:
+    def schedule(self, actor: ServedActor) -> None:
         """Run a turn of ``actor`` soon."""
         self._ready.append(actor)
         if self._is_asleep:
@@ -110,7 +110,7 @@ class Dispatcher:
                 if self._wake != _CLOSED:
                     os.eventfd_write(self._wake, 1)
 
-    def add(self, actor: Served) -> None:
+    def add(self, actor: ServedActor) -> None:
         """Serve ``actor`` from now on. Raises `OSError` or `RuntimeError` for want of resources."""
         with self._lock:
             if not self._actors:
@@ -122,12 +122,12 @@ class Dispatcher:
                     raise
             self._actors.append(actor)
 
-    def remove(self, actor: Served) -> None:
+    def remove(self, actor: ServedActor) -> None:
         """Serve ``actor`` no longer; the thread ends with its last actor."""
         with self._lock:
             self._remove(actor)
 
-    def leave_behind(self, actor: Served) -> None:
+    def leave_behind(self, actor: ServedActor) -> None:
         """Serve the others in a new thread if the present one hangs in a turn of ``actor``."""
         with self._lock:
             is_stuck = self._running is actor
@@ -139,7 +139,7 @@ class Dispatcher:
 
     # ------------------------------------------------------------ from its own thread
 
-    def watch(self, descriptor: int, actor: Served) -> None:
+    def watch(self, descriptor: int, actor: ServedActor) -> None:
         """Run a turn of ``actor`` whenever ``descriptor`` is readable or at its end."""
         assert self._poll is not None
         self._poll.register(descriptor, select.EPOLLIN)
@@ -159,7 +159,7 @@ class Dispatcher:
             actor.readable.remove(descriptor)
         self._poll.unregister(descriptor)
 
-    def later(self, seconds: float, actor: Served, item: object) -> Alarm:
+    def later(self, seconds: float, actor: ServedActor, item: object) -> Alarm:
         """Put ``item`` into the mailbox of ``actor`` after so many seconds."""
         alarm = Alarm(time.monotonic() + seconds, actor, item)
         heapq.heappush(self._alarms, alarm)
@@ -190,7 +190,7 @@ class Dispatcher:
         """Whether an actor waits for its turn."""
         return bool(self._ready)
 
-    def has_news(self, actor: Served) -> bool:
+    def has_news(self, actor: ServedActor) -> bool:
         """Whether ``actor`` or one beside it has something to do."""
         if self._ready or not actor.mailbox.empty():
             return True
@@ -231,7 +231,7 @@ class Dispatcher:
                 self._running = None
                 self._after_turn(actor)
 
-    def _next(self) -> Served | None:
+    def _next(self) -> ServedActor | None:
         """The actor whose turn it is; its ``quiet_at`` is set if it has to be a quiet one."""
         if self._ready:
             actor = self._ready.popleft()
@@ -243,7 +243,7 @@ class Dispatcher:
                 return actor
         return None
 
-    def _after_turn(self, actor: Served) -> None:
+    def _after_turn(self, actor: ServedActor) -> None:
         if actor.is_over:
             return
         patience = actor.patience_seconds
@@ -325,7 +325,7 @@ class Dispatcher:
         )
         thread.start()
 
-    def _remove(self, actor: Served) -> None:
+    def _remove(self, actor: ServedActor) -> None:
         if actor not in self._actors:
             return
         self._actors.remove(actor)

@@ -16,7 +16,7 @@ from .dispatcher import Dispatcher
 from .luxi_options import LuxiOptions
 from .mailbox import Replaced
 from .rapi_options import RapiOptions
-from .served import Served
+from .served_actor import ServedActor
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -83,7 +83,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     wall_clock: Callable[[], float] = time.time
     make_dispatcher: Callable[[str], Dispatcher] = Dispatcher
     dispatchers: dict[str, Dispatcher] = {}
-    actors: dict[str, Served] = {}
+    actors: dict[str, ServedActor] = {}
     """The newest actor of each component, for the watchdog and the supervisor."""
 
     def keep_memory(self, name: str, size: int) -> None:

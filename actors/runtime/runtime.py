@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .dispatcher import Alarm, Dispatcher
     from .host import Host
     from .idle_work import IdleWork
-    from .served import Served
+    from .served_actor import ServedActor
 
 MessageT = TypeVar("MessageT", bound="Message")
 ReplyT = TypeVar("ReplyT", bound="Message")
@@ -40,7 +40,7 @@ class PendingRequest(NamedTuple):
 class ReplyTo:
     """Takes the replies to an actor's requests. Any thread may call it."""
 
-    def __init__(self, actor: Served) -> None:
+    def __init__(self, actor: ServedActor) -> None:
         self._actor = actor
 
     def tell(self, envelope: Envelope) -> None:
@@ -51,7 +51,7 @@ class ReplyTo:
 class Runtime:
     """The runtime of one incarnation of a component."""
 
-    def __init__(self, host: Host, actor: Served, dispatcher: Dispatcher) -> None:
+    def __init__(self, host: Host, actor: ServedActor, dispatcher: Dispatcher) -> None:
         self.host = host
         self.incarnation = actor.incarnation
         self.log = host.log.bind(component=actor.name)

@@ -39,7 +39,7 @@ from .watchdog import SUPERVISOR, Watchdog
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
-    from ..runtime.served import Served
+    from ..runtime.served_actor import ServedActor
 
 _FAILED_EXIT_CODE = 1
 """Of a process whose daemon is gone, or whose listener has failed."""
@@ -109,7 +109,7 @@ class _AuthorityProcess:
         listener.is_stopping = True
         actors = self._host.actors
         for name in [*reversed(self._components), AuthorityListener.name]:
-            actor: Served | None = actors.get(name)
+            actor: ServedActor | None = actors.get(name)
             if actor is not None and not actor.stop_within(settings.STOP_SECONDS / 4):
                 self._log.error("component does not stop", name=name)
         self._lock_file.remove()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..runtime.host import FileId, Host
-    from ..runtime.served import Served
+    from ..runtime.served_actor import ServedActor
     from .directory_keeper import DirectoryKeeper
     from .supervisor import Shutdown
 
@@ -119,7 +119,7 @@ class Watchdog:
         for name in hung:
             self._report(self._host.actors[name])
 
-    def _report(self, actor: Served) -> None:
+    def _report(self, actor: ServedActor) -> None:
         text = f"it has worked at one message for {self._seconds:g} seconds"
         self._host.log.error(
             "component hangs", name=actor.name, stack=_stack(actor.heartbeat.thread)
@@ -131,7 +131,7 @@ class Watchdog:
         self._host.directory.tell(SUPERVISOR, Envelope(hung))
 
 
-def _sight(actor: Served) -> Sight | None:
+def _sight(actor: ServedActor) -> Sight | None:
     """What the component works at; None if it is idle or abandoned."""
     heartbeat = actor.heartbeat
     handled, handling = heartbeat.handled, heartbeat.handling

@@ -22,7 +22,7 @@ from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.idle_work import IdleWait, IdleWork
 from ganger.actors.runtime.mailbox import QUIET, TURN_ENDED, Mailbox, Replaced
-from ganger.actors.runtime.served import Served
+from ganger.actors.runtime.served_actor import ServedActor
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import logs, placement
 from ganger.storage import settings
@@ -77,25 +77,25 @@ class StageDispatcher(Dispatcher):
         self.has_work = False
         """What components hear when they ask whether something waits."""
 
-    def make_mailbox(self, _actor: Served) -> Mailbox:
+    def make_mailbox(self, _actor: ServedActor) -> Mailbox:
         return Mailbox(lambda: None)
 
-    def add(self, actor: Served) -> None:
+    def add(self, actor: ServedActor) -> None:
         """Nothing to do."""
 
-    def remove(self, actor: Served) -> None:
+    def remove(self, actor: ServedActor) -> None:
         """Nothing to do."""
 
-    def watch(self, descriptor: int, actor: Served) -> None:
+    def watch(self, descriptor: int, actor: ServedActor) -> None:
         """Nothing to do."""
 
     def forget(self, descriptor: int) -> None:
         """Nothing to do."""
 
-    def has_news(self, _actor: Served) -> bool:
+    def has_news(self, _actor: ServedActor) -> bool:
         return self.has_work
 
-    def later(self, seconds: float, actor: Served, item: object) -> Alarm:
+    def later(self, seconds: float, actor: ServedActor, item: object) -> Alarm:
         alarm = Alarm(seconds, actor, item)
         if isinstance(item, Envelope):
             ring = functools.partial(self.stage.tell, actor.name, item)

@@ -33,7 +33,7 @@ from ganger.actors.runtime.mailbox import (
     Readable,
     TurnEnded,
 )
-from ganger.actors.runtime.served import Served
+from ganger.actors.runtime.served_actor import ServedActor
 from ganger.actors.supervision import logs
 from ganger.actors.supervision.placement import SUPERVISION
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
@@ -68,7 +68,7 @@ LATE_SHARE, LATE_SECONDS = 0.5, 0.02
 class WorldMailbox(Mailbox):
     """Delivers with a delay: in one line, or in one for each sender."""
 
-    def __init__(self, actor: Served) -> None:
+    def __init__(self, actor: ServedActor) -> None:
         super().__init__(lambda: None)
         self.core = Core.active
         self.watched: list[int] = []
@@ -413,22 +413,22 @@ class WorldDispatcher(Dispatcher):
         super().__init__("world")
         self._daemon = daemon
 
-    def make_mailbox(self, actor: Served) -> WorldMailbox:
+    def make_mailbox(self, actor: ServedActor) -> WorldMailbox:
         return WorldMailbox(actor)
 
-    def add(self, actor: Served) -> None:
+    def add(self, actor: ServedActor) -> None:
         assert isinstance(actor, ComponentActor)
         self._daemon.enter(actor)
 
-    def remove(self, actor: Served) -> None:
+    def remove(self, actor: ServedActor) -> None:
         mailbox = actor.mailbox
         assert isinstance(mailbox, WorldMailbox)
         mailbox.watched.clear()
 
-    def leave_behind(self, actor: Served) -> None:
+    def leave_behind(self, actor: ServedActor) -> None:
         self.remove(actor)
 
-    def watch(self, descriptor: int, actor: Served) -> None:
+    def watch(self, descriptor: int, actor: ServedActor) -> None:
         assert descriptor in self._daemon.core.handles
         mailbox = actor.mailbox
         assert isinstance(mailbox, WorldMailbox)
@@ -439,10 +439,10 @@ class WorldDispatcher(Dispatcher):
             if descriptor in task.mailbox.watched:
                 task.mailbox.watched.remove(descriptor)
 
-    def has_news(self, actor: Served) -> bool:
+    def has_news(self, actor: ServedActor) -> bool:
         return not actor.mailbox.empty()
 
-    def later(self, seconds: float, actor: Served, item: object) -> Alarm:
+    def later(self, seconds: float, actor: ServedActor, item: object) -> Alarm:
         alarm = Alarm(seconds, actor, item)
 
         def ring() -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .mailbox import Mailbox
 
 
-class Served(Protocol):
+class ServedActor(Protocol):
     """An actor that a dispatcher serves."""
 
     name: str
