@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.queue import queue_stage
 from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
@@ -49,8 +50,7 @@ def states(stage: Stage, *names: str) -> None:
 
 
 def listed(queue: Staged[JobQueue], *, archived: bool = False) -> dict[int, messages.JobSummary]:
-    rows = queue.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows).rows
-    return {row.id: row for row in rows}
+    return {row.id: row for row in queue_stage.listed(queue, archived=archived)}
 
 
 def read(queue: Staged[JobQueue], job_id: int) -> jobs.Job:

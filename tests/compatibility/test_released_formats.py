@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actors.queue import queue_stage
 from tests.actors.queue.queue_stage import DELAY
 from tests.actors.runtime.stage import Stage, Staged
 from tests.compatibility.make_format_data import EXEC
@@ -57,7 +58,7 @@ def opened(stage: Stage, folder: Path) -> Staged[JobQueue]:
 
 
 def listed(queue: Staged[JobQueue], *, archived: bool = False) -> dict[str, str]:
-    rows = queue.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows).rows
+    rows = queue_stage.listed(queue, archived=archived)
     return {str(row.id): str(row.status) for row in rows if row.archived is archived}
 
 

@@ -213,12 +213,23 @@ class Queue:
         return jobs.decode_job(document.body)
 
     def statuses(self, *, archived: bool = False) -> dict[int, str]:
-        rows = self.actor.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows)
-        return {row.id: str(row.status) for row in rows.rows}
+        return {row.id: str(row.status) for row in listed(self.actor, archived=archived)}
 
     def file(self, job_id: int) -> Any:
         data = (self.stage.places.queue / f"job-{job_id}").read_bytes()
         return msgspec.json.decode(data)
+
+
+def listed(queue: Staged[JobQueue], *, archived: bool = False) -> list[messages.JobSummary]:
+    """All jobs, perhaps archived ones too: a page ends with the queue's turn, which may be soon."""
+    rows: list[messages.JobSummary] = []
+    after: int | None = 0
+    while after is not None:
+        asked = queue.say(messages.ListJobs(archived=archived, after=after))
+        page = asked.answer_as(messages.JobRows)
+        rows += page.rows
+        after = page.next_after
+    return rows
 
 
 def spec(*depends: tuple[int, list[str]], ops: int = 1, **fields: Any) -> JobSpec:

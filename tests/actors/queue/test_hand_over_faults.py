@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.actors.operations.unlock import PIN, OpUnlock
-from tests.actors.queue.queue_stage import ENDED, Queue, spec
+from tests.actors.queue.queue_stage import ENDED, Queue, listed, spec
 from tests.actors.runtime.stage import Asker, Stage
 from tests.refusals import refusing
 
@@ -138,8 +138,7 @@ def test_the_end_of_an_ended_job_does_not_move(queue: Queue, *, is_archived: boo
 
 
 def row_of_listing(queue: Queue, *, archived: bool = False) -> Any:
-    rows = queue.actor.say(messages.ListJobs(archived=archived)).answer_as(messages.JobRows)
-    (row,) = rows.rows
+    (row,) = listed(queue.actor, archived=archived)
     return row
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,7 +108,9 @@ class Library:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    # A page of archived jobs ends with its turn only where a test says so.
+    monkeypatch.setattr(settings, "QUERY_SLICE_SECONDS", math.inf)
     made = Library(tmp_path)
     yield made
     made.ledger.close()

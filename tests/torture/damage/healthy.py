@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.actors.queue.queue_stage import Queue
+from tests.actors.queue.queue_stage import Queue, listed
 from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
@@ -104,22 +104,10 @@ def _run(queue: Queue, job_id: int, status: JobStatus) -> None:
     queue.stage.sent.clear()
 
 
-def listed(queue: Staged[JobQueue]) -> list[messages.JobSummary]:
-    """All jobs, archived ones too; a page ends with the queue's turn, which may be soon."""
-    rows: list[messages.JobSummary] = []
-    after: int | None = 0
-    while after is not None:
-        asked = queue.ask(messages.ListJobs(archived=True, after=after))
-        page = asked.answer_as(messages.JobRows)
-        rows += page.rows
-        after = page.next_after
-    return rows
-
-
 def _known(queue: Staged[JobQueue], kept: Journal) -> dict[int, KnownJob]:
     known = {}
     states = _states(kept)
-    for row in listed(queue):
+    for row in listed(queue, archived=True):
         asked = queue.ask(messages.ReadJob(id=row.id))
         known[row.id] = KnownJob(asked.answer_as(messages.JobDocument).body, row, states[row.id])
     queue.close()

@@ -17,10 +17,11 @@ import shutil
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
+from tests.actors.queue.queue_stage import listed
 from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.damage import contents
 from tests.torture.damage.damages import JOB_MUTATIONS, OTHER_MUTATIONS, Damage
-from tests.torture.damage.healthy import DELAY, KnownJob, listed, make_healthy
+from tests.torture.damage.healthy import DELAY, KnownJob, make_healthy
 from tests.torture.damage.judging import Seen, allowed_ids, judge
 from tests.torture.damage.ordinary_user import modes_obeyed
 from tests.torture.damage.with_daemon import look_at_daemon
@@ -177,7 +178,7 @@ class Opened:
 
     def look(self, healthy: dict[int, KnownJob]) -> Seen:
         """Everything that can be seen of the jobs."""
-        rows = {row.id: row for row in listed(self.actor)}
+        rows = {row.id: row for row in listed(self.actor, archived=True)}
         bodies: dict[int, bytes | tuple[str, str]] = {}
         for job_id in healthy:
             [answer] = self.actor.ask(messages.ReadJob(id=job_id)).answers
