@@ -86,22 +86,26 @@ class Luxi:
             known, _ = self.call("WaitForJobChange", job_id, WAIT_FIELDS, known, None, 60)
 
 
+def _path(ganger: Ganger) -> str:
+    """The path of LUXI's socket."""
+    [found] = [one.path for one in ganger.client.info().sockets if one.protocol == "LUXI"]
+    return found
+
+
 def measure(folder: Path, steps: int) -> None:
     """Measure and print."""
     with Ganger(folder / "luxi") as ganger:
-        state = ganger.client.info().luxi
-        assert state is not None
+        path = _path(ganger)
         heading("LUXI, jobs held by a PAUSE rule")
         ganger.client.add_filter(action="PAUSE")
-        _submissions(state.path, steps)
-        _waiting(ganger, state.path, steps)
+        _submissions(path, steps)
+        _waiting(ganger, path, steps)
         for count in LISTED:
-            _listings(ganger, state.path, count)
+            _listings(ganger, path, count)
     with Ganger(folder / "luxi-free") as ganger:
-        state = ganger.client.info().luxi
-        assert state is not None
+        path = _path(ganger)
         heading("LUXI, jobs run: submitted, followed by WaitForJobChange until they have ended")
-        _followed(state.path, steps)
+        _followed(path, steps)
 
 
 def _submissions(path: str, steps: int) -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 import click
 
@@ -18,12 +18,11 @@ from ..actors.processes.machine import end_child_processes
 from ..actors.runtime.actor import start
 from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
-from ..actors.runtime.luxi_options import LuxiOptions
 from ..actors.runtime.rapi_options import RapiOptions
 from ..actors.supervision import logs, supervising
 from ..actors.supervision.directory_keeper import DirectoryKeeper
 from ..actors.supervision.log_writer import LogWriter
-from ..actors.supervision.placement import SUPERVISION, elsewhere
+from ..actors.supervision.placement import INSTALLED, SUPERVISION, elsewhere
 from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
 from ..storage import errors, settings
@@ -115,9 +114,9 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
         announce.log = log
         _warn(options, places, announce, log)
-        for problem in catalogue.load_user_opcodes().problems:
-            log.error("user opcodes are left out", problem=problem)
-        rapi, luxi = _rapi_of(options), _luxi_of(options)
+        for problem in (*catalogue.load_user_opcodes().problems, *INSTALLED.problems):
+            log.error("a part of a package is left out", problem=problem)
+        rapi = _rapi_of(options)
         credentials = None if rapi is None else _first_user(places, rapi, announce)
         stack.callback(first_rapi.forget, places, credentials)
         _remove_dead_lock_files(places)
@@ -137,8 +136,8 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
             reuses_processes=not options.fresh_processes,
             rapi=rapi,
             rapi_states=[],
-            luxi=luxi,
-            luxi_states=[],
+            listener_options={"luxi_listener": _luxi_of(options)},
+            listener_states={},
             elsewhere=elsewhere(options.placement, places),
             processes={},
             directory_descriptor=directory_lock.directory_descriptor,
@@ -211,14 +210,14 @@ def _rapi_of(options: DaemonOptions) -> RapiOptions | None:
     )
 
 
-def _luxi_of(options: DaemonOptions) -> LuxiOptions | None:
+def _luxi_of(options: DaemonOptions) -> dict[str, Any] | None:
     if options.no_luxi:
         return None
-    return LuxiOptions(
-        path=options.luxi_socket,
-        group=options.luxi_group,
-        everybody_reads=options.luxi_anonymous_reads,
-    )
+    return {
+        "path": options.luxi_socket,
+        "group": options.luxi_group,
+        "everybody_reads": options.luxi_anonymous_reads,
+    }
 
 
 def _first_user(

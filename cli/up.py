@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..storage.disk.paths import Places
     from ..transport.client.client import Client
-    from ..transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
+    from ..transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
     from .call import Call
     from .first_rapi import FirstCredentials
 
@@ -107,8 +107,9 @@ def _tell_closed(info: DaemonInfo, options: DaemonOptions) -> int:
         url = info.rapi.url
         problem = f"{info.rapi.problem}; the daemon goes on trying"
         problems.append(f"the remote API is not served at {url}: {problem}")
-    if info.luxi is not None and info.luxi.problem and options.luxi_socket:
-        problems.append(f"LUXI is not served: {info.luxi.problem}")
+    problems += [
+        f"{one.protocol} is not served: {one.problem}" for one in info.sockets if one.problem
+    ]
     for problem in problems:
         output.echo(f"ganger: {problem}", err=True)
     return errors.OperatorError.exit_code if problems else 0
@@ -317,8 +318,7 @@ def _health(info: DaemonInfo) -> int:
     """The exit code of `status` for a daemon that answers."""
     if info.is_read_only:
         return errors.StorageError.exit_code
-    doors = (info.rapi, info.luxi)
-    is_closed = any(door is not None and door.problem for door in doors)
+    is_closed = any(one is not None and one.problem for one in (info.rapi, *info.sockets))
     return errors.OperatorError.exit_code if is_closed else 0
 
 
@@ -351,8 +351,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         f"up {output.span(time.time() - info.started)}",
         "Data": info.data,
         "Endpoints": ", ".join(info.endpoints),
-        "WConfD": info.wconfd,
-        **({"LUXI": _luxi_state(info.luxi)} if info.luxi is not None else {}),
+        **{one.protocol: _socket_state(one) for one in info.sockets},
         **({"Remote API": rapi_state(info.rapi)} if info.rapi is not None else {}),
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
@@ -380,8 +379,8 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
         output.echo(f"Not loaded: {problem}")
 
 
-def _luxi_state(luxi: LuxiState) -> str:
-    return f"{luxi.path} NOT OPEN: {luxi.problem}" if luxi.problem else luxi.path
+def _socket_state(one: SocketState) -> str:
+    return f"{one.path} NOT OPEN: {one.problem}" if one.problem else one.path
 
 
 def rapi_state(rapi: RapiState) -> str:

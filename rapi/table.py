@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+from ..storage import entry_points
 from . import (
     events,
     explanations,
@@ -16,18 +19,13 @@ from . import (
     rule_views,
     timeline,
 )
-from .ganeti import general, groups, instances, networks, nodes, query, tags
+
+INSTALLED = entry_points.load(entry_points.RESOURCES)
+"""The resources of packages, and what is wrong with them."""
 
 _DESCRIBED = (
-    *general.RESOURCES,
     *jobs.RESOURCES,
     *filters.RESOURCES,
-    *query.RESOURCES,
-    *tags.RESOURCES,
-    *groups.RESOURCES,
-    *networks.RESOURCES,
-    *nodes.RESOURCES,
-    *instances.RESOURCES,
     *explanations.RESOURCES,
     *events.RESOURCES,
     *queue_views.RESOURCES,
@@ -37,6 +35,7 @@ _DESCRIBED = (
     *metrics.RESOURCES,
     *health.RESOURCES,
     *page.RESOURCES,
+    *itertools.chain.from_iterable(INSTALLED.objects.values()),
 )
 
 RESOURCES = (*_DESCRIBED, openapi.resource(_DESCRIBED))

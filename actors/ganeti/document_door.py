@@ -5,7 +5,7 @@ What comes in is up to each door.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, ClassVar, assert_never
 
 from ...transport import messages
 from ..runtime.component import Component
@@ -13,12 +13,16 @@ from .document_sockets import STALLED_SECONDS, DocumentSocket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from ...transport.envelopes import Envelope
 
 
-class DocumentDoor(Component[messages.DoorMessage]):
+class DocumentDoor(Component[messages.InstalledListenerMessage]):
     """Owns a socket for documents, which `boot` makes."""
+
+    protocol: ClassVar[str]
+    """What is spoken at the socket."""
 
     _socket: DocumentSocket
     _is_look_due = False
@@ -33,12 +37,22 @@ class DocumentDoor(Component[messages.DoorMessage]):
         """Open the socket; log why it is not open."""
         raise NotImplementedError
 
+    def _note(self, path: Path, problem: str) -> None:
+        """Tell the supervisor and the watchdog how the socket is; log a new ``problem``."""
+        states = self.runtime.host.listener_states
+        before = states.get(self.name)
+        if problem and (before is None or before.problem != problem):
+            self.log.error("a socket is not open", protocol=self.protocol, error=problem)
+        states[self.name] = messages.SocketState(
+            protocol=self.protocol, path=str(path), problem=problem
+        )
+
     def close(self) -> None:
         """Close the socket."""
         if hasattr(self, "_socket"):
             self._socket.close()
 
-    def receive(self, envelope: Envelope[messages.DoorMessage]) -> None:
+    def receive(self, envelope: Envelope[messages.InstalledListenerMessage]) -> None:
         """Handle one message."""
         message = envelope.message
         match message:

@@ -22,6 +22,7 @@ from ..runtime.addresses import JOB_QUEUE
 from . import luxi_methods, luxi_talks
 from .document_door import DocumentDoor
 from .document_sockets import DocumentSocket, Rights, prepare_place
+from .luxi_options import LuxiOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class LuxiListener(DocumentDoor):
     """Owns the socket of LUXI."""
 
     name = "luxi_listener"
+    protocol = "LUXI"
 
     def boot(self) -> None:
         """Open the socket."""
@@ -51,9 +53,10 @@ class LuxiListener(DocumentDoor):
         """Of large requests, by whether the peer may write."""
         self._refused = 0
         self._quiet_until = -math.inf
-        self._options = host.luxi
-        if self._options is None:
+        given = host.listener_options.get(self.name, {})
+        if given is None:
             return
+        self._options = msgspec.convert(given, LuxiOptions)
         self._path = Path(self._options.path or self.places.luxi_socket)
         budget = host.budget
         most = settings.LUXI_CONNECTIONS_MAX if budget is None else budget.luxi
@@ -68,7 +71,6 @@ class LuxiListener(DocumentDoor):
         self._open()
 
     def _open_socket(self) -> None:
-        assert self._options is not None
         problem = ""
         try:
             if self._path != self.places.luxi_socket and not self._socket.is_open:
@@ -77,10 +79,7 @@ class LuxiListener(DocumentDoor):
         except errors.StorageError as error:
             # Every other door works without this one.
             problem = error.text
-        states = self.runtime.host.luxi_states
-        if problem and (not states or states[-1].problem != problem):
-            self.log.error("LUXI's socket is not open", error=problem)
-        states[:] = [messages.LuxiState(path=str(self._path), problem=problem)]
+        self._note(self._path, problem)
 
     # ------------------------------------------------------------ requests
 
@@ -128,7 +127,6 @@ class LuxiListener(DocumentDoor):
         return Rights(settings.LUXI_QUESTION_BYTES_MAX, is_trusted=False)
 
     def _may_write(self, peer: Peer | None) -> bool:
-        assert self._options is not None
         if peer is None:
             return False
         is_own = peer.uid in (0, os.geteuid())

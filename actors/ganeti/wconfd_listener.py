@@ -39,11 +39,11 @@ class WconfdListener(DocumentDoor):
     """Owns the socket of WConfD."""
 
     name = "wconfd_listener"
+    protocol = "WConfD"
 
     def boot(self) -> None:
         """Open the socket."""
         self._following: dict[Owner, int] = {}
-        self._problem = ""
         budget = self.runtime.host.budget
         most = settings.DOCUMENT_CONNECTIONS_MAX if budget is None else budget.documents
         self._socket = DocumentSocket(
@@ -52,13 +52,13 @@ class WconfdListener(DocumentDoor):
         self._open()
 
     def _open_socket(self) -> None:
+        problem = ""
         try:
             self._socket.open(_SOCKET_MODE)
         except errors.StorageError as error:
             # Its path may be too long for a socket: every other door works without this one.
-            if error.text != self._problem:
-                self.log.error("WConfD's socket is not open", error=error.text)
-            self._problem = error.text
+            problem = error.text
+        self._note(self.places.wconfd_socket, problem)
 
     # ------------------------------------------------------------ requests
 

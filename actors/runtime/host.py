@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...storage import settings
 from ...storage.disk import descriptors, paths
-from ...transport.messages import LuxiState, RapiState
+from ...transport.messages import RapiState, SocketState
 from .directory import Directory
 from .dispatcher import Dispatcher
-from .luxi_options import LuxiOptions
 from .mailbox import Replaced
 from .rapi_options import RapiOptions
 from .served_actor import ServedActor
@@ -57,10 +56,10 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     rapi_states: list[RapiState] = []
     """The state of the remote API, last in the list; its keeper fills it in."""
 
-    luxi: LuxiOptions | None = None
-    """How to serve LUXI; None: not at all."""
-    luxi_states: list[LuxiState] = []
-    """The state of LUXI's socket, last in the list; its listener fills it in."""
+    listener_options: Mapping[str, Mapping[str, Any] | None] = {}
+    """What installed listeners are to know, by their names; None: not to open their sockets."""
+    listener_states: dict[str, SocketState] = {}
+    """The sockets of installed listeners, which fill them in, by the listeners' names."""
 
     budget: descriptors.DescriptorBudget | None = None
     """Who may have how many descriptors; None: as the system's limit has it."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..config.config_store import ConfigStore
 from ..execution.executor import Executor
-from ..ganeti.luxi_listener import LuxiListener
-from ..ganeti.wconfd_listener import WconfdListener
+from ..listeners.installed import installed
 from ..listeners.wire_listener import WireListener
 from ..locks.lock_manager import LockManager
 from ..output.output_reader import OutputReader
@@ -23,26 +22,10 @@ if TYPE_CHECKING:
     from ...storage.disk.paths import Places
     from ..runtime.component import Component
 
-COMPONENTS = (
-    LockManager,
-    ConfigStore,
-    FilterEvaluator,
-    Scheduler,
-    JobQueue,
-    OutputReader,
-    Executor,
-    WconfdListener,
-    LuxiListener,
-    WireListener,
-    RapiKeeper,
-)
-"""The supervisor starts one after the other, each when the one before it is ready, and stops them
-in reverse. The listeners start last: no request arrives before its receiver is ready."""
-
 CORE = "core"
 """The dispatcher of the path that every job takes."""
 
-PLACEMENT = {
+_OWN = {
     "authority": "authority",
     "authority_listener": CORE,
     "lock_manager": CORE,
@@ -52,11 +35,29 @@ PLACEMENT = {
     "job_queue": CORE,
     "output_reader": "output_reader",
     "executor": CORE,
-    "wconfd_listener": "wconfd_listener",
-    "luxi_listener": "luxi_listener",
     "wire_listener": CORE,
     "rapi_keeper": "rapi_keeper",
 }
+
+INSTALLED = installed({*_OWN, "supervisor"})
+"""The listeners of packages, and what is wrong with them."""
+
+COMPONENTS: tuple[type[Component], ...] = (
+    LockManager,
+    ConfigStore,
+    FilterEvaluator,
+    Scheduler,
+    JobQueue,
+    OutputReader,
+    Executor,
+    *INSTALLED.classes,
+    WireListener,
+    RapiKeeper,
+)
+"""The supervisor starts one after the other, each when the one before it is ready, and stops them
+in reverse. The listeners start last: no request arrives before its receiver is ready."""
+
+PLACEMENT = {**_OWN, **{listener.name: listener.name for listener in INSTALLED.classes}}
 """The dispatcher of each component. Those of a process with the same dispatcher share a thread."""
 
 APART = {"together": (), "apart": ("lock_manager", "config_store")}

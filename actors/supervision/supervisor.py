@@ -299,7 +299,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             data=str(self.places.data),
             started=self._started,
             endpoints=self.runtime.host.endpoints,
-            wconfd=str(self.places.wconfd_socket),
+            sockets=[*self.runtime.host.listener_states.copy().values()],
             reuses_processes=self.runtime.host.reuses_processes,
             components=[
                 messages.ComponentState(
@@ -319,5 +319,4 @@ class Supervisor(Component[messages.SupervisorMessage]):
             opcode_problems=list(catalogue.problems()),
             longest_turns=self._longest_turns(),
             rapi=self.runtime.host.rapi_states[-1] if self.runtime.host.rapi_states else None,
-            luxi=self.runtime.host.luxi_states[-1] if self.runtime.host.luxi_states else None,
         )

@@ -22,22 +22,12 @@ from . import supervising
 from .supervising import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..runtime.host import FileId, Host
     from ..runtime.served_actor import ServedActor
     from .directory_keeper import DirectoryKeeper
     from .supervisor import Shutdown
 
 SUPERVISOR = "supervisor"
-LISTENERS: dict[str, Callable[[Host], Path | None]] = {
-    "wire_listener": lambda host: host.places.socket,
-    "authority_listener": lambda host: host.places.authority_socket,
-    "wconfd_listener": lambda host: host.places.wconfd_socket,
-    "luxi_listener": lambda host: Path(host.luxi_states[-1].path) if host.luxi_states else None,
-}
-"""The components with a local socket, and its file; None: it has none."""
-
 
 _LOOKS_AT_OTHERS = 30
 """After how many looks a listener hears again of another program's socket."""
@@ -74,13 +64,11 @@ class Watchdog:
 
         Another program's socket stays there: the listener hears of it once, and seldom again.
         """
-        for name, path in LISTENERS.items():
-            if name in self._host.actors and self._is_to_be_told(name, path(self._host)):
+        for name, path in _local_sockets(self._host).items():
+            if name in self._host.actors and self._is_to_be_told(name, path):
                 self._host.directory.tell(name, Envelope(LocalSocketMissing()))
 
-    def _is_to_be_told(self, name: str, path: Path | None) -> bool:
-        if path is None:
-            return False
+    def _is_to_be_told(self, name: str, path: Path) -> bool:
         try:
             found = path.lstat()
         except FileNotFoundError:
@@ -129,6 +117,15 @@ class Watchdog:
             return
         hung = ComponentHung(component=actor.name, incarnation=actor.incarnation, text=text)
         self._host.directory.tell(SUPERVISOR, Envelope(hung))
+
+
+def _local_sockets(host: Host) -> dict[str, Path]:
+    """The components with a local socket, and its file."""
+    return {
+        "wire_listener": host.places.socket,
+        "authority_listener": host.places.authority_socket,
+        **{name: Path(state.path) for name, state in host.listener_states.copy().items()},
+    }
 
 
 def _sight(actor: ServedActor) -> Sight | None:

@@ -22,7 +22,7 @@ from tests.refusals import GONE, refuse
 from ganger.cli import daemon, main, start_report, up
 from ganger.storage import errors, settings
 from ganger.storage.disk import descriptors, paths
-from ganger.transport.messages import DaemonInfo, LimitsRead, LuxiState, RapiState
+from ganger.transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
 
 INFO = DaemonInfo(
     pid=1,
@@ -335,6 +335,8 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
     assert f"Queue:      {expected}\n" in capsys.readouterr().out
 
 
+SOCKET = SocketState(protocol="LUXI", path="/run/x/ganeti-query")
+CLOSED = msgspec.structs.replace(SOCKET, problem="this file is no socket")
 RAPI = RapiState(address="::", port=1, url="https://[::]:1/", is_ready=False)
 
 
@@ -346,8 +348,8 @@ RAPI = RapiState(address="::", port=1, url="https://[::]:1/", is_ready=False)
         ({"is_read_only": True}, 74),
         ({"rapi": RAPI}, 0),
         ({"rapi": msgspec.structs.replace(RAPI, problem="cannot start")}, 70),
-        ({"luxi": LuxiState(path="/luxi", problem="this file is no socket")}, 70),
-        ({"luxi": LuxiState(path="/luxi", problem="x"), "is_read_only": True}, 74),
+        ({"sockets": [CLOSED]}, 70),
+        ({"sockets": [CLOSED], "is_read_only": True}, 74),
     ],
 )
 def test_the_exit_code_of_status_says_whether_the_daemon_serves(
@@ -388,6 +390,8 @@ def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFix
     assert f"Not loaded: {problem}\n" in capsys.readouterr().out
 
 
-def test_status_names_the_socket_for_ganetis_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    up._show(msgspec.structs.replace(INFO, wconfd="/run/x/ganeti-wconfd"), "table")
-    assert "WConfD:     /run/x/ganeti-wconfd\n" in capsys.readouterr().out
+def test_status_names_sockets_of_installed_listeners(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    up._show(msgspec.structs.replace(INFO, sockets=[SOCKET]), "table")
+    assert "LUXI:       /run/x/ganeti-query\n" in capsys.readouterr().out

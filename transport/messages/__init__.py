@@ -28,6 +28,7 @@ from .config_store_from_jobs import *
 from .config_store_reservations import *
 from .executor import *
 from .filter_evaluator import *
+from .installed_listener import *
 from .job import *
 from .job_queue_from_clients import *
 from .job_queue_from_components import *
@@ -150,7 +151,7 @@ ExecutorMessage = (
     | StartForkServer | ReadProcesses | ComponentReplaced
     | RequestDue | WatchDue | KillDue | LeftOverEnded | IdleProcessesDue
 )
-DoorMessage = StalledDue | LocalSocketMissing
+InstalledListenerMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
@@ -186,12 +187,11 @@ ACCEPTED: dict[str, UnionType] = {
     "authority": AuthorityMessage,
     "authority_listener": AuthorityListenerMessage,
     "rapi_keeper": RapiKeeperMessage,
-    "wconfd_listener": DoorMessage,
-    "luxi_listener": DoorMessage,
+    "installed_listener": InstalledListenerMessage,
     "wire_listener": ListenerMessage,
     "supervisor": SupervisorMessage,
 }
-"""What each component accepts, besides `Boot`."""
+"""What each component accepts, besides `Boot`; ``installed_listener``: each one of a package."""
 
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
 

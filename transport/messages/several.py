@@ -49,10 +49,6 @@ class StartComponent(Notice, frozen=True):
     incarnation: int
 
 
-class StalledDue(Notice, frozen=True):
-    """From a door of Ganeti's to itself: look for connections that make no progress."""
-
-
 class ReplyDue(Notice, frozen=True):
     """To a listener: send ``message`` to a peer as the reply to its request ``number``."""
 

@@ -32,9 +32,13 @@ class RapiState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class LuxiState(msgspec.Struct, frozen=True, kw_only=True):
-    """The socket of LUXI, and why it is not open; an empty text: it is."""
+class SocketState(msgspec.Struct, frozen=True, kw_only=True):
+    """The socket of an installed listener, and why it is not open; an empty text: it is.
 
+    ``protocol``: what is spoken there, such as LUXI.
+    """
+
+    protocol: str
     path: str
     problem: str = ""
 
@@ -42,11 +46,10 @@ class LuxiState(msgspec.Struct, frozen=True, kw_only=True):
 class DaemonInfo(Reply, frozen=True):
     """Version, health and figures of the daemon. Times are seconds since the epoch.
 
-    ``wconfd``: the socket at which Ganeti's programs find WConfD. ``longest_turns``: the
+    ``sockets``: those of installed listeners, such as LUXI's. ``longest_turns``: the
     longest time, in seconds, that a turn of each component in the daemon's process has taken within
     the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
-    jobs, one after the other. ``rapi``: the remote API, ``luxi``: the socket for Ganeti's tools;
-    None: the daemon has none.
+    jobs, one after the other. ``rapi``: the remote API; None: the daemon has none.
     """
 
     pid: int
@@ -63,11 +66,10 @@ class DaemonInfo(Reply, frozen=True):
     is_read_only: bool = False
     is_drained: bool = False
     opcode_problems: list[str] = []
-    wconfd: str = ""
+    sockets: list[SocketState] = []
     longest_turns: dict[str, float] = {}
     reuses_processes: bool = False
     rapi: RapiState | None = None
-    luxi: LuxiState | None = None
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

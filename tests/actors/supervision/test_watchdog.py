@@ -57,9 +57,11 @@ def test_a_listener_hears_seldom_of_a_socket_that_another_program_has_put_there(
     stage: Stage, watchdog: Watchdog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_file, "_LOOKS_AT_OTHERS", 3)
-    path = stage.places.wconfd_socket
+    path = stage.places.run / "luxi"
+    state = messages.SocketState(protocol="LUXI", path=str(path))
+    stage.host.listener_states["luxi_listener"] = state
     path.parent.mkdir(exist_ok=True)
-    stage.host.actors["wconfd_listener"] = mock.Mock()
+    stage.host.actors["luxi_listener"] = mock.Mock()
 
     def look(times: int) -> int:
         before = len(stage.sent)
@@ -69,13 +71,13 @@ def test_a_listener_hears_seldom_of_a_socket_that_another_program_has_put_there(
 
     with socket.socket(socket.AF_UNIX) as own, socket.socket(socket.AF_UNIX) as other:
         own.bind(str(path))
-        stage.host.local_sockets["wconfd_listener"] = path.stat().st_dev, path.stat().st_ino
+        stage.host.local_sockets["luxi_listener"] = path.stat().st_dev, path.stat().st_ino
         assert look(5) == 0
         path.unlink()
         assert look(2) == 2
         other.bind(str(path))
         assert [look(1) for _ in range(7)] == [1, 0, 0, 1, 0, 0, 1]
-        stage.host.local_sockets["wconfd_listener"] = path.stat().st_dev, path.stat().st_ino
+        stage.host.local_sockets["luxi_listener"] = path.stat().st_dev, path.stat().st_ino
         assert look(5) == 0
 
 

@@ -23,7 +23,7 @@ from tests.faults.harness import LOOK_SECONDS, Daemon, until
 from tests.system.ganeti.wconfd import Wconfd, call
 
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.transport.messages import LuxiState
+from ganger.transport.messages import SocketState
 
 NOBODY = pwd.getpwnam("nobody")
 GROUP = grp.getgrnam("mail")
@@ -73,11 +73,10 @@ def connection(path: Path) -> Iterator[Wconfd]:
         yield luxi
 
 
-def state(daemon: Daemon) -> LuxiState:
+def state(daemon: Daemon) -> SocketState:
     """What the daemon says of its socket."""
     with daemon.client() as client:
-        found = client.info().luxi
-    assert found is not None
+        [found] = [one for one in client.info().sockets if one.protocol == "LUXI"]
     return found
 
 
@@ -257,5 +256,5 @@ def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
 
 def test_the_socket_can_be_left_out(tmp_path: Path) -> None:
     with Daemon(tmp_path, "--no-luxi") as daemon, daemon.client() as client:
-        assert client.info().luxi is None
+        assert "LUXI" not in {one.protocol for one in client.info().sockets}
         assert not daemon.places.luxi_socket.exists()

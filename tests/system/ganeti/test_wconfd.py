@@ -52,7 +52,7 @@ def owners_of_locks(daemon: Daemon) -> Iterator[Owners]:
 
 def test_the_daemon_tells_where_its_socket_is(daemon: Daemon) -> None:
     with daemon.client() as client:
-        found = client.info().wconfd
+        [found] = [one.path for one in client.info().sockets if one.protocol == "WConfD"]
     with Wconfd(Path(found)) as wconfd:
         assert wconfd.call("echo", "hello") == "hello"
 

@@ -23,7 +23,6 @@ from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.idle_work import IdleWait, IdleWork
-from ganger.actors.runtime.luxi_options import LuxiOptions
 from ganger.actors.runtime.mailbox import (
     QUIET,
     TURN_ENDED,
@@ -327,7 +326,8 @@ class SimulatedDaemon:
             daemon_lock=lock_files.create(self.places.lock_files, stem),
             has_test_hooks=True,
             reuses_processes=self.core.character.reuses_processes,
-            luxi=LuxiOptions() if self.core.character.tool_actions else None,
+            listener_options={"luxi_listener": {} if self.core.character.tool_actions else None},
+            listener_states={},
         )
         start(self.host, Supervisor, SUPERVISION, 0, self.shutdown, self._ready)
 

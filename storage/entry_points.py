@@ -1,0 +1,40 @@
+"""What installed packages add to Ganger, by groups of entry points.
+
+Opcodes are loaded by rules of their own (`storage.opcodes.catalogue`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+LISTENERS: Final = "ganger.listeners"
+"""Components with a socket of their own (`actors.listeners.installed`)."""
+
+RESOURCES: Final = "ganger.resources"
+"""Tuples of resources of the remote API (`rapi.table`)."""
+
+_PROBLEM_CHARACTERS_MAX: Final = 400
+
+
+class Found(NamedTuple):
+    """The objects of a group, by their names in order; a sentence for each that is left out."""
+
+    objects: dict[str, Any]
+    problems: tuple[str, ...]
+
+
+def load(group: str) -> Found:
+    """Import the objects of this group."""
+    # Slow to import, and most commands never need it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    objects: dict[str, Any] = {}
+    problems: list[str] = []
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        try:
+            objects[entry.name] = entry.load()
+        # A package of others may raise anything; only this entry is left out.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            text = f"{group}: {entry.name} ({entry.value}) cannot be loaded: {error!r}"
+            problems.append(text[:_PROBLEM_CHARACTERS_MAX])
+    return Found(objects, tuple(problems))

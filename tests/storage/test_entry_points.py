@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ganger.storage import entry_points
+
+MODULE = '''
+"""A package of others."""
+VALUES = (1, 2)
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes an installed package with these lines in the group `ganger.things`."""
+    (tmp_path / "things_of_a_test.py").write_text(MODULE)
+    (tmp_path / "things_that_exit.py").write_text("raise SystemExit(4)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+    def make(*lines: str) -> None:
+        about = tmp_path / "things-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: things\nVersion: 1\n")
+        (about / "entry_points.txt").write_text("\n".join(["[ganger.things]", *lines]))
+
+    return make
+
+
+def test_objects_come_in_the_order_of_their_names(package: Callable[..., None]) -> None:
+    package("b = things_of_a_test:VALUES", "a = things_of_a_test:__name__")
+    found = entry_points.load("ganger.things")
+    assert [*found.objects.items()] == [("a", "things_of_a_test"), ("b", (1, 2))]
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    "place", ["no_such_module:X", "things_of_a_test:missing", "things_that_exit:X"]
+)
+def test_what_cannot_be_loaded_is_named_and_left_out(
+    place: str, package: Callable[..., None]
+) -> None:
+    package(f"bad = {place}", "good = things_of_a_test:VALUES")
+    found = entry_points.load("ganger.things")
+    assert found.objects == {"good": (1, 2)}
+    [problem] = found.problems
+    assert problem.startswith(f"ganger.things: bad ({place}) cannot be loaded: ")
+
+
+def test_a_group_that_no_package_names_is_empty() -> None:
+    assert entry_points.load("ganger.nothing") == ({}, ())
