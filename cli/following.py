@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage.jobs import job_views, jobs
+from ..storage.jobs import job_views, jobs, listing
 from . import output, whys
 from .call import INTERRUPTED_EXIT_CODE
 
@@ -154,6 +154,7 @@ def _show_job(job: job_views.JobInfo) -> None:
         "Processing end": output.absolute(job.ended),
         "Duration": output.span(duration(job)),
         "Process": str(job.process_id or "-"),
+        **_further(job),
         "Depends on": ", ".join(
             f"{target} ({', '.join(statuses)})" for target, statuses in job.depends or ()
         ),
@@ -166,6 +167,12 @@ def _show_job(job: job_views.JobInfo) -> None:
     output.echo("  Opcodes:")
     for op in job.ops or ():
         _show_opcode(op)
+
+
+def _further(job: job_views.JobInfo) -> dict[str, str]:
+    """The listed fields that follow from the opcodes' parameters."""
+    names = [name for name in listing.shown_in("command") if name in listing.OF_INPUTS]
+    return {listing.LISTED[name].title: str(getattr(job, name) or "") for name in names}
 
 
 def _show_opcode(op: job_views.OpInfo) -> None:

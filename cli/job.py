@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..storage import errors, wording
-from ..storage.jobs import job_views, jobs
+from ..storage.jobs import job_views, jobs, listing
 from . import (
     choices,
     etas,
@@ -26,36 +26,23 @@ from .call import known
 from .output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..transport.client.client import Client
     from ..transport.messages import CancelOutcome, PriorityOutcome
     from .call import Call
     from .plans import PlannedJob
 
-COLUMNS = {
-    "id": Column("id", lambda job: job.id, lambda job: str(job.id)),
-    "status": Column("status", lambda job: job.status, lambda job: output.status_text(job.status)),
-    "summary": Column("summary", lambda job: job.summary),
-    "priority": Column("priority", lambda job: job.priority, lambda job: str(job.priority)),
-    "received": Column(
-        "received",
-        lambda job: output.absolute(job.received),
-        lambda job: output.relative(job.received),
-    ),
-    "started": Column(
-        "started",
-        lambda job: output.absolute(job.started),
-        lambda job: output.relative(job.started),
-    ),
-    "ended": Column(
-        "ended", lambda job: output.absolute(job.ended), lambda job: output.relative(job.ended)
-    ),
-    "duration": Column("duration", lambda job: output.span(following.duration(job))),
-    "process_id": Column("process_id", lambda job: job.process_id or "-"),
-    "archived": Column("archived", lambda job: "yes" if job.archived else "no"),
-    "reason": Column("reason", lambda job: job.reason or "-"),
-}
+
+def _columns() -> Iterator[tuple[str, Column]]:
+    """The columns of the table of listed fields, and how long a job has run."""
+    for name in listing.shown_in("command"):
+        yield name, output.column(name, listing.TYPES[name])
+        if name == "ended":
+            yield "duration", Column("duration", lambda job: output.span(following.duration(job)))
+
+
+COLUMNS = dict(_columns())
 USUAL = ("id", "status", "summary", "received", "duration")
 
 _PENDING = ("queued", "waiting", "canceling")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import operator
 import re
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 import msgspec
 
+from ..storage.jobs.jobs import JobStatus
 from ..storage.plain_values import encodable
 from . import layout
 
@@ -208,6 +210,20 @@ class Column(msgspec.Struct, frozen=True):
 
     Columns that still do not fit stand on further lines of each row.
     """
+
+
+def column(name: str, kind: object) -> Column:
+    """The column of an attribute that has this type."""
+    find = operator.attrgetter(name)
+    columns: dict[object, Column] = {
+        JobStatus: Column(name, find, lambda row: status_text(find(row))),
+        int: Column(name, find),
+        bool: Column(name, lambda row: "yes" if find(row) else "no"),
+        float | None: Column(
+            name, lambda row: absolute(find(row)), lambda row: relative(find(row))
+        ),
+    }
+    return columns.get(kind) or Column(name, lambda row: find(row) or "-")
 
 
 def chosen_fields(style: Style, usual: Sequence[str], known: Sequence[str]) -> list[str]:

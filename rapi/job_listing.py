@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import msgspec
 
 from ..storage.access import rapi_settings
+from ..storage.jobs import listing
 from . import rows
 
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
 
-BULK_FIELDS: Final = (
+_GANETIS_FIELDS: Final = (
     "id", "ops", "status", "summary", "opstatus", "received_ts", "start_ts", "end_ts",
 )  # fmt: skip
+
+BULK_FIELDS: Final = tuple(dict.fromkeys([*_GANETIS_FIELDS, *listing.shown_in("rapi")]))
 
 _ASKED: Final = (*BULK_FIELDS, "archived")
 _T = TypeVar("_T")

@@ -26,7 +26,7 @@ export async function jobs(context) {
     const words = STATUSES.map((one) => `${found.counts[one]} ${one}`).join(", ");
     body.replaceChildren(
       h("p", { class: "faint" }, words),
-      found.jobs.length ? list(found.jobs) : h("p", {}, none),
+      found.jobs.length ? list(found.jobs, found.columns) : h("p", {}, none),
       found.count > found.jobs.length && h("p", {},
         `${count(found.count, "job")} in all. `,
         h("button", { click: () => { kept.limit = Math.min(1000, kept.limit * 2); load(); } }, "Show more")) || "");
@@ -44,16 +44,26 @@ export async function jobs(context) {
   ];
 }
 
-function list(found) {
+const CELLS = {
+  id: (job) => h("td", { class: "number" }, h("a", { href: `#/jobs/${job.id}` }, String(job.id))),
+  status: (job) => h("td", {}, status(job.status)),
+  summary: (job) => h("td", { class: "text" }, job.summary, job.reason && h("div", { class: "faint" }, job.reason)),
+};
+const HEADS = { id: { title: "Id", kind: "number" }, status: "Status", summary: "What" };
+
+function cell(job, { name, kind }) {
+  const value = job[name];
+  if (name in CELLS) return CELLS[name](job);
+  if (kind === "time") return h("td", { class: "wide" }, moment(value));
+  return h("td", { class: `${kind} wide` }, value == null ? "" : String(value));
+}
+
+function list(found, columns) {
   const rows = found.map((job) => h("tr", {},
-    h("td", { class: "number" }, h("a", { href: `#/jobs/${job.id}` }, String(job.id))),
-    h("td", {}, status(job.status)),
-    h("td", { class: "text" }, job.summary, job.reason && h("div", { class: "faint" }, job.reason)),
-    h("td", { class: "number wide" }, String(job.priority)),
-    h("td", { class: "wide" }, moment(job.received)),
+    columns.map((column) => cell(job, column)),
     h("td", { class: "wide" }, job.started && span((job.ended ?? Date.now() / 1000) - job.started))));
-  return table([{ title: "Id", kind: "number" }, "Status", "What", { title: "Priority", kind: "number wide" },
-    { title: "Received", kind: "wide" }, { title: "Ran", kind: "wide" }], rows, "Jobs");
+  const heads = columns.map(({ name, title, kind }) => HEADS[name] ?? { title, kind: kind === "time" ? "wide" : `${kind} wide` });
+  return table([...heads, { title: "Ran", kind: "wide" }], rows, "Jobs");
 }
 
 async function submit(context) {

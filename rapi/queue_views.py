@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..storage.jobs import listing
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
 from ..transport.messages import DaemonInfo
@@ -28,6 +29,26 @@ _LISTED_MAX = 1_000
 _STATUSES = tuple(map(str, JobStatus))
 
 
+class ListedColumn(msgspec.Struct, frozen=True):
+    """A column of a listing. ``kind`` is ``number``, ``time`` or ``text``."""
+
+    name: str
+    title: str
+    kind: str
+
+
+def _kind(hint: object) -> str:
+    if hint in (int, int | None):
+        return "number"
+    return "time" if hint == float | None else "text"
+
+
+_COLUMNS = [
+    ListedColumn(name, listing.LISTED[name].title, _kind(listing.TYPES[name]))
+    for name in listing.shown_in("page")
+]
+
+
 class Listed(msgspec.Struct):
     """Jobs, the newest first. ``count``: how many there are in all; ``counts``: by status."""
 
@@ -36,6 +57,9 @@ class Listed(msgspec.Struct):
     counts: dict[str, int]
     last: str
     """The id of the last event that is in the list, for `/2/events`."""
+
+    columns: list[ListedColumn]
+    """The columns that the page shows."""
 
 
 async def list_queue(call: Call) -> Listed:
@@ -52,7 +76,7 @@ async def list_queue(call: Call) -> Listed:
     feed = call.of(Feed)
     found = [job for job in _newest(feed) if _matches(job, statuses, words)]
     shown = [job for job in found if not before or job.id < before][:limit]
-    return Listed(shown, len(found), _counts(feed), f"{feed.mark}.{feed.last}")
+    return Listed(shown, len(found), _counts(feed), f"{feed.mark}.{feed.last}", _COLUMNS)
 
 
 def _newest(feed: Feed) -> list[JobInfo]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors
-from ...storage.jobs import jobs
+from ...storage.jobs import jobs, listing
 from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
 from ..runtime import query_pages
 from ..store.job_rows import Phase
@@ -116,6 +117,11 @@ def _summaries(row: Row) -> list[str]:
     return [row.summary] if row.summary else []
 
 
+def _shown(row: Row, name: str) -> object:
+    """One of the values that jobs with the same parameters share; `KeyError` without."""
+    return dict(row.whole_class.shown)[name]
+
+
 _FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
     "end_ts": lambda row: _stamp(row.ended),
     "priority": lambda row: row.priority,
@@ -123,6 +129,7 @@ _FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
     "start_ts": lambda row: _stamp(row.started),
     "status": lambda row: row.status.value,
     "summary": _summaries,
+    **{name: functools.partial(_shown, name=name) for name in listing.OF_INPUTS},
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...storage import errors, opcodes
-from ...storage.jobs import job_views, jobs
+from ...storage.jobs import job_views, jobs, listing
 from ...storage.jobs.jobs import JobStatus
 from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
@@ -59,7 +59,7 @@ def class_of(job: jobs.Job, phase: Phase) -> JobClass:
 
 def _with_reasons(job: jobs.Job, template: _Template, known: JobClass) -> JobClass:
     """The class with what users gave as reasons; jobs with the same ones share it."""
-    reason = shared_text(job_views.job_reason(job))
+    reason = shared_text(listing.job_reason(job))
     limits = job_views.rate_limits(op.input for op in job.ops)
     last = template.with_reasons
     if (
@@ -158,7 +158,8 @@ def _found_template(job: jobs.Job, place: int) -> _Template:
         with contextlib.suppress(errors.DependencyError):
             depends = tuple(opcodes.dependencies(job.ops[place].input))
     ended = JobClass(
-        summary=shared_text(job_views.job_summary(job)),
+        summary=shared_text(listing.job_summary(job)),
+        shown=listing.shared_values(job),
         depends=depends,
         needs_user_opcodes=_needs_user_opcodes(job),
         work=_shared(tuple([estimates.key_of(op.input) for op in job.ops])),
@@ -189,7 +190,7 @@ def _has_only_our_reasons(job: jobs.Job) -> bool:
         source, text = entry[0], entry[1]
         if not isinstance(source, str) or not isinstance(text, str):
             return False
-        if not source.startswith(job_views.ADDED_SOURCE) or not text.startswith("job="):
+        if not source.startswith(listing.ADDED_SOURCE) or not text.startswith("job="):
             return False
     return True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ...storage.jobs import job_views
+from ...storage.jobs.listing import in_listing
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ class JobClass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
 
     summary: str = ""
+    shown: tuple[tuple[str, Any], ...] = ()
+    """The values of further fields of listings (`storage/jobs/listing`)."""
+
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
     reason: str = ""
     limits: tuple[tuple[str, int], ...] = ()
@@ -193,14 +196,15 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
         return JobSummary(
             id=self.id,
             status=self.status,
-            summary=job_views.in_listing(self.summary),
+            summary=in_listing(self.summary),
             priority=self.priority,
             received=self.received,
             started=self.started,
             ended=self.ended,
             process_id=self.process_id,
-            reason=job_views.in_listing(self.reason),
+            reason=in_listing(self.reason),
             archived=archived,
+            **dict(self.whole_class.shown),
         )
 
     def as_pending(self) -> PendingJob:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.jobs import job_bounds, job_views, jobs
+from ...storage.jobs import job_bounds, jobs, listing
 from ...storage.queue_files import job_files
 from ...transport import messages
 from .job_classes import row_of
@@ -116,7 +116,7 @@ class QueueReader:
         row = self._table.find(job_id)
         if row is None:
             archived, job = self._archived(job_id)
-            summary = job_views.in_listing(job_views.job_summary(job))
+            summary = listing.in_listing(listing.job_summary(job))
             place = f"job-{job_id} in the archive"
             body = job_bounds.shortened(archived, place)
             return messages.JobDocument(id=job_id, body=body, archived=True, summary=summary)
@@ -125,7 +125,7 @@ class QueueReader:
         else:
             body = self._body(job_id)
         body = job_bounds.shortened(body, f"job-{job_id} in the queue directory")
-        summary = job_views.in_listing(row.summary)
+        summary = listing.in_listing(row.summary)
         return messages.JobDocument(id=job_id, body=body, summary=summary)
 
     def dependencies(self) -> messages.DependenciesListed:

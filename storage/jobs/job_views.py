@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from .. import opcodes, settings
-from . import jobs
+from .. import opcodes
+from . import jobs, listing
 from .jobs import JobStatus
+from .listing import JobSummary
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,25 +70,15 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     is_final: bool
 
 
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class JobInfo(JobSummary, frozen=True, kw_only=True, gc=False):
     """One job. ``ops`` and ``depends`` are None in a summary.
 
     ``depends`` holds the jobs that the first opcode depends on, with the statuses it accepts.
     """
 
-    id: int
-    status: JobStatus
-    summary: str
-    priority: int
-    received: float | None = None
-    started: float | None = None
-    ended: float | None = None
-    process_id: int | None = None
-    archived: bool = False
-    reason: str = ""
     depends: list[tuple[int, tuple[str, ...]]] | None = None
     retry_of: int | None = None
-    retried_by: list[int] = []
+    retried_by: list[int] = msgspec.field(default_factory=list)
     ops: list[OpInfo] | None = None
 
     @property
@@ -108,9 +99,6 @@ class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
 RATE_LIMIT_PREFIX = "rate-limit:"
 """Start of a reason that limits how many jobs with it run at one time."""
 
-ADDED_SOURCE = "gnt:opcode:"
-"""Start of the source of the entry that the queue adds to each reason trail at submission."""
-
 _COUNT_DIGITS_MAX = 18
 
 FIELDS = JobInfo.__struct_fields__
@@ -124,59 +112,12 @@ def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
     """The job in the text of a job file; `StorageError` if that holds none."""
     job = jobs.decode_job(body)
     return JobInfo(
-        id=job.id,
-        status=job.status,
-        summary=job_summary(job),
-        priority=job.priority,
-        received=jobs.seconds(job.received_timestamp),
-        started=jobs.seconds(job.start_timestamp),
-        ended=jobs.seconds(job.end_timestamp),
-        process_id=job.process_id,
-        archived=archived,
-        reason=job_reason(job),
+        **{**listing.values_of(job), "archived": archived},
         depends=_depends(job),
         retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
         retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),
         ops=[_op_info(job.id, index, op) for index, op in enumerate(job.ops)],
     )
-
-
-def in_listing(text: str) -> str:
-    """A summary, or a reason, cut so that a page of them fits into a frame."""
-    if len(text) * 4 <= settings.SUMMARY_BYTES_MAX:
-        return text
-    data = text.encode("utf-8", "replace")
-    if len(data) <= settings.SUMMARY_BYTES_MAX:
-        return text
-    return data[: settings.SUMMARY_BYTES_MAX - 3].decode("utf-8", "ignore") + "..."
-
-
-def job_summary(job: jobs.Job) -> str:
-    """What the job does, in one line: ``EXEC(make), TEST_DELAY(1.5)``."""
-    return ", ".join([opcodes.summary(op.input) for op in job.ops])
-
-
-def job_reason(job: jobs.Job) -> str:
-    """Why the job was submitted: the first text of its first opcode's reason trail.
-
-    The submitter writes the first entries. Those that the queue adds at submission (their source
-    starts with ``gnt:opcode:``), and later, are no reasons of a user.
-    """
-    trail = job.ops[0].input.get("reason") if job.ops else None
-    for entry in trail if isinstance(trail, list) else ():
-        source, text = _source_and_text(entry)
-        if text and not source.startswith(ADDED_SOURCE):
-            return text
-    return ""
-
-
-def _source_and_text(entry: object) -> tuple[str, str]:
-    """The first two parts of an entry of a reason trail; empty texts for a malformed one."""
-    if isinstance(entry, list | tuple) and len(entry) > 1:
-        source, text = entry[0], entry[1]
-        if isinstance(source, str) and isinstance(text, str):
-            return source, text
-    return "", ""
 
 
 def rate_limits(inputs: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:

@@ -9,7 +9,8 @@ import msgspec
 
 from .. import errors, opcodes
 from ..filters.filters import Value
-from ..jobs.jobs import Job, OpcodeEntry
+from ..jobs import listing
+from ..jobs.jobs import Job, JobStatus, OpcodeEntry
 from ..opcodes import catalogue
 from .answering import Resource
 from .fields import (
@@ -162,25 +163,44 @@ def _lists() -> Iterator[Field[Rows]]:
         yield field(name, title, FieldKind.OTHER, doc, _of_opcodes(name, show))
 
 
+_KINDS: Final[Mapping[Any, FieldKind]] = {
+    bool: FieldKind.BOOL,
+    float | None: FieldKind.TIMESTAMP,
+    int: FieldKind.NUMBER,
+    int | None: FieldKind.NUMBER,
+    JobStatus: FieldKind.TEXT,
+    str: FieldKind.TEXT,
+}
+
+_OF_ROWS: Final[Mapping[str, Getter]] = {
+    "archived": _archived,
+    "id": lambda _rows, row: normal(row.id),
+}
+"""Fields that no job's file has."""
+
+
+def _plain(find: Callable[[Job], Any]) -> Callable[[Job], Any]:
+    """The getter, with a text in place of a status."""
+
+    def get(job: Job) -> object:
+        value = find(job)
+        return value.value if isinstance(value, JobStatus) else value
+
+    return get
+
+
+def _listed() -> Iterator[Field[Rows]]:
+    """The fields of the table of listed fields."""
+    for name in listing.shown_in("query"):
+        listed = listing.LISTED[name]
+        get = _OF_ROWS.get(name) or _of_job(name, _plain(listed.value))
+        yield field(name, listed.title, _KINDS[listing.TYPES[name]], listed.doc, get)
+
+
 def _fields() -> Iterator[Field[Rows]]:
     yield from _stamps()
     yield from _lists()
-    yield field("archived", "Archived", FieldKind.BOOL, "Whether job is archived", _archived)
-    yield field("id", "ID", FieldKind.NUMBER, "Job ID", lambda _rows, row: normal(row.id))
-    yield field(
-        "priority",
-        "Priority",
-        FieldKind.NUMBER,
-        "Current job priority (19 to -20)",
-        _of_job("priority", lambda job: job.priority),
-    )
-    yield field(
-        "status",
-        "Status",
-        FieldKind.TEXT,
-        "Job status",
-        _of_job("status", lambda job: job.status.value),
-    )
+    yield from _listed()
 
 
 def _ordered(rows: Rows) -> Iterable[JobRow]:

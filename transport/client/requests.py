@@ -412,18 +412,7 @@ def needs_whole(fields: Collection[str] | None) -> bool:
 
 def summary_view(row: JobSummary) -> JobInfo:
     """A job of which only the summary is known."""
-    return JobInfo(
-        id=row.id,
-        status=row.status,
-        summary=row.summary,
-        priority=row.priority,
-        received=row.received,
-        started=row.started,
-        ended=row.ended,
-        process_id=row.process_id,
-        archived=row.archived,
-        reason=row.reason,
-    )
+    return JobInfo(**msgspec.structs.asdict(row))
 
 
 def document_view(document: JobDocument) -> JobInfo:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.listing import JobSummary as JobSummary  # noqa: PLC0414 - a value of messages
 from ...storage.prediction.lock_types import LockForecast
 
 TrailEntry = tuple[str, str, int]
@@ -25,21 +25,6 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reason: list[TrailEntry] = []
     priority: int | None = None
     depends: list[tuple[int, list[str]]] = []
-
-
-class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the queue keeps in memory of each live job."""
-
-    id: int
-    status: JobStatus
-    summary: str
-    priority: int
-    received: float | None = None
-    started: float | None = None
-    ended: float | None = None
-    process_id: int | None = None
-    archived: bool = False
-    reason: str = ""
 
 
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from ganger.actors.store import job_classes
 from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import Phase
 from ganger.storage import opcodes
-from ganger.storage.jobs import job_views, jobs
+from ganger.storage.jobs import job_views, jobs, listing
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
 from ganger.storage.prediction.lock_types import UNKNOWN_EXCLUSIVE, forecast_of
@@ -159,7 +159,7 @@ def test_reasons_are_looked_at_though_jobs_share_what_else_is_known(trail: objec
     asked = job({**DELAY, "reason": trail})
     row_of(job(DELAY), Phase.PENDING)
     made = row_of(asked, Phase.PENDING)
-    assert made.reason == job_views.job_reason(asked)
+    assert made.reason == listing.job_reason(asked)
     assert made.limits == job_views.rate_limits([asked.ops[0].input])
 
 

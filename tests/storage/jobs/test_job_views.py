@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganger.storage import errors, settings
-from ganger.storage.jobs import job_views
+from ganger.storage.jobs import job_views, listing
 from ganger.storage.jobs.jobs import Job, JobStatus, LogEntry, OpcodeEntry, encode_job
 
 EXEC = {"OP_ID": "OP_EXEC", "argv": ["make", "all"]}
@@ -133,8 +133,8 @@ def test_each_bucket_of_any_entry_of_any_opcode_counts_once() -> None:
 @pytest.mark.parametrize("character", ["x", "é"])
 def test_a_text_of_a_listing_is_cut_to_its_bytes(character: str) -> None:
     text = character * (settings.SUMMARY_BYTES_MAX // len(character.encode()))
-    assert job_views.in_listing(text) == text
-    cut = job_views.in_listing(text + "x")
+    assert listing.in_listing(text) == text
+    cut = listing.in_listing(text + "x")
     assert cut.endswith(f"{character}...")
     assert 0 <= settings.SUMMARY_BYTES_MAX - len(cut.encode()) < len(character.encode())
 
