@@ -53,8 +53,9 @@ def updating(daemon: Daemon, tags: list[str]) -> None:
     """Replace the node while nobody has the lock, if nobody has changed it."""
     with connected(daemon) as wconfd:
         for tag in tags:
-            while True:
-                node = wconfd.call("readConfig")["nodes"][NODE]
+            # WConfD's methods have no keys. If the store fails when it has stored an update, and
+            # others change the node then, the update that is sent again is refused as overtaken.
+            while tag not in (node := wconfd.call("readConfig")["nodes"][NODE])["tags"]:
                 node["tags"].append(tag)
                 try:
                     if wconfd.call("updateNode", node) is not None:
