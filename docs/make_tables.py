@@ -64,10 +64,15 @@ _HOUSES = ("storage", "transport", "actors")
 
 def rooms() -> str:
     """Each room with the first paragraph of its docstring."""
-    found = sorted(path for house in _HOUSES for path in (HERE.parent / house).rglob("__init__.py"))
-    rows = ((path.parent.relative_to(HERE.parent), path) for path in found)
+    rows = ((path.parent, HERE.parent / path) for path in room_files())
     lines = (f"| `{room}/` | {_question(path)} |" for room, path in rows if room.parts[1:])
     return "\n".join(["| room | question |", "|---|---|", *lines])
+
+
+def room_files() -> list[Path]:
+    """The file of each room that says what it is for, from the root of the checkout."""
+    found = (path for house in _HOUSES for path in (HERE.parent / house).rglob("__init__.py"))
+    return sorted(path.relative_to(HERE.parent) for path in found)
 
 
 def _question(path: Path) -> str:

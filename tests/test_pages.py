@@ -84,6 +84,21 @@ def test_the_page_of_the_configuration_names_every_opcode_that_its_store_runs() 
     assert [one for one in sorted(catalogue.RUN_IN_STORE) if f"`{one}`" not in text] == []
 
 
+@pytest.mark.parametrize(
+    ("page", "words_max"), [("README.md", 900), ("docs/architecture.md", 1_500)]
+)
+def test_a_page_that_everybody_reads_first_is_short(page: str, words_max: int) -> None:
+    words = (ROOT / page).read_text(encoding="utf-8").split()
+    assert len(words) <= words_max, "tell the rest where it belongs: in the docstring of a room"
+
+
+@pytest.mark.parametrize("room", [*make_tables.room_files(), Path("rapi/__init__.py")], ids=str)
+def test_the_pages_that_a_room_names_are_there(room: Path) -> None:
+    prose = ast.get_docstring(ast.parse((ROOT / room).read_text(encoding="utf-8"))) or ""
+    named = re.findall(r"(?:docs|tests)/[\w/.-]+\.(?:md|py)", prose)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 # Libraries.
 
 

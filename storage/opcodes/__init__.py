@@ -2,6 +2,13 @@
 
 All other code imports these names from here. An opcode travels and is stored as a plain
 dictionary with its ``OP_ID``; inside an operation it is a typed value.
+
+A secret parameter (``secret_fields``) travels in frames from the client to the daemon and from
+there to the job's process, and lies in the memory of these three. It is in no file, log, error
+text, command line or environment, unless the operation itself puts it there. The environment and
+the standard input of an ``OP_EXEC`` are no secrets: they are in the job's file, in the journal and
+in the spool. They are private (``private_fields``): who may only look (`rapi.views`, LUXI's
+anonymous reads) does not see them.
 """
 
 from .checks import (

@@ -1,4 +1,4 @@
-"""Which messages may come twice, as docs/architecture.md says ("Requests that wait").
+"""Which messages may come twice, as the docstring of `actors.supervision` says.
 
 Restarted components, jobs and clients repeat what they said. In a world with
 `Character.repeat_chance`, components get such messages a second time, in the same turn or a later
