@@ -90,16 +90,8 @@ def _with_hint(error: errors.GangerError, places: Places) -> errors.GangerError:
 
 def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
     """Run the daemon for this data directory until it stops or fails."""
-    sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
-    descriptors_before = descriptors.raise_limit()
-    file_sizes.raise_limit()
+    descriptors_before = _prepare_process()
     budget = descriptors.own_budget(is_remote=options.remote is not None)
-    for name in _IMPORTED_LATE:
-        importlib.import_module(name)
-    # Modules and a long queue are no garbage: a collection that walks through them stops every
-    # thread, for longer the longer the queue is.
-    gc.freeze()
-    gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
     ownership.require_own(places, "daemon", announce.files_checked)
     with ExitStack() as stack:
         _prepare(places)
@@ -108,40 +100,23 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         places = run_directory.with_room(places)
         documents.make_private_directory(places.run)
         documents.remove_temporaries(places.data, lambda _: False)
-        # The file is never closed: a line that is stuck would block that as well.
-        writer = LogWriter(os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8"))
-        stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
-        log = logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
+        writer, log = _open_log(places, stack)
         announce.log = log
         _warn(options, places, announce, log)
-        for problem in (*catalogue.load_user_opcodes().problems, *INSTALLED.problems):
-            log.error("a part of a package is left out", problem=problem)
         rapi = _rapi_of(options)
         credentials = None if rapi is None else _first_user(places, rapi, announce)
         stack.callback(first_rapi.forget, places, credentials)
         _remove_dead_lock_files(places)
         daemon_lock = lock_files.create(places.lock_files, lock_files.daemon_stem(time.time()))
         stack.callback(daemon_lock.remove)
-        keeper = DirectoryKeeper(places, directory_lock, log)
-        shutdown = Shutdown()
-
-        host = Host(
-            directory=Directory(),
-            places=places,
+        keeper, shutdown = DirectoryKeeper(places, directory_lock, log), Shutdown()
+        host = _host(
+            options,
+            places,
             log=log,
             daemon_lock=daemon_lock,
-            remote_endpoint=options.remote,
-            has_test_hooks=options.test_hooks,
-            hung_after_seconds=options.hung_after,
-            reuses_processes=not options.fresh_processes,
             rapi=rapi,
-            rapi_states=[],
-            listener_options={"luxi_listener": _luxi_of(options)},
-            listener_states={},
-            elsewhere=elsewhere(options.placement, places),
-            processes={},
             directory_descriptor=directory_lock.directory_descriptor,
-            endpoints=[],
             budget=budget,
             descriptors_before=descriptors_before,
             note_start=announce.progress,
@@ -156,17 +131,53 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
             announce.ready(credentials)
 
         _supervise(host, shutdown, ready, Watchdog(host, shutdown, keeper, options.hung_after))
-        if shutdown.restart_reason is not None:
-            _begin_anew(host, writer, shutdown.restart_reason)
-        if shutdown.is_abandoned and shutdown.error is not None:
-            announce.failed(shutdown.error)
-            _leave(log, writer, shutdown.error)
+        _go_at_once(host, writer, shutdown, announce)
         keeper.withdraw()
         daemon_lock.remove()
         _tidy(places)
         log.info("stopped")
         if shutdown.error is not None:
             raise shutdown.error
+
+
+def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa: ANN401 - as `Host`
+    """What the components share; what is not made of the options is given."""
+    return Host(
+        directory=Directory(),
+        places=places,
+        remote_endpoint=options.remote,
+        has_test_hooks=options.test_hooks,
+        hung_after_seconds=options.hung_after,
+        reuses_processes=not options.fresh_processes,
+        rapi_states=[],
+        listener_options={"luxi_listener": _luxi_of(options)},
+        listener_states={},
+        elsewhere=elsewhere(options.placement, places),
+        processes={},
+        endpoints=[],
+        **more,
+    )
+
+
+def _prepare_process() -> int:
+    """Set what holds for the whole process; the limit of descriptors that it had before."""
+    sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
+    descriptors_before = descriptors.raise_limit()
+    file_sizes.raise_limit()
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
+    # Modules and a long queue are no garbage: a collection that walks through them stops every
+    # thread, for longer the longer the queue is.
+    gc.freeze()
+    gc.set_threshold(*settings.COLLECTOR_THRESHOLDS)
+    return descriptors_before
+
+
+def _open_log(places: Places, stack: ExitStack) -> tuple[LogWriter, FilteringBoundLogger]:
+    # The file is never closed: a line that is stuck would block that as well.
+    writer = LogWriter(os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8"))
+    stack.callback(writer.close, settings.LOG_CLOSE_SECONDS)
+    return writer, logs.to_file(cast("TextIO", writer)).bind(pid=os.getpid())
 
 
 def _warn(
@@ -183,6 +194,8 @@ def _warn(
     for warning in options.closed_to_users():
         log.warning("others cannot reach LUXI's socket", problem=warning)
         announce.warn(warning)
+    for problem in (*catalogue.load_user_opcodes().problems, *INSTALLED.problems):
+        log.error("a part of a package is left out", problem=problem)
 
 
 def _record(
@@ -277,6 +290,15 @@ def _tidy(places: Places) -> None:
             places.run.rmdir()
     with suppress(OSError):
         run_directory.forget(places)
+
+
+def _go_at_once(host: Host, writer: LogWriter, shutdown: Shutdown, announce: Announcement) -> None:
+    """Replace or end this process, unless its components have stopped in order."""
+    if shutdown.restart_reason is not None:
+        _begin_anew(host, writer, shutdown.restart_reason)
+    if shutdown.is_abandoned and shutdown.error is not None:
+        announce.failed(shutdown.error)
+        _leave(host.log, writer, shutdown.error)
 
 
 def _begin_anew(host: Host, writer: LogWriter, reason: str) -> None:

@@ -105,6 +105,92 @@ def recorded(places: Places) -> DaemonOptions:
     return DaemonOptions()
 
 
+_OPTIONS = (
+    click.option("--test-hooks", is_flag=True, hidden=True),
+    click.option(
+        "--luxi-anonymous-reads",
+        is_flag=True,
+        help="Let every user of this machine read by LUXI, at the path of --luxi-socket; "
+        "private parameters and the output of commands are hidden.",
+    ),
+    click.option(
+        "--luxi-group",
+        metavar="GROUP",
+        type=choices.Group(),
+        help="The group whose members may use LUXI as the daemon's user and root may, at the "
+        "path of --luxi-socket.",
+    ),
+    click.option(
+        "--luxi-socket",
+        metavar="PATH",
+        type=click.Path(dir_okay=False, resolve_path=True),
+        help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
+    ),
+    click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
+    click.option(
+        "--rapi-anonymous-reads",
+        is_flag=True,
+        help="Let the remote API show jobs and configuration to everybody, as Ganeti does; "
+        "private parameters and the output of commands are hidden.",
+    ),
+    click.option(
+        "--rapi-host",
+        metavar="NAME",
+        multiple=True,
+        help="A further name by which clients reach the remote API, beside those of its "
+        "certificate, the machine's name and addresses; may be repeated.",
+    ),
+    click.option(
+        "--rapi-no-tls",
+        is_flag=True,
+        help="Serve the remote API without TLS, for a proxy on this machine.",
+    ),
+    click.option(
+        "--rapi-port",
+        metavar="PORT",
+        type=choices.WholeRange(1, 65_535),
+        help=f"Where the remote API listens ({rapi_settings.PORT}, or the next free one).",
+    ),
+    click.option(
+        "--rapi-address",
+        metavar="ADDRESS",
+        default=rapi_settings.ADDRESS,
+        show_default=True,
+        help="The address at which the remote API listens.",
+    ),
+    click.option("--no-rapi", is_flag=True, help="Serve neither the remote API nor the page."),
+    click.option(
+        "--fresh-processes",
+        is_flag=True,
+        help="Make a process for each job, also for jobs that leave their process clean.",
+    ),
+    click.option(
+        "--hung-after",
+        metavar="SECONDS",
+        type=choices.NumberRange(min=2.0),
+        default=settings.HUNG_SECONDS,
+        show_default=True,
+        help="Replace a component that has worked at one message for longer.",
+    ),
+    click.option(
+        "--placement",
+        type=click.Choice(settings.PLACEMENTS),
+        default=settings.PLACEMENTS[0],
+        show_default=True,
+        help="Have locks and configuration in the daemon's process, or in a process of their "
+        "own, which jobs ask directly.",
+    ),
+    click.option(
+        "--remote",
+        metavar="ENDPOINT",
+        type=choices.Endpoint(),
+        help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
+        "They need a key that was authorised (`ganger key authorise`).",
+    ),
+)
+"""The last comes first in the help."""
+
+
 def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command take them all as ``options``."""
 
@@ -117,89 +203,7 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, options=options, **given)
 
     wrapped: Callable[..., Any] = command
-    for option in (
-        click.option("--test-hooks", is_flag=True, hidden=True),
-        click.option(
-            "--luxi-anonymous-reads",
-            is_flag=True,
-            help="Let every user of this machine read by LUXI, at the path of --luxi-socket; "
-            "private parameters and the output of commands are hidden.",
-        ),
-        click.option(
-            "--luxi-group",
-            metavar="GROUP",
-            type=choices.Group(),
-            help="The group whose members may use LUXI as the daemon's user and root may, at the "
-            "path of --luxi-socket.",
-        ),
-        click.option(
-            "--luxi-socket",
-            metavar="PATH",
-            type=click.Path(dir_okay=False, resolve_path=True),
-            help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
-        ),
-        click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
-        click.option(
-            "--rapi-anonymous-reads",
-            is_flag=True,
-            help="Let the remote API show jobs and configuration to everybody, as Ganeti does; "
-            "private parameters and the output of commands are hidden.",
-        ),
-        click.option(
-            "--rapi-host",
-            metavar="NAME",
-            multiple=True,
-            help="A further name by which clients reach the remote API, beside those of its "
-            "certificate, the machine's name and addresses; may be repeated.",
-        ),
-        click.option(
-            "--rapi-no-tls",
-            is_flag=True,
-            help="Serve the remote API without TLS, for a proxy on this machine.",
-        ),
-        click.option(
-            "--rapi-port",
-            metavar="PORT",
-            type=choices.WholeRange(1, 65_535),
-            help=f"Where the remote API listens ({rapi_settings.PORT}, or the next free one).",
-        ),
-        click.option(
-            "--rapi-address",
-            metavar="ADDRESS",
-            default=rapi_settings.ADDRESS,
-            show_default=True,
-            help="The address at which the remote API listens.",
-        ),
-        click.option("--no-rapi", is_flag=True, help="Serve neither the remote API nor the page."),
-        click.option(
-            "--fresh-processes",
-            is_flag=True,
-            help="Make a process for each job, also for jobs that leave their process clean.",
-        ),
-        click.option(
-            "--hung-after",
-            metavar="SECONDS",
-            type=choices.NumberRange(min=2.0),
-            default=settings.HUNG_SECONDS,
-            show_default=True,
-            help="Replace a component that has worked at one message for longer.",
-        ),
-        click.option(
-            "--placement",
-            type=click.Choice(settings.PLACEMENTS),
-            default=settings.PLACEMENTS[0],
-            show_default=True,
-            help="Have locks and configuration in the daemon's process, or in a process of their "
-            "own, which jobs ask directly.",
-        ),
-        click.option(
-            "--remote",
-            metavar="ENDPOINT",
-            type=choices.Endpoint(),
-            help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
-            "They need a key that was authorised (`ganger key authorise`).",
-        ),
-    ):
+    for option in _OPTIONS:
         wrapped = option(wrapped)
     return wrapped
 

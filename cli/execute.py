@@ -104,22 +104,22 @@ def execute(
         if dry_run:
             output.echo("The job would be accepted.")
             return 0
-        try:
-            _follow(client, job_id, quiet=quiet)
-        except KeyboardInterrupt:
-            output.echo(
-                f"\nganger: job {job_id} goes on; follow it with `ganger job watch {job_id}`",
-                err=True,
-            )
-            return INTERRUPTED_EXIT_CODE
-        except errors.DaemonUnreachableError:
-            output.echo(
-                f"ganger: job {job_id} is stored; when a daemon runs again, follow it with "
-                f"`ganger job watch {job_id}`",
-                err=True,
-            )
-            raise
-        return _exit_code(client.job(job_id))
+        return _ended(client, job_id, quiet=quiet)
+
+
+def _ended(client: Client, job_id: int, *, quiet: bool) -> int:
+    """Follow the job to its end; the exit code."""
+    watch = f"follow it with `ganger job watch {job_id}`"
+    try:
+        _follow(client, job_id, quiet=quiet)
+    except KeyboardInterrupt:
+        output.echo(f"\nganger: job {job_id} goes on; {watch}", err=True)
+        return INTERRUPTED_EXIT_CODE
+    except errors.DaemonUnreachableError:
+        text = f"job {job_id} is stored; when a daemon runs again, {watch}"
+        output.echo(f"ganger: {text}", err=True)
+        raise
+    return _exit_code(client.job(job_id))
 
 
 def _follow(client: Client, job_id: int, *, quiet: bool) -> None:

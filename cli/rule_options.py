@@ -61,65 +61,67 @@ def _with_whole_action(words: Sequence[str]) -> list[str]:
     return found
 
 
+_OPTIONS = (
+    click.option(
+        "--priority",
+        type=choices.Whole(most=rules.INTEGER_MAX),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Rules are looked at from the lowest number (0) on, older ones first.",
+    ),
+    click.option(
+        "--predicates",
+        metavar="JSON|YAML|@FILE",
+        help='All must match, such as \'[["opcode", ["=", "OP_ID", "OP_EXEC"]]]\'. '
+        "None: every job.",
+    ),
+    click.option(
+        "--opcode",
+        "opcodes",
+        type=choices.Text(),
+        multiple=True,
+        metavar="OP_ID",
+        help="Jobs with this opcode. May be repeated: any of them.",
+    ),
+    click.option(
+        "--reason-matches",
+        type=choices.Text(),
+        metavar="REGEX",
+        help="Jobs with a reason in which this is found.",
+    ),
+    click.option(
+        "--jobs-after",
+        metavar="now|ID",
+        help="Jobs with a higher id; `now`: those that are submitted from now on.",
+    ),
+    click.option(
+        "--action",
+        default="CONTINUE",
+        show_default=True,
+        metavar="ACTION",
+        help="ACCEPT, PAUSE, REJECT, CONTINUE, or RATE_LIMIT N (also rate-limit:N).",
+    ),
+    click.option(
+        "--reason",
+        type=choices.Text(),
+        default="",
+        metavar="TEXT",
+        help="Why; shown to the users whose jobs the rule stops.",
+    ),
+    click.option(
+        "--valid-from",
+        type=Moment(),
+        metavar="TIME",
+        help="Applies from then on: now, +30m, 2026-11-21T18:00, or seconds since the epoch.",
+    ),
+    click.option("--valid-until", type=Moment(), metavar="TIME", help="Applies until then."),
+)
+
+
 def rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that describe a rule."""
-    options = (
-        click.option(
-            "--priority",
-            type=choices.Whole(most=rules.INTEGER_MAX),
-            default=0,
-            show_default=True,
-            metavar="N",
-            help="Rules are looked at from the lowest number (0) on, older ones first.",
-        ),
-        click.option(
-            "--predicates",
-            metavar="JSON|YAML|@FILE",
-            help='All must match, such as \'[["opcode", ["=", "OP_ID", "OP_EXEC"]]]\'. '
-            "None: every job.",
-        ),
-        click.option(
-            "--opcode",
-            "opcodes",
-            type=choices.Text(),
-            multiple=True,
-            metavar="OP_ID",
-            help="Jobs with this opcode. May be repeated: any of them.",
-        ),
-        click.option(
-            "--reason-matches",
-            type=choices.Text(),
-            metavar="REGEX",
-            help="Jobs with a reason in which this is found.",
-        ),
-        click.option(
-            "--jobs-after",
-            metavar="now|ID",
-            help="Jobs with a higher id; `now`: those that are submitted from now on.",
-        ),
-        click.option(
-            "--action",
-            default="CONTINUE",
-            show_default=True,
-            metavar="ACTION",
-            help="ACCEPT, PAUSE, REJECT, CONTINUE, or RATE_LIMIT N (also rate-limit:N).",
-        ),
-        click.option(
-            "--reason",
-            type=choices.Text(),
-            default="",
-            metavar="TEXT",
-            help="Why; shown to the users whose jobs the rule stops.",
-        ),
-        click.option(
-            "--valid-from",
-            type=Moment(),
-            metavar="TIME",
-            help="Applies from then on: now, +30m, 2026-11-21T18:00, or seconds since the epoch.",
-        ),
-        click.option("--valid-until", type=Moment(), metavar="TIME", help="Applies until then."),
-    )
-    for option in reversed(options):
+    for option in reversed(_OPTIONS):
         function = option(function)
     return function
 

@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -82,20 +83,7 @@ async def _serve(
             notes,
             is_required=setting.is_authentication_required,
         )
-        feed, times = Feed(secrets.token_hex(4)), JobTimes()
-        timeline = Timeline(feed.live)
-        feed.call(times.hear)
-        feed.call(timeline.hear)
-        following = [
-            loop.create_task(feed.follow(client)),
-            loop.create_task(timeline.follow(feed, client)),
-        ]
-        service = Service(
-            authentication=authentication,
-            notes=notes,
-            views=Views(client),
-            shared={Feed: feed, JobTimes: times, Timeline: timeline},
-        )
+        service, following = _service(client, authentication, notes)
         certificate = CertificateFile(places.rapi_certificate, notes) if setting.has_tls else None
         hosts = Hosts([*setting.hosts, socket.gethostname()])
         if certificate is not None:
@@ -108,19 +96,46 @@ async def _serve(
         )
         server.pulse()
         await server.listen(listener)
-        while not over.is_set():
+
+        def look() -> None:
             notes.alive()
             authentication.look()
             if certificate is not None:
                 certificate.look()
                 hosts.certify(certificate.names)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
-            server.pulse()
+
+        await _until(over, look, server)
         server.close()
         for task in following:
             task.cancel()
         authentication.close()
+
+
+def _service(
+    client: AsyncClient, authentication: Authentication, notes: Notes
+) -> tuple[Service, list[asyncio.Task[None]]]:
+    """What all requests share, and the tasks that keep it up to date."""
+    feed, times = Feed(secrets.token_hex(4)), JobTimes()
+    timeline = Timeline(feed.live)
+    feed.call(times.hear)
+    feed.call(timeline.hear)
+    service = Service(
+        authentication=authentication,
+        notes=notes,
+        views=Views(client),
+        shared={Feed: feed, JobTimes: times, Timeline: timeline},
+    )
+    following = feed.follow(client), timeline.follow(feed, client)
+    return service, [asyncio.create_task(one) for one in following]
+
+
+async def _until(over: asyncio.Event, look: Callable[[], None], server: Server) -> None:
+    """Look again and again at what may have changed, until ``over``."""
+    while not over.is_set():
+        look()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), settings.WATCHDOG_SECONDS)
+        server.pulse()
 
 
 if __name__ == "__main__":

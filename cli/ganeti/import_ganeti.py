@@ -83,12 +83,11 @@ def import_ganeti(
     building.require_free(places, path)
     with Bar("reading jobs", _BAR_JOBS_MIN) as bar:
         found = source.survey(path, bar.show)
-    is_refused = bool(found.damage) and not skip_damaged
     document = _document(found, places)
     if output_kind != "json":
         for line in (*_report(found), *_lists(found)):
             _echo(line)
-    if is_refused:
+    if found.damage and not skip_damaged:
         if output_kind == "json":
             output.show_json({**document, "taken_over": False})
         what = wording.counted(len(found.damage), "thing")
@@ -100,7 +99,12 @@ def import_ganeti(
     if not dry_run:
         with Bar("writing jobs", _BAR_JOBS_MIN) as bar:
             building.build(found, places, bar.show, jobs.timestamp(time.time()))
-    if output_kind == "json":
+    _show_end(places, document if output_kind == "json" else None, dry_run=dry_run)
+
+
+def _show_end(places: Places, document: dict[str, Any] | None, *, dry_run: bool) -> None:
+    """Say what was done; ``document``: as JSON, with this."""
+    if document is not None:
         output.show_json({**document, "taken_over": not dry_run})
     elif dry_run:
         output.echo(f"Nothing was written (--dry-run); {places.data} is free")

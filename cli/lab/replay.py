@@ -36,16 +36,7 @@ def simulate(
 ) -> None:
     """Play the trace of this file, or a generated one, and show what each policy gives."""
     policies.check(names)
-    if trace is not None and kind is not None:
-        raise errors.UsageError("give either --trace or --generate")
-    if trace is not None:
-        if jobs is not None or seed is not None:
-            raise errors.UsageError("--jobs and --seed: go with --generate")
-        found = _read(trace)
-    else:
-        assert kind is not None
-        count = jobs or _JOBS_USUAL.get(kind, 5_000)
-        found = generating.generate(kind, count, random.Random(seed or 0))  # noqa: S311 - no secret
+    found = _found(trace, kind, jobs, seed)
     wanted = names or (*policies.POLICIES, policies.BOUND)
     with Bar("", _BAR_JOBS_MIN) as bar:
 
@@ -67,6 +58,24 @@ def simulate(
     run_slots = wording.counted(slots or found.slots, "run slot")
     output.echo(f"{played} on {run_slots}; times in seconds")
     output.show_rows(results, _COLUMNS, output.Style())
+    _show_accuracy(results)
+
+
+def _found(trace: str | None, kind: str | None, jobs: int | None, seed: int | None) -> traces.Trace:
+    """The trace of this file, or a generated one of this kind."""
+    if trace is not None and kind is not None:
+        raise errors.UsageError("give either --trace or --generate")
+    if trace is not None:
+        if jobs is not None or seed is not None:
+            raise errors.UsageError("--jobs and --seed: go with --generate")
+        return _read(trace)
+    assert kind is not None
+    count = jobs or _JOBS_USUAL.get(kind, 5_000)
+    return generating.generate(kind, count, random.Random(seed or 0))  # noqa: S311 - no secret
+
+
+def _show_accuracy(results: Sequence[policies.Result]) -> None:
+    """How good the estimates of the last policy that estimates were."""
     measured = next((one for one in reversed(results) if one.accuracy is not None), None)
     if measured is not None and measured.accuracy is not None:
         runs = f"opcodes: {measured.accuracy.count}"

@@ -19,10 +19,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 _CLOCK_SKEW = dt.timedelta(days=1)
 """Clocks of clients may be behind ours."""
+
+_OTHER_USES = dict.fromkeys(
+    (
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
+    ),
+    False,
+)
+"""What the key is not for: it only signs, in the handshake of TLS."""
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,48 +61,13 @@ def create(
     """
     if path.exists() and not is_replaced:
         raise errors.BadRequestError(f"{path}: exists already")
-    from cryptography import x509  # noqa: PLC0415 - only this command needs it
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
 
     chosen = list(dict.fromkeys(names))
-    alternatives = [_general_name(name) for name in chosen]
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Ganger remote API")])
-    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    usage = dict.fromkeys(
-        (
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "key_cert_sign",
-            "crl_sign",
-            "encipher_only",
-            "decipher_only",
-        ),
-        False,
-    )
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
-    until = now + dt.timedelta(days=days)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(until)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=True, **usage), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .add_extension(identifier, critical=False)
-        .add_extension(authority, critical=False)
-    )
-    made = builder.sign(key, hashes.SHA256())
+    until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=days)
+    made = _signed(key, chosen, until)
     pem = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -98,6 +79,36 @@ def create(
         valid_until=until.date().isoformat(),
         fingerprint=made.fingerprint(hashes.SHA256()).hex(":").upper(),
     )
+
+
+def _signed(
+    key: ec.EllipticCurvePrivateKey, names: list[str], until: dt.datetime
+) -> x509.Certificate:
+    """The certificate of ``key`` for these names, signed by itself."""
+    from cryptography import x509  # noqa: PLC0415 - only this command needs it
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
+
+    alternatives = [_general_name(name) for name in names]
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Ganger remote API")])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(dt.datetime.now(dt.UTC).replace(microsecond=0) - _CLOCK_SKEW)
+        .not_valid_after(until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, **_OTHER_USES), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(authority, critical=False)
+    )
+    return builder.sign(key, hashes.SHA256())
 
 
 def own_names(address: str = "") -> list[str]:

@@ -59,6 +59,11 @@ def _fields() -> Iterator[Field[ClusterView]]:
         ("network6", "IPv6Subnet", "IPv6 subnet"),
     ):
         yield stored(name, title, FieldKind.OTHER, doc, name, unset=UNAVAILABLE)
+    yield from _fields_of_pool()
+    yield from _fields_of_users()
+
+
+def _fields_of_pool() -> Iterator[Field[ClusterView]]:
     yield field(
         "external_reservations",
         "ExternalReservations",
@@ -81,6 +86,10 @@ def _fields() -> Iterator[Field[ClusterView]]:
         "Number of reserved addresses",
         _of_pool(lambda pool: pool.reserved_count),
     )
+
+
+def _fields_of_users() -> Iterator[Field[ClusterView]]:
+    """The groups that are connected to the network, and the instances in it."""
     yield field("group_cnt", "NodeGroups", FieldKind.NUMBER, "Number of nodegroups", _group_count)
     yield field(
         "group_list",
