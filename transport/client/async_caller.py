@@ -1,8 +1,7 @@
 """How the client for asyncio waits for replies; `caller` is its twin for threads.
 
-One task lets frames come and go while requests are under way, and ends when none is. At the local
-socket it only does what time brings, and connections: a call sends its frame itself, and the event
-loop hands replies over as they come.
+One task connects and does what time brings while requests are under way, and ends when none is.
+Meanwhile a call sends its frame itself, and the event loop hands replies over as they come.
 """
 
 # ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon
@@ -13,11 +12,10 @@ import functools
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ...storage import errors
 from ..messages import Request
-from ..zmq.async_local_dealer import AsyncLocalDealer
+from ..zmq.async_dealer import AsyncDealer
 from ..zmq.connection_event import ConnectionEvent
 from . import forks, spans
 from .connection import Connection
@@ -27,11 +25,6 @@ from .pending_requests import ReplyT
 CALLS_MAX = 1_000
 """Most calls under way at once; more wait for their turn."""
 
-if TYPE_CHECKING:
-    from ..zmq.async_dealer import AsyncDealer
-
-    _Socket = AsyncDealer | AsyncLocalDealer
-
 
 class AsyncCaller:
     """Makes requests over a connection, for the tasks of one event loop.
@@ -39,7 +32,9 @@ class AsyncCaller:
     ``timeout_seconds`` is the deadline of a call that gives none of its own.
     """
 
-    def __init__(self, connect: Callable[[], Connection[_Socket]], timeout_seconds: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection[AsyncDealer]], timeout_seconds: float
+    ) -> None:
         self._timeout_seconds = timeout_seconds
         self._connection = connect()
         self._places = asyncio.Semaphore(CALLS_MAX)
@@ -165,32 +160,28 @@ class AsyncCaller:
         """Have the task look at what is new, or start it."""
         if self._is_inherited:
             raise RuntimeError(forks.INHERITED)
-        socket = self._connection.open_socket
         if self._pumping is None or self._pumping.done():
             if not self._is_idle():
                 self._pumping = asyncio.get_running_loop().create_task(self._pump_until_idle())
-        elif isinstance(socket, AsyncLocalDealer):
+        elif (socket := self._connection.open_socket) is not None:
             self._exchange(socket)
-        elif socket is not None:
-            socket.interrupt()
 
     def _heard(self, item: bytes | ConnectionEvent) -> None:
         """Take in what has come while the task waits."""
         self._connection.take(item, time.monotonic())
-        socket = self._connection.open_socket
-        if isinstance(socket, AsyncLocalDealer):
+        if (socket := self._connection.open_socket) is not None:
             self._exchange(socket)
 
-    def _exchange(self, socket: AsyncLocalDealer) -> None:
+    def _exchange(self, socket: AsyncDealer) -> None:
         """Send what can be sent; have the task do what is left."""
         self._connection.flush(time.monotonic())
         session = self._connection.session
         is_left = session.wake_at < self._wakes_at or session.wants_new_socket
-        if is_left or session.is_idle or socket.has_unsent or not session.is_connected:
+        if is_left or session.is_idle or not session.is_connected:
             socket.interrupt()
 
     async def _pump_until_idle(self) -> None:
-        socket: _Socket | None = None
+        socket: AsyncDealer | None = None
         try:
             while not self._is_idle():
                 now = time.monotonic()
@@ -198,26 +189,19 @@ class AsyncCaller:
                 self._connection.work(socket, now)
                 if self._is_idle():
                     return
-                item = await self._receive(socket, self._connection.wait_seconds(now), now)
+                seconds = self._connection.wait_seconds(now)
+                self._wakes_at = math.inf if seconds is None else now + seconds
+                item = await socket.receive(seconds, self._heard)
+                # Until it waits again it looks at everything anyway.
+                self._wakes_at = -math.inf
                 if item is not None:
                     self._connection.take(item, time.monotonic())
         except Exception as error:  # noqa: BLE001 - every caller that waits raises it
             self._connection.session.fail_all(error)
         finally:
-            if isinstance(socket, AsyncLocalDealer) and not self._is_inherited:
-                socket.rest()
-
-    async def _receive(
-        self, socket: _Socket, seconds: float | None, now: float
-    ) -> bytes | ConnectionEvent | None:
-        if not isinstance(socket, AsyncLocalDealer):
-            return await socket.receive(seconds)
-        self._wakes_at = math.inf if seconds is None else now + seconds
-        try:
-            return await socket.receive(seconds, self._heard)
-        finally:
-            # Until it waits again it looks at everything anyway.
             self._wakes_at = -math.inf
+            if socket is not None and not self._is_inherited:
+                socket.rest()
 
     def _is_idle(self) -> bool:
         return self._connection.session.is_idle

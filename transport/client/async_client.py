@@ -43,7 +43,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.async_local_dealer import async_open_dealer
+from ..zmq.async_dealer import AsyncDealer
 from . import query_requests, requests, spans
 from .async_caller import AsyncCaller
 from .async_cluster_verbs import AsyncClusterVerbs
@@ -85,7 +85,7 @@ class AsyncClient(AsyncClusterVerbs):
         self._timeout = timeout = spans.checked(timeout, "timeout")
         connect = functools.partial(
             Connection,
-            async_open_dealer,
+            AsyncDealer,
             EndpointResolver(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,

@@ -12,20 +12,14 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ...storage import errors
 from ..messages import Request
-from ..zmq.local_dealer import LocalDealer
+from ..zmq.dealer import Dealer
 from . import forks, spans
 from .connection import Connection
 from .following import Following, PartT_co
 from .pending_requests import PendingCall, PendingRequest, ReplyT
-
-if TYPE_CHECKING:
-    from ..zmq.dealer import Dealer
-
-    _Socket = Dealer | LocalDealer
 
 Lock = threading.Lock
 
@@ -37,7 +31,12 @@ class _Waker:
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        weakref.finalize(self, os.close, self.descriptor).atexit = False
+        self._close = weakref.finalize(self, os.close, self.descriptor)
+        self._close.atexit = False
+
+    def give_up(self) -> None:
+        """The process has closed the descriptor: its number may be another one's now."""
+        self._close.detach()
 
     def wake(self) -> None:
         os.eventfd_write(self.descriptor, 1)
@@ -49,7 +48,7 @@ class _Turn:
     __slots__ = ("_caller", "_connection", "_deadline", "_lock")
 
     def __init__(
-        self, caller: Caller, deadline: float | None, connection: Connection[_Socket] | None
+        self, caller: Caller, deadline: float | None, connection: Connection[Dealer] | None
     ) -> None:
         self._caller, self._deadline, self._connection = caller, deadline, connection
 
@@ -66,7 +65,7 @@ class Caller:
     ``timeout_seconds`` is the deadline of a call that gives none of its own.
     """
 
-    def __init__(self, connect: Callable[[], Connection[_Socket]], timeout_seconds: float) -> None:
+    def __init__(self, connect: Callable[[], Connection[Dealer]], timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._connect = connect
         self._connection = connect()
@@ -162,7 +161,7 @@ class Caller:
             for request in following.pending:
                 self._abandon(request, connection)
 
-    def _abandon(self, request: PendingRequest, connection: Connection[_Socket]) -> None:
+    def _abandon(self, request: PendingRequest, connection: Connection[Dealer]) -> None:
         if connection is not self._connection:
             # It is the parent's, and ends there.
             return
@@ -181,11 +180,11 @@ class Caller:
         while self._abandoned:
             self._connection.session.forget(self._abandoned.popleft())
 
-    def _turn(self, deadline: float | None, connection: Connection[_Socket] | None = None) -> _Turn:
+    def _turn(self, deadline: float | None, connection: Connection[Dealer] | None = None) -> _Turn:
         """Have the client for this thread; ``connection`` says which one its request began on."""
         return _Turn(self, deadline, connection)
 
-    def take_turn(self, deadline: float | None, connection: Connection[_Socket] | None) -> Lock:
+    def take_turn(self, deadline: float | None, connection: Connection[Dealer] | None) -> Lock:
         """Begin a turn of this thread; the lock that `end_turn` gets."""
         lock = self._lock
         patience = -1 if deadline is None else max(0.0, deadline - time.monotonic())
@@ -201,7 +200,7 @@ class Caller:
             raise
         return lock
 
-    def _check_usable(self, connection: Connection[_Socket] | None) -> None:
+    def _check_usable(self, connection: Connection[Dealer] | None) -> None:
         if self._is_closed:
             raise RuntimeError(_CLOSED)
         if connection is not None and connection is not self._connection:
@@ -227,6 +226,10 @@ class Caller:
         while not wanted.has_news() and (now := time.monotonic()) < end:
             if connection is not self._connection:
                 raise RuntimeError(forks.INHERITED)
+            if not connection.is_intact:
+                connection.give_up(now)
+                self._waker.give_up()
+                self._waker = _Waker()
             socket = connection.socket(now)
             if self._is_closed:
                 raise RuntimeError(_CLOSED)

@@ -43,7 +43,7 @@ from ..messages import (
     StopDaemon,
     TestFilters,
 )
-from ..zmq.local_dealer import open_dealer
+from ..zmq.dealer import Dealer
 from . import query_requests, requests, spans
 from .caller import Caller
 from .cluster_verbs import ClusterVerbs
@@ -88,7 +88,7 @@ class Client(ClusterVerbs):
         self._timeout = timeout = spans.checked(timeout, "timeout")
         connect = functools.partial(
             Connection,
-            open_dealer,
+            Dealer,
             EndpointResolver(data, endpoint),
             client_pair(endpoint, key_file, server_key),
             timeout_seconds=timeout,

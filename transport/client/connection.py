@@ -75,8 +75,6 @@ class ClientSocket(Protocol):
     """What a connection needs of the dealers of `transport.zmq`."""
 
     endpoint: str
-    refuses_when_lost: bool
-    """Whether `send` returns False once the connection has ended, before a read has shown that."""
 
     def move(self, endpoint: str) -> None:
         """Connect to another endpoint."""
@@ -86,6 +84,13 @@ class ClientSocket(Protocol):
 
     def take(self) -> bytes | ConnectionEvent | None:
         """What has come in."""
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether its descriptors are open."""
+
+    def give_up(self) -> None:
+        """Leave a socket that is not intact."""
 
     def close(self) -> None:
         """Close."""
@@ -114,6 +119,18 @@ class Connection(Generic[SocketT]):
         """The socket in use, if there is one."""
         self._reread_at = math.inf
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether the process has left the socket's descriptors open."""
+        return self.open_socket is None or self.open_socket.is_intact
+
+    def give_up(self, now: float) -> None:
+        """Leave a socket that is not intact; `socket` opens another one."""
+        socket, self.open_socket = self.open_socket, None
+        if socket is not None:
+            socket.give_up()
+            self.session.connection_changed(ConnectionEvent.LOST, now)
+
     def socket(self, now: float) -> SocketT:
         """The socket to the daemon, opened if need be.
 
@@ -135,16 +152,12 @@ class Connection(Generic[SocketT]):
         return self.open_socket
 
     def work(self, socket: SocketT, now: float) -> None:
-        """Take in what has come, do what is due, send what can be sent; never blocks.
-
-        What has come may wait while there is something to send: who waits for the reply reads it.
-        """
-        if not (socket.refuses_when_lost and self.session.can_send):
-            for _ in range(ITEMS_MAX):
-                item = socket.take()
-                if item is None:
-                    break
-                self.take(item, now)
+        """Take in what has come, do what is due, send what can be sent; never blocks."""
+        for _ in range(ITEMS_MAX):
+            item = socket.take()
+            if item is None:
+                break
+            self.take(item, now)
         self.session.tick(now)
         self.session.flush(socket.send, now)
 

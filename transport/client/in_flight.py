@@ -37,11 +37,6 @@ class InFlight:
         self._notices: deque[bytes] = deque()
 
     @property
-    def has_to_send(self) -> bool:
-        """Whether something waits to be sent."""
-        return bool(self._outbox or self._notices)
-
-    @property
     def is_idle(self) -> bool:
         """Whether no request is under way and nothing waits to be sent."""
         return not self.pending and not self._notices

@@ -64,11 +64,6 @@ class Session:
         return self._reach.is_connected
 
     @property
-    def can_send(self) -> bool:
-        """Whether something is to be sent, and the connection stands."""
-        return self._in_flight.has_to_send and self.is_connected
-
-    @property
     def is_idle(self) -> bool:
         """Whether no request is under way and nothing waits to be sent."""
         return self._in_flight.is_idle

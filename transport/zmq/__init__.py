@@ -1,6 +1,6 @@
 """How do frames travel over sockets?
 
-At the local socket the client for threads and the daemon's listener speak ZeroMQ's protocol
-themselves, without libzmq's threads (docs/decisions/clients-speak-zeromqs-protocol.md and
-docs/decisions/the-local-listener-speaks-zeromqs-protocol.md).
+Clients are sockets of pyzmq, and any ZeroMQ library may connect. The daemon's local listener speaks
+ZeroMQ's protocol itself, without libzmq's thread
+(docs/decisions/the-local-listener-speaks-zeromqs-protocol.md).
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import stat
 import time
 import weakref
 
@@ -49,8 +50,11 @@ _CONNECTION_EVENTS: dict[int, ConnectionEvent] = {
 }
 
 
-_interrupted: list[zmq.Context[zmq.Socket[bytes]]] = []
-"""Contexts that cannot be ended; they go with the process."""
+DESCRIPTORS = 16
+"""More descriptors than a connection takes. libzmq ends the process if it gets too few."""
+
+_given_up: list[object] = []
+"""Contexts and connections that cannot be ended; they go with the process."""
 
 
 class BaseDealer:
@@ -59,13 +63,11 @@ class BaseDealer:
     ``pair`` is the client's own key, with the daemon's public one, for a remote listener.
     """
 
-    refuses_when_lost = False
-    """libzmq keeps what is sent to a connection that has ended, and sends it on the next one."""
-
     def __init__(self, endpoint: str, pair: key_files.KeyPair | None = None) -> None:
         self.endpoint = ""
         self._event: ConnectionEvent | None = None
         self._retry_at: float | None = None
+        _require_descriptors()
         self._context = new_context(LINGER_SECONDS)
         try:
             self._socket = self._context.socket(zmq.DEALER)
@@ -90,8 +92,9 @@ class BaseDealer:
         except BaseException:
             # Ctrl-C may have come before pyzmq knew of a socket that libzmq has made already. To
             # end the context would be to wait for that socket for ever.
-            _interrupted.append(self._context)
+            _given_up.append(self._context)
             raise
+        self._descriptor = self._socket.fileno()
         # Not at the end of the process, and not in a child of it.
         sockets = (self._socket, self._monitor)
         self._forgotten = weakref.finalize(self, _end, self._context, sockets, os.getpid())
@@ -128,6 +131,19 @@ class BaseDealer:
     def has_more(self) -> bool:
         """Whether there is something to `take` now, whatever the descriptors say: after a send."""
         return is_readable(self._socket) or is_readable(self._monitor)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the process has left libzmq's descriptors open. Daemons close all there are."""
+        try:
+            return stat.S_IFMT(os.fstat(self._descriptor).st_mode) == 0
+        except OSError:
+            return False
+
+    def give_up(self) -> None:
+        """Leave a connection that is not intact: libzmq would end the process over it."""
+        self._forgotten.detach()
+        _given_up.append(self)
 
     def close(self) -> None:
         """Close; frames already sent get a moment to leave. Twice is harmless."""
@@ -170,6 +186,16 @@ class BaseDealer:
             if kind in _CONNECTION_EVENTS:
                 return _CONNECTION_EVENTS[kind]
         return None
+
+
+def _require_descriptors() -> None:
+    """Raise `OSError` if too few files may be opened."""
+    made: list[int] = []
+    try:
+        made.extend(os.eventfd(0, os.EFD_CLOEXEC) for _ in range(DESCRIPTORS))
+    finally:
+        for descriptor in made:
+            os.close(descriptor)
 
 
 def _end(

@@ -1,6 +1,6 @@
 """The daemon's local listener: a Unix socket at which it speaks ZeroMQ's protocol itself.
 
-To a client it behaves as a ROUTER socket of libzmq (`zmtp.PeerReader`), but no thread stands
+To a client it behaves as a ROUTER socket of libzmq (`zmtp.Reader`), but no thread stands
 between the sockets and the thread that owns the router: what comes is read when the owner reads,
 and an answer goes to the kernel at once, from any thread with the router's lock. What the kernel
 does not take waits here, up to the bounds of `listeners.can_wait`.
@@ -57,7 +57,7 @@ class LocalPeer:
         self.descriptor = connection.fileno()
         self.name = name
         self.identity = Credentials(kind="local", uid=uid, pid=pid)
-        self.reader = zmtp.PeerReader(settings.FRAME_BYTES_MAX)
+        self.reader = zmtp.Reader(settings.FRAME_BYTES_MAX)
         self.is_heard = False
         self.unsent: deque[bytes | memoryview] = deque()
         self.unsent_bytes = 0
@@ -252,13 +252,13 @@ class LocalListener(Listener):
         self._handshakes[peer.descriptor] = now + HANDSHAKE_SECONDS
         self.connections.accepted(peer.descriptor, now)
         self._poll.register(peer.descriptor, select.EPOLLIN)
-        self._write(peer, zmtp.PLAIN_GREETING)
+        self._write(peer, zmtp.GREETING)
 
     def _greet(self, peer: LocalPeer) -> None:
         """The peer is ready: let it in, or say why not."""
         del self._handshakes[peer.descriptor]
         if self.connections.count <= self.peers_max:
-            self._write(peer, zmtp.ROUTER_READY)
+            self._write(peer, zmtp.READY)
             return
         self._dropped["too many peers"] += 1
         self._write(peer, zmtp.refused(TURNED_AWAY))

@@ -1,16 +1,13 @@
-"""The wire protocol of ZeroMQ (ZMTP 3, without encryption), both ends of it. No sockets.
+"""The wire protocol of ZeroMQ (ZMTP 3, without encryption), as a ROUTER speaks it. No sockets.
 
-Source: the specification ZMTP/3.1 (https://rfc.zeromq.org/spec/37/). A client on the same machine
-and the daemon's local listener speak it themselves: libzmq hands every frame to a thread of its own
-and back, which costs a wake-up of a thread each way.
+Source: the specification ZMTP/3.1 (https://rfc.zeromq.org/spec/37/). The daemon's local listener
+speaks it itself; clients are sockets of libzmq, or of any other library of ZeroMQ.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-
-from .connection_event import ConnectionEvent
 
 _SIGNATURE_FIRST, _SIGNATURE_LAST = 0xFF, 0x7F
 _SIGNATURE_BYTES = 10
@@ -39,27 +36,25 @@ def _command(body: bytes) -> bytes:
     return bytes((_COMMAND, len(body))) + body
 
 
-def _ready(socket_type: bytes) -> bytes:
+def ready(socket_type: bytes) -> bytes:
+    """What an end says when its greeting is over: what kind of socket it is."""
     value = _VALUE_HEAD.pack(len(socket_type)) + socket_type
     return _command(b"\x05READY\x0bSocket-Type" + value + b"\x08Identity\0\0\0\0")
 
 
-PLAIN_GREETING = (
+GREETING = (
     bytes([_SIGNATURE_FIRST, *bytes(8), _SIGNATURE_LAST, _VERSION_MIN, 0])
     + _NO_MECHANISM
     + bytes(32)
 )
 """What each end sends first."""
 
-GREETING = PLAIN_GREETING + _ready(b"DEALER")
-"""What a client sends first: its greeting, and that it is ready."""
-
-ROUTER_READY = _ready(b"ROUTER")
+READY = ready(b"ROUTER")
 """The daemon is ready."""
 
 
 class ProtocolError(Exception):
-    """The other end does not speak ZMTP 3 without encryption, or sends what is too large."""
+    """The peer does not speak ZMTP 3 without encryption, or sends what is too large."""
 
 
 def framed(data: bytes) -> bytes:
@@ -74,20 +69,36 @@ def refused(status: bytes) -> bytes:
     return _command(b"\x05ERROR" + bytes((len(status),)) + status)
 
 
-class BaseReader:
-    """Takes a connection's bytes apart. A frame may have ``frame_bytes_max`` bytes."""
+class Reader:
+    """Takes a peer's bytes apart, as a ROUTER does. A frame may have ``frame_bytes_max`` bytes."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.answers: list[bytes] = []
         """What the protocol itself has to answer: to be sent, and removed from here."""
         self.is_ready = False
-        """Whether the other end has said that it is ready."""
+        """Whether the peer has said that it is ready."""
+        self.items: deque[bytes] = deque()
+        """The messages that have come. One of several parts is dropped."""
+        self.dropped = 0
+        """Messages that were dropped since the owner reset this."""
+        self.has_own_name = False
+        """Whether the peer chose a name itself."""
+        self._parts_bytes = 0
         self._frame_bytes_max = frame_bytes_max
         self._limit = HANDSHAKE_FRAME_BYTES_MAX
         self._buffer = bytearray()
         # So many bytes of the buffer have to be there before it can be taken apart.
         self._wanted = 0
         self._is_greeted = False
+
+    @property
+    def rest_bytes(self) -> int:
+        """The size of the beginning of a frame whose rest has not come yet."""
+        return len(self._buffer)
+
+    def forget_rest(self) -> None:
+        """Free the beginning of a frame: the rest will not come."""
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Take in what has come; raises `ProtocolError`."""
@@ -139,10 +150,6 @@ class BaseReader:
         else:
             self._take_part(body, is_last=not flags & _MORE)
 
-    def _take_part(self, body: bytes, *, is_last: bool) -> None:
-        """A part of a message has come; mostly it is the whole message."""
-        raise NotImplementedError
-
     def _obey(self, body: bytes) -> None:
         name = body[1 : 1 + body[0]] if body else b""
         rest = body[1 + len(name) :]
@@ -151,67 +158,12 @@ class BaseReader:
             self._limit = self._frame_bytes_max
             self._be_ready(rest)
         elif name == b"ERROR" and not self.is_ready:
-            self._be_refused(rest[1 : 1 + rest[0]] if rest else b"")
+            raise ProtocolError(f"refused by the peer: {rest!r}")
         elif name == b"PING":
             if len(rest) > _PING_BYTES_MAX:
                 raise ProtocolError(f"a PING of {len(rest)} bytes")
             # Two bytes of it are a time; the rest is sent back.
             self.answers.append(_command(b"\x04PONG" + rest[2:]))
-
-    def _be_ready(self, properties: bytes) -> None:
-        """The other end is ready, and says so much about itself."""
-        raise NotImplementedError
-
-    def _be_refused(self, status: bytes) -> None:
-        """The other end refuses the connection."""
-        raise NotImplementedError
-
-
-class Reader(BaseReader):
-    """The client's end."""
-
-    def __init__(self, frame_bytes_max: int) -> None:
-        super().__init__(frame_bytes_max)
-        self.items: deque[bytes | ConnectionEvent] = deque()
-        """The frames and events that have come."""
-        self.refusal: bytes | None = None
-        """The status with which the daemon has refused the connection."""
-        self._is_within_message = False
-
-    def _take_part(self, body: bytes, *, is_last: bool) -> None:
-        # A message of several frames is none of ours: the first one counts, as in `Dealer`.
-        if not self._is_within_message:
-            self.items.append(body)
-        self._is_within_message = not is_last
-
-    def _be_ready(self, properties: bytes) -> None:  # noqa: ARG002 - the daemon is a ROUTER
-        self.items.append(ConnectionEvent.MADE)
-
-    def _be_refused(self, status: bytes) -> None:
-        self.refusal = status
-
-
-class PeerReader(BaseReader):
-    """The daemon's end, which behaves as a ROUTER socket."""
-
-    def __init__(self, frame_bytes_max: int) -> None:
-        super().__init__(frame_bytes_max)
-        self.items: deque[bytes] = deque()
-        """The messages that have come. One of several parts is dropped."""
-        self.dropped = 0
-        """Messages that were dropped since the owner reset this."""
-        self.has_own_name = False
-        """Whether the peer chose a name itself."""
-        self._parts_bytes = 0
-
-    @property
-    def rest_bytes(self) -> int:
-        """The size of the beginning of a frame whose rest has not come yet."""
-        return len(self._buffer)
-
-    def forget_rest(self) -> None:
-        """Free the beginning of a frame: the rest will not come."""
-        self._buffer = bytearray()
 
     def _take_part(self, body: bytes, *, is_last: bool) -> None:
         if is_last and not self._parts_bytes:
@@ -240,9 +192,6 @@ class PeerReader(BaseReader):
         if found.get(b"socket-type", b"DEALER") not in _TALKING_TO_ROUTER:
             raise ProtocolError("a socket that cannot talk to a ROUTER")
         self.has_own_name = bool(found.get(b"identity"))
-
-    def _be_refused(self, status: bytes) -> None:
-        raise ProtocolError(f"refused by the peer: {status!r}")
 
 
 def _check_greeting(found: bytes | bytearray) -> None:

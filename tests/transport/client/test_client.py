@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -607,20 +605,3 @@ def test_waiting_for_another_state_of_locks_does_not_run_into_the_usual_deadline
         client.watch_locks(seconds=40.0)
         client.watch_locks(seconds=40.0, timeout=1.0)
     assert limits == [(40.0, 45.0), (40.0, 1.0)]
-
-
-@pytest.mark.parametrize("name", ["Client", "AsyncClient"])
-def test_a_client_at_the_local_socket_loads_neither_libzmq_nor_ciphers(
-    name: str, tmp_path: Path
-) -> None:
-    # They are a fifth of what a short script takes.
-    script = f"""
-import sys
-from ganger import {name}
-{name}({str(tmp_path)!r}), {name}(endpoint="ipc:///nowhere")
-print(sorted({{"zmq", "_hashlib"}} & set(sys.modules)))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout == "[]\n"

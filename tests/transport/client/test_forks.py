@@ -7,6 +7,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -20,7 +21,9 @@ import pytest
 from tests.transport.client.fake_daemon import FakeDaemon
 
 from ganger import AsyncClient, Client
+from ganger.storage import errors
 from ganger.storage.alive import process_identity
+from ganger.transport.zmq import dealer
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
 PATIENCE_SECONDS = 20
@@ -160,6 +163,43 @@ def test_a_child_does_not_clean_up_what_its_parent_gave_up(used: Client) -> None
         watch.close()  # type: ignore[attr-defined]
         assert len(caller._abandoned) == 1
         assert in_child(lambda: len(caller._abandoned)) == "0"
+
+
+def test_a_process_that_closes_all_descriptors_connects_anew(used: Client) -> None:
+    """Daemons do that; libzmq ends a process that uses a connection after it."""
+
+    def work() -> str:
+        own = used.submit(OP, timeout=10)
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/self/fd/{name}").startswith(("anon_inode:", "socket:")):
+                    os.close(int(name))
+        found = f"{own} {used.submit(OP, timeout=10)} {used.submit(OP, timeout=10)}"
+        used.close()
+        return found
+
+    assert in_child(work) == "2 3 4"
+
+
+def test_without_free_descriptors_a_call_fails_and_the_process_lives(used: Client) -> None:
+    def work() -> str:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        held = []
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(0))
+        outcomes = []
+        for _ in range(dealer.DESCRIPTORS + 4):
+            try:
+                outcomes.append(str(used.submit(OP, timeout=10)))
+                break
+            except (OSError, errors.StorageError) as error:
+                outcomes.append(str(error))
+            os.close(held.pop())
+        assert all("Too many open files" in each for each in outcomes[:-1]), outcomes
+        return f"{len(outcomes) > 1} {outcomes[-1]}"
+
+    assert in_child(work) == "True 2"
 
 
 @pytest.mark.parametrize("end", ["close", "with", "drop"])

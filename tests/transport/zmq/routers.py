@@ -12,7 +12,6 @@ import msgspec
 from ganger.storage.access import keys
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
-from ganger.transport.zmq.local_dealer import LocalDealer
 from ganger.transport.zmq.peers import Incoming
 from ganger.transport.zmq.router import Router
 
@@ -38,16 +37,14 @@ def received(router: Router) -> Incoming:
     return incoming
 
 
-def connected_peer(router: Router, dealer: Dealer | LocalDealer) -> bytes:
+def connected_peer(router: Router, dealer: Dealer) -> bytes:
     """Connect, and read a first message; the peer that sent it."""
     connect(router, dealer)
     dealer.send(b"first")
     return received(router).peer
 
 
-def link(
-    router: Router, dealer: Dealer | LocalDealer, wanted: ConnectionEvent
-) -> list[ConnectionEvent]:
+def link(router: Router, dealer: Dealer, wanted: ConnectionEvent) -> list[ConnectionEvent]:
     """The news that ``dealer`` gets, up to the one wanted."""
     news: list[ConnectionEvent] = []
 
@@ -61,7 +58,7 @@ def link(
     return news
 
 
-def connect(router: Router, dealer: Dealer | LocalDealer) -> None:
+def connect(router: Router, dealer: Dealer) -> None:
     link(router, dealer, ConnectionEvent.MADE)
 
 
@@ -70,7 +67,7 @@ def client(router: Router, pair: keys.KeyPair, server: str | None = None) -> Dea
     return Dealer(router.endpoints[1], msgspec.structs.replace(pair, server=server))
 
 
-def made(router: Router, dealer: Dealer | LocalDealer) -> bool:
+def made(router: Router, dealer: Dealer) -> bool:
     """Whether the next handshake of ``dealer`` succeeds."""
     news: list[ConnectionEvent] = []
 

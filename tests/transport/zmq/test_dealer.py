@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -16,10 +19,11 @@ from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, link, receive
 from ganger.storage import errors
 from ganger.transport.zmq import dealer as dealers
 from ganger.transport.zmq.async_dealer import AsyncDealer
-from ganger.transport.zmq.async_local_dealer import AsyncLocalDealer
 from ganger.transport.zmq.connection_event import ConnectionEvent
 from ganger.transport.zmq.dealer import Dealer
 from ganger.transport.zmq.router import Router
+
+Say = Callable[[bytes], Any]
 
 
 def test_a_client_learns_of_loss_and_return(path: Path, dealer: Dealer) -> None:
@@ -96,14 +100,13 @@ def test_an_endpoint_that_is_none_is_named(endpoint: str) -> None:
         Dealer(endpoint)
 
 
-@pytest.mark.parametrize("kind", [AsyncDealer, AsyncLocalDealer])
 def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(
-    path: Path, kind: type[AsyncDealer | AsyncLocalDealer]
+    path: Path,
 ) -> None:
     async def scene() -> list[object]:
         got: list[object] = []
         loop = asyncio.get_running_loop()
-        with contextlib.closing(kind(f"ipc://{path}")) as dealer:
+        with contextlib.closing(AsyncDealer(f"ipc://{path}")) as dealer:
             # Before a router listens only this can wake it.
             loop.call_soon(dealer.interrupt)
             got.append(await dealer.receive(PATIENCE_SECONDS))
@@ -137,6 +140,80 @@ def test_a_waiting_task_is_woken_by_a_frame_by_news_and_by_an_interruption(
     assert asyncio.run(scene()) == [
         None, ConnectionEvent.REACHED, ConnectionEvent.MADE, b"x", ConnectionEvent.LOST, None,
     ]  # fmt: skip
+
+
+def run(path: Path, scene: Callable[[AsyncDealer, Say], Coroutine[Any, Any, None]]) -> None:
+    """Run the scene with a connected dealer, and what says something at the other end."""
+    path.parent.mkdir(exist_ok=True)
+    context = zmq.Context()
+    theirs = context.socket(zmq.ROUTER)
+    theirs.bind(f"ipc://{path}")
+
+    async def whole() -> None:
+        with contextlib.closing(AsyncDealer(f"ipc://{path}")) as dealer:
+            while await dealer.receive(PATIENCE_SECONDS) is not ConnectionEvent.MADE:
+                pass
+            assert dealer.send(b"here I am")
+            peer, _ = theirs.recv_multipart()
+            await asyncio.wait_for(
+                scene(dealer, lambda data: theirs.send_multipart([peer, data])), PATIENCE_SECONDS
+            )
+
+    try:
+        asyncio.run(whole())
+    finally:
+        context.destroy(linger=0)
+
+
+def test_what_comes_while_a_task_waits_is_handed_over_in_order(path: Path) -> None:
+    async def scene(dealer: AsyncDealer, say: Say) -> None:
+        said = [b"one", b"two" * 500_000, b"three"]
+        heard: list[bytes | ConnectionEvent] = []
+
+        def hear(item: bytes | ConnectionEvent) -> None:
+            heard.append(item)
+            # To send may take away the report of what comes next.
+            assert dealer.send(b"heard")
+            if len(heard) == len(said):
+                dealer.interrupt()
+
+        waiting = asyncio.create_task(dealer.receive(None, hear))
+        await asyncio.sleep(0)
+        for data in said:
+            say(data)
+        assert await waiting is None
+        assert heard == said
+
+    run(path, scene)
+
+
+def test_after_a_rest_nothing_is_read_until_the_next_receive(path: Path) -> None:
+    async def scene(dealer: AsyncDealer, say: Say) -> None:
+        heard: list[bytes | ConnectionEvent] = []
+        assert await dealer.receive(0.01, heard.append) is None
+        dealer.rest()
+        say(b"late")
+        assert select.select(dealer.filenos(), [], [], PATIENCE_SECONDS)[0]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert heard == []
+        assert await dealer.receive(PATIENCE_SECONDS) == b"late"
+
+    run(path, scene)
+
+
+def test_an_error_of_the_listener_reaches_the_task(path: Path) -> None:
+    def fail(item: object) -> None:
+        raise RuntimeError(item)
+
+    async def scene(dealer: AsyncDealer, say: Say) -> None:
+        waiting = asyncio.create_task(dealer.receive(None, fail))
+        await asyncio.sleep(0)
+        say(b"x")
+        with pytest.raises(RuntimeError, match="x"):
+            await waiting
+
+    run(path, scene)
 
 
 COLLECTED = """
@@ -178,4 +255,6 @@ def test_an_interruption_while_a_socket_is_made_does_not_wait_for_it(
         Dealer("ipc:///nowhere/socket")
     monkeypatch.undo()
     made.pop().close(linger=0)
-    dealers._interrupted.pop().term()
+    given_up = dealers._given_up.pop()
+    assert isinstance(given_up, zmq.Context)
+    given_up.term()

@@ -17,9 +17,11 @@ from tests.transport.zmq.routers import PATIENCE_SECONDS, connect, connected_pee
 from ganger.storage import settings
 from ganger.transport.zmq import listeners, local_listener, zmtp
 from ganger.transport.zmq.dealer import Dealer
-from ganger.transport.zmq.local_dealer import LocalDealer
 from ganger.transport.zmq.local_listener import LocalListener
 from ganger.transport.zmq.router import Router, Sent
+
+HELLO = zmtp.GREETING + zmtp.ready(b"DEALER")
+"""What a client sends first."""
 
 LARGE = 1_000_000
 PING = b"\x04\x0a\x04PING\0\x01abc"
@@ -84,14 +86,14 @@ def local_of(router: Router) -> LocalListener:
 
 
 def test_each_end_greets_and_says_that_it_is_ready(raw: Raw) -> None:
-    raw.hears(zmtp.PLAIN_GREETING)
-    raw.say(zmtp.GREETING)
-    raw.hears(zmtp.ROUTER_READY)
-    assert raw.heard == zmtp.PLAIN_GREETING + zmtp.ROUTER_READY
+    raw.hears(zmtp.GREETING)
+    raw.say(HELLO)
+    raw.hears(zmtp.READY)
+    assert raw.heard == zmtp.GREETING + zmtp.READY
 
 
 def test_a_peer_may_say_each_byte_alone(router: Router, raw: Raw) -> None:
-    said = zmtp.GREETING + zmtp.framed(b"x" * 300)
+    said = HELLO + zmtp.framed(b"x" * 300)
     for number in range(len(said) - 1):
         raw.say(said[number : number + 1])
     raw.socket.send(said[-1:])
@@ -99,8 +101,8 @@ def test_a_peer_may_say_each_byte_alone(router: Router, raw: Raw) -> None:
 
 
 def test_a_ping_is_answered_between_messages(router: Router, raw: Raw) -> None:
-    raw.say(zmtp.GREETING)
-    raw.hears(zmtp.ROUTER_READY)
+    raw.say(HELLO)
+    raw.hears(zmtp.READY)
     raw.socket.send(PING + zmtp.framed(b"x") + PING)
     assert received(router).data == b"x"
     raw.hears(PONG + PONG)
@@ -108,7 +110,7 @@ def test_a_ping_is_answered_between_messages(router: Router, raw: Raw) -> None:
 
 @pytest.mark.parametrize("minor", [0, 1])
 def test_peers_of_either_minor_version_are_served(router: Router, raw: Raw, minor: int) -> None:
-    greeting = bytearray(zmtp.GREETING)
+    greeting = bytearray(HELLO)
     greeting[11] = minor
     raw.socket.send(bytes(greeting) + zmtp.framed(b"x"))
     assert received(router).data == b"x"
@@ -119,16 +121,16 @@ def test_peers_of_either_minor_version_are_served(router: Router, raw: Raw, mino
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x01\0",
-        zmtp.PLAIN_GREETING[:12] + b"CURVE".ljust(20, b"\0") + bytes(32),
-        zmtp.PLAIN_GREETING + zmtp.framed(b"a message before the handshake"),
-        zmtp.PLAIN_GREETING + b"\x06" + struct.pack(">Q", 100_000),
-        zmtp.PLAIN_GREETING + b"\x04\x0a\x05READY\x03abc",
-        zmtp.PLAIN_GREETING + b"\x04\x0f\x05READY\x03abc\0\0\0\x09x",
-        zmtp.PLAIN_GREETING + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\3SUB",
-        zmtp.PLAIN_GREETING + b"\x04\x0a\x05ERROR\x03500",
-        zmtp.GREETING + b"\x02" + struct.pack(">Q", settings.FRAME_BYTES_MAX + 1),
-        zmtp.GREETING + b"\x02" + struct.pack(">Q", 2**64 - 1),
-        zmtp.GREETING + b"\x04\x20\x04PING" + bytes(27),
+        zmtp.GREETING[:12] + b"CURVE".ljust(20, b"\0") + bytes(32),
+        zmtp.GREETING + zmtp.framed(b"a message before the handshake"),
+        zmtp.GREETING + b"\x06" + struct.pack(">Q", 100_000),
+        zmtp.GREETING + b"\x04\x0a\x05READY\x03abc",
+        zmtp.GREETING + b"\x04\x0f\x05READY\x03abc\0\0\0\x09x",
+        zmtp.GREETING + b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\3SUB",
+        zmtp.GREETING + b"\x04\x0a\x05ERROR\x03500",
+        HELLO + b"\x02" + struct.pack(">Q", settings.FRAME_BYTES_MAX + 1),
+        HELLO + b"\x02" + struct.pack(">Q", 2**64 - 1),
+        HELLO + b"\x04\x20\x04PING" + bytes(27),
     ],
 )
 def test_what_is_not_the_protocol_ends_the_connection_and_no_other(
@@ -145,7 +147,7 @@ def test_what_is_not_the_protocol_ends_the_connection_and_no_other(
 def test_a_message_of_parts_that_are_too_large_together_ends_the_connection(
     router: Router, raw: Raw
 ) -> None:
-    raw.say(zmtp.GREETING)
+    raw.say(HELLO)
     part = b"\x03" + struct.pack(">Q", LARGE) + bytes(LARGE)
     with contextlib.suppress(ConnectionError):
         for _ in range(settings.FRAME_BYTES_MAX // LARGE + 1):
@@ -163,14 +165,14 @@ def test_a_client_of_libzmq_with_heartbeats_stays(router: Router, path: Path) ->
         peer.send(b"x")
         named = received(router).peer
         pings: list[bytes] = []
-        feed = zmtp.PeerReader.feed
+        feed = zmtp.Reader.feed
 
-        def counted(reader: zmtp.PeerReader, data: bytes) -> None:
+        def counted(reader: zmtp.Reader, data: bytes) -> None:
             pings.extend([data] if b"PING" in data else [])
             feed(reader, data)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(zmtp.PeerReader, "feed", counted)
+            patch.setattr(zmtp.Reader, "feed", counted)
             serve(router, lambda: router.receive() or len(pings) >= 3)
         assert router.send(named, b"y")
         assert peer.poll(PATIENCE_SECONDS * 1_000)
@@ -196,9 +198,9 @@ def test_a_handshake_that_takes_too_long_is_ended(
     with contextlib.closing(Router(path)) as router:
         slow, quick = Raw(router, path), Raw(router, path)
         with slow.socket, quick.socket:
-            slow.say(zmtp.GREETING[:70])
-            quick.say(zmtp.GREETING)
-            quick.hears(zmtp.ROUTER_READY)
+            slow.say(HELLO[:70])
+            quick.say(HELLO)
+            quick.hears(zmtp.READY)
 
             def look() -> bool:
                 router.receive()
@@ -215,7 +217,7 @@ def test_what_a_peer_does_not_read_waits_in_order_up_to_a_limit(
     router: Router, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listeners, "SEND_QUEUE_BYTES_MAX", 5 * LARGE)
-    raw.socket.send(zmtp.GREETING + zmtp.framed(b"x"))
+    raw.socket.send(HELLO + zmtp.framed(b"x"))
     peer = received(router).peer
     count = 0
     while router.send(peer, bytes([count]) * LARGE):
@@ -238,7 +240,7 @@ def test_so_many_frames_wait_for_a_peer_that_does_not_read(
     router: Router, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_listener, "SEND_QUEUE_MAX", 3)
-    raw.socket.send(zmtp.GREETING + zmtp.framed(b"x"))
+    raw.socket.send(HELLO + zmtp.framed(b"x"))
     peer = received(router).peer
     assert router.send(peer, bytes(LARGE))
     assert [router.send(peer, b"x") for _ in range(3)] == [True, True, False]
@@ -248,7 +250,7 @@ def test_pings_of_a_peer_that_reads_no_answer_end_its_connection(
     router: Router, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listeners, "SEND_QUEUE_BYTES_MAX", LARGE)
-    raw.say(zmtp.GREETING)
+    raw.say(HELLO)
     local = local_of(router)
     with contextlib.suppress(ConnectionError):
         for _ in range(100):
@@ -257,7 +259,7 @@ def test_pings_of_a_peer_that_reads_no_answer_end_its_connection(
 
 
 def test_what_waited_for_a_peer_goes_with_it(router: Router, raw: Raw) -> None:
-    raw.socket.send(zmtp.GREETING + zmtp.framed(b"x"))
+    raw.socket.send(HELLO + zmtp.framed(b"x"))
     peer = received(router).peer
     assert router.send(peer, bytes(LARGE))
     local = local_of(router)
@@ -271,7 +273,7 @@ def test_messages_read_at_once_are_received_in_parts_and_before_the_end(
     router: Router, raw: Raw, dealer: Dealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(router, dealer)
-    raw.socket.send(zmtp.GREETING + b"".join(zmtp.framed(b"%d" % each) for each in range(7)))
+    raw.socket.send(HELLO + b"".join(zmtp.framed(b"%d" % each) for each in range(7)))
     raw.socket.close()
     dealer.send(b"other")
     found: list[bytes] = []
@@ -295,7 +297,7 @@ def test_a_peer_never_has_the_name_of_an_earlier_listeners(path: Path) -> None:
     for _ in range(3):
         with (
             contextlib.closing(Router(path)) as router,
-            contextlib.closing(LocalDealer(f"ipc://{path}")) as dealer,
+            contextlib.closing(Dealer(f"ipc://{path}")) as dealer,
         ):
             names.add(connected_peer(router, dealer))
     assert len(names) == 3
@@ -308,9 +310,9 @@ def test_while_nothing_is_read_the_descriptor_tells_of_new_events_once(
     router: Router, path: Path
 ) -> None:
     with (
-        contextlib.closing(LocalDealer(f"ipc://{path}")) as one,
-        contextlib.closing(LocalDealer(f"ipc://{path}")) as other,
-        contextlib.closing(LocalDealer(f"ipc://{path}")) as third,
+        contextlib.closing(Dealer(f"ipc://{path}")) as one,
+        contextlib.closing(Dealer(f"ipc://{path}")) as other,
+        contextlib.closing(Dealer(f"ipc://{path}")) as third,
     ):
         for each in (one, other, third):
             connect(router, each)
