@@ -48,6 +48,7 @@ ONE_PROCESS = (
     "tests/storage/opcodes/test_user_opcodes.py",
     "tests/system/ganeti/test_luxi_door.py",
     "tests/system/test_owner.py",
+    "tests/system/test_start_order.py",
     "tests/system/test_traced_life.py",
     "tests/system/ganeti/test_wconfd.py",
     "tests/system/ganeti/test_wconfd_stub.py",

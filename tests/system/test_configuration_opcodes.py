@@ -185,21 +185,22 @@ def test_an_opcode_whose_object_went_while_it_waited_is_refused(client: Client, 
     assert op.result == ["OpPrereqError", ["Node 'node0' not known", "unknown_entity"]]
 
 
-@pytest.mark.parametrize("name", ["node0", "node0.example.com", uuid_of("nodes", 0)])
-def test_delays_lock_their_nodes_as_all_other_opcodes_do(client: Client, name: str) -> None:
-    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 60.0, "on_nodes": [name, "elsewhere"]}
-    first = client.submit({**delay, "on_master": False})
-    until_running(client, first)
-    locks = {"node": {"exclusive": [uuid_of("nodes", 0)]}}
-    second = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"], "locks": locks})
-    until(client, [second], JobStatus.WAITING)
-    held = {row.name for row in client.locks() if row.owners}
-    assert {f"node/{uuid_of('nodes', 0)}", "node/elsewhere"} <= held
-    ops = client.job(first).ops or []
-    assert sorted(ops[0].input["on_node_uuids"]) == sorted([uuid_of("nodes", 0), "elsewhere"])
-    client.cancel(first, kill=True)
-    client.wait(second, timeout=60)
-    assert statuses(client, second) == ["success"]
+def test_delays_lock_their_nodes_as_all_other_opcodes_do(client: Client) -> None:
+    uuid = uuid_of("nodes", 0)
+    for name in ("node0", "node0.example.com", uuid):
+        delay = {"OP_ID": "OP_TEST_DELAY", "duration": 60.0, "on_nodes": [name, "elsewhere"]}
+        first = client.submit({**delay, "on_master": False})
+        until_running(client, first)
+        locks = {"node": {"exclusive": [uuid]}}
+        second = client.submit({"OP_ID": "OP_EXEC", "argv": ["true"], "locks": locks})
+        until(client, [second], JobStatus.WAITING)
+        held = {row.name for row in client.locks() if row.owners}
+        assert {f"node/{uuid}", "node/elsewhere"} <= held
+        ops = client.job(first).ops or []
+        assert sorted(ops[0].input["on_node_uuids"]) == sorted([uuid, "elsewhere"])
+        client.cancel(first, kill=True)
+        client.wait(second, timeout=60)
+        assert statuses(client, second) == ["success"]
 
 
 HOLDER = """
@@ -274,8 +275,8 @@ def test_a_job_goes_on_with_a_successor_of_the_daemon(
         assert [entry.who for entry in successor.config_history(count=9)] == [f"job {waiting}"] * 3
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, attempt: int) -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, *, is_stopped: bool) -> None:
     rounds = 30
     ops = [tag(f"t{n}") for n in range(rounds)]
     # Each removal would fail if it ran twice.
@@ -285,7 +286,7 @@ def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, attempt: i
         until_running(client, job_id)
         pid = client.info().pid
     ended = process_identity.open_pidfd(pid)
-    if attempt == 1:
+    if is_stopped:
         os.kill(pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
     wait_for_end(ended)

@@ -52,12 +52,23 @@ def locking(*nodes: str) -> dict[str, Any]:
     return {"locks": {"node": {"exclusive": list(nodes)}}}
 
 
-@pytest.fixture(name="daemon", params=WAYS, ids=" ".join)
-def default_daemon(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
-    """A daemon that holds jobs back, as is the default."""
+@pytest.fixture(name="daemon", params=WAYS, ids=" ".join, scope="module")
+def default_daemon(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Daemon]:
+    """A daemon that holds jobs back, as is the default. Each test leaves no job that lives."""
     placement, *options = request.param
-    with Daemon(tmp_path, *options, placement=placement, holds_back=True) as daemon:
+    folder = tmp_path_factory.mktemp("daemon")
+    with Daemon(folder, *options, placement=placement, holds_back=True) as daemon:
         yield daemon
+
+
+@pytest.fixture(autouse=True)
+def no_job_is_left(daemon: Daemon) -> Iterator[None]:
+    """The next test finds a queue in which nothing waits or runs."""
+    yield
+    with daemon.client() as client:
+        assert [job.id for job in client.jobs() if not job.is_final] == []
 
 
 @pytest.mark.parametrize("slots", [1, 3])
