@@ -10,6 +10,13 @@ from typing import Any, Final, NamedTuple
 LISTENERS: Final = "ganger.listeners"
 """Components with a socket of their own (`actors.listeners.installed`)."""
 
+CONFIG_PARTS: Final = "ganger.config_parts"
+"""Classes of parts of the configuration store (`actors.config.parts`)."""
+
+CONFIG_FILES: Final = "ganger.config_files"
+"""Modules about files that follow the configuration, which ``ganger fsck`` looks at: each has
+``folder``, ``PREFIX`` and ``stale`` (`storage.fsck.survey`)."""
+
 RESOURCES: Final = "ganger.resources"
 """Tuples of resources of the remote API (`rapi.table`)."""
 

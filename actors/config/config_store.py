@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
-from ...storage import config_files, errors, settings, watcher_pause
+from ...storage import config_files, entry_points, errors, settings, watcher_pause
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import ObjectKind
 from ...storage.prediction.policy import judged
@@ -36,11 +36,9 @@ from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
 from .opcode_runs import OpcodeRuns
+from .parts import PartContext, Parts
 from .pending_acks import PendingAcks
-from .reservation_keeper import ReservationKeeper, ReservationMessage
-from .ssconf_files import SsconfFiles
 from .stored_configuration import Edit, StoredConfiguration
-from .wconfd_catalogue import Catalogue, CatalogueMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -51,10 +49,7 @@ if TYPE_CHECKING:
 _OwnNotice = (
     messages.WholeDue
     | messages.WholeWritten
-    | messages.SsconfDue
-    | messages.SsconfWritten
     | messages.OpcodeDecided
-    | messages.SweepReservations
     | messages.HostMeasured
     | messages.HostOverdue
 )
@@ -75,7 +70,11 @@ _ObjectMessage = (
     | messages.ReadOpcodeWait
     | _OwnNotice
 )
-_Others = _ObjectMessage | CatalogueMessage | ReservationMessage
+
+
+_INSTALLED = entry_points.load(entry_points.CONFIG_PARTS)
+"""The parts that packages bring. They are looked up once: a store that is started anew may have no
+descriptor for it."""
 
 
 class ConfigStore(Component[messages.ConfigMessage]):
@@ -97,18 +96,16 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 "config.data lacks changes of its history: it is an older copy",
                 changes=self._stored.lost,
             )
-        self._ssconf = SsconfFiles(self.runtime, self.places.ssconf, lambda: self._stored.snapshot)
-        self._stored.when_changed(self._ssconf.note)
-        self._ssconf.begin()
         self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot)
         self._forecasts = Forecasts(self.runtime, self._stored)
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self)
-        self._reservations = ReservationKeeper(self.runtime, self._stored, self._changes)
-        self._catalogue = Catalogue(
-            self.runtime, self._stored, self._changes, self._reservations, self
-        )
+        context = PartContext(self.runtime, self._stored, self._changes, self)
+        self._parts = Parts(context, _INSTALLED.objects.values())
+        self._parts.begin()
+        for problem in _INSTALLED.problems:
+            self.log.error("a part of a package is left out", problem=problem)
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._slots = PendingAcks(time.monotonic_ns())
         self._not_in_force: tuple[str, ...] = ()
@@ -143,13 +140,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
             case _:
                 self._take_more(envelope, message)
 
-    def _take_more(self, envelope: Envelope, message: _Others) -> None:
-        if isinstance(message, ReservationMessage):
-            self._reservations.take(envelope, message)
-        elif isinstance(message, CatalogueMessage):
-            self._catalogue.take(envelope, message)
-        else:
-            self._take_objects(envelope, message)
+    def _take_more(self, envelope: Envelope, message: messages.ConfigMessage) -> None:
+        if self._parts.take(envelope, message):
+            return
+        if not isinstance(message, _ObjectMessage):
+            text = f"{type(message).__name__}: no installed package serves this request"
+            raise errors.BadRequestError(text)
+        self._take_objects(envelope, message)
 
     def _take_objects(self, envelope: Envelope, message: _ObjectMessage) -> None:
         match message:
@@ -194,12 +191,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._write_whole()
             case messages.WholeWritten():
                 self._note_whole(message)
-            case messages.SsconfDue():
-                self._ssconf.write_due()
-            case messages.SsconfWritten():
-                self._ssconf.note_written(message)
-            case messages.SweepReservations():
-                self._reservations.sweep()
             case messages.HostMeasured():
                 self._queries.own_host.note_measured(message)
             case messages.HostOverdue():
@@ -208,8 +199,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 assert_never(message)
 
     def turn_ended(self) -> None:
-        """Store the reservations of the turn, and tell."""
-        self._reservations.turn_ended()
+        """Store what the parts of the store have collected in the turn, and tell."""
+        self._parts.turn_ended()
 
     def close(self) -> None:
         """Write the whole configuration if the journal is ahead of it, and close the journal."""
@@ -218,7 +209,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
         if self._is_whole_due and not self._is_writing:
             with contextlib.suppress(errors.StorageError):
                 self._stored.prepare_whole()()
-        self._ssconf.close()
+        if hasattr(self, "_parts"):
+            self._parts.close()
         self._stored.close()
 
     def _report(self) -> None:
@@ -377,7 +369,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def write_files(self, envelope: Envelope, answer: messages.Reply) -> None:
         """As `flush`, and look at every file, whatever has changed."""
-        self._ssconf.begin()
+        self._parts.begin()
         self.flush(envelope, answer)
 
     def _write_whole(self) -> None:
@@ -401,7 +393,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         for envelope, answer in flushing:
             answered = functools.partial(_answer_flush, envelope, answer)
             if message.error is None:
-                self._ssconf.when_written(answered)
+                self._parts.when_written(answered)
             else:
                 answered(message.error)
         if message.error is not None:

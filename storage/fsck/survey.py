@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from .. import config_files, errors, settings
+from .. import config_files, entry_points, errors, settings
 from ..access import keys
 from ..alive import lock_files
 from ..cluster import shapes
 from ..disk import documents, ownership, quarantine
 from ..filters import rules
-from ..ganeti import ssconf_files
 from ..jobs import jobs
 from ..locks import lock_journal
 from ..log import journal, segments
@@ -35,7 +34,7 @@ from .checking import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from ..disk.paths import Places
@@ -55,6 +54,22 @@ _KNOWN_NAMES = {
     "quarantine",
     spool.FOLDER,
 }
+
+
+class ConfigFiles(Protocol):
+    """What packages say of files of theirs that follow the configuration."""
+
+    PREFIX: str
+    """How the names of the files begin."""
+
+    def folder(self, places: Places, /) -> Path:
+        """The folder of the files, which holds nothing else."""
+
+    def stale(self, folder: Path, configuration: Mapping[str, Any], /) -> Iterator[str]:
+        """The names of the files that say something else than the configuration."""
+
+
+_CONFIG_FILES: list[ConfigFiles] = [*entry_points.load(entry_points.CONFIG_FILES).objects.values()]
 
 
 def _silent(_done: int, _total: int) -> None:
@@ -138,23 +153,26 @@ class _Survey:
         for name in documents.names_in(self._places.data):
             if name.startswith(documents.TEMPORARY_PREFIX):
                 self.facts.temporaries.append((f"{self._places.data}/{name}", None))
-        for name in self._names_of_ssconf():
-            path = f"{self._places.ssconf}/{name}"
-            if name.startswith(documents.TEMPORARY_PREFIX):
-                self.facts.temporaries.append((path, None))
-            elif not name.startswith(ssconf_files.PREFIX):
-                self.facts.foreign.append(path)
+        for files in _CONFIG_FILES:
+            self._list_config_files(files)
         for name in documents.names_in(self._places.quarantine):
             self.facts.quarantined.append(f"{self._places.quarantine}/{name}")
         self._list_spool(self._queue)
 
-    def _names_of_ssconf(self) -> list[str]:
+    def _list_config_files(self, files: ConfigFiles) -> None:
+        folder = files.folder(self._places)
         try:
-            return documents.names_in(self._places.ssconf)
+            names = documents.names_in(folder)
         except errors.StorageError:
             # Something else lies in its place: nothing that matters, but no file is written.
-            self.facts.foreign.append(os.fspath(self._places.ssconf))
-            return []
+            self.facts.foreign.append(os.fspath(folder))
+            return
+        for name in names:
+            path = f"{folder}/{name}"
+            if name.startswith(documents.TEMPORARY_PREFIX):
+                self.facts.temporaries.append((path, None))
+            elif not name.startswith(files.PREFIX):
+                self.facts.foreign.append(path)
 
     def _list_spool(self, folder: str) -> None:
         """The files beside the jobs of one folder."""
@@ -311,8 +329,10 @@ class _Survey:
             return
         for problem in rules.parse_rules(configuration.get("filters", {})).problems:
             self.facts.rule_problems.append((os.fspath(places.config), problem.text))
-        if stale := ", ".join(ssconf_files.stale(places.ssconf, configuration)):
-            self.facts.ssconf_problem = (os.fspath(places.ssconf), stale)
+        for files in _CONFIG_FILES:
+            folder = files.folder(places)
+            if stale := ", ".join(files.stale(folder, configuration)):
+                self.facts.ssconf_problem = (os.fspath(folder), stale)
 
     def _read_config_journal(self) -> None:
         found = segments.paths(config_files.journal_directory(self._places.config))

@@ -18,6 +18,8 @@ from . import ssconf
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..disk.paths import Places
+
 PREFIX: Final = "ssconf_"
 _MODE: Final = 0o444
 
@@ -49,6 +51,11 @@ def stale(folder: Path, configuration: Mapping[str, Any]) -> Iterator[str]:
         found = _read(path_of(folder, name))
         if found not in (None, _encoded(text)):
             yield f"{PREFIX}{name}"
+
+
+def folder(places: Places) -> Path:
+    """The folder of the files."""
+    return places.ssconf
 
 
 def path_of(folder: Path, name: str) -> Path:

@@ -130,12 +130,13 @@ def test_a_signal_that_comes_before_there_is_a_supervisor_stops_the_daemon(
     handlers: dict[int, Any] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     host, watchdog = mock.Mock(), mock.Mock()
-    host.start.side_effect = lambda *_: handlers[signal.SIGTERM](signal.SIGTERM, None)
+    start = mock.Mock(side_effect=lambda *_: handlers[signal.SIGTERM](signal.SIGTERM, None))
+    monkeypatch.setattr(daemon, "start", start)
     for told in (2, 0):
         host.directory.tell.reset_mock()
         daemon._supervise(host, mock.Mock(), None, watchdog)
         assert host.directory.tell.call_count == told
-        host.start.side_effect = None
+        start.side_effect = None
     assert handlers[signal.SIGHUP] is signal.SIG_IGN
 
 

@@ -20,7 +20,7 @@ from tests.system.ganeti.wconfd import ClientId, Owners
 
 from ganger.actors.ganeti.wconfd_methods import METHODS
 from ganger.storage import config_files, settings
-from ganger.storage.cluster.reservations import decode
+from ganger.storage.ganeti.reservations import decode
 
 PROBLEM = ganeti_stub.problem()
 pytestmark = pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM or "-")

@@ -10,7 +10,7 @@ from tests.actors.runtime.stage import Asker
 from tests.clusters import uuid_of
 from tests.refusals import refusing
 
-from ganger.storage.cluster.reservations import ReservationsFile, decode
+from ganger.storage.ganeti.reservations import ReservationsFile, decode
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.messages import ConfigAnswered

@@ -163,12 +163,12 @@ def test_news_of_a_predecessors_thread_is_not_ours(
     settle(stage, store)
     set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
     called: list[str | None] = []
-    store.component._ssconf.when_written(called.append)
+    store.component._parts.when_written(called.append)
     store.turn(messages.SsconfWritten(names=None, incarnation=99))
     assert called == []
     settle(stage, store)
     assert called == [None]
-    store.component._ssconf.when_written(called.append)
+    store.component._parts.when_written(called.append)
     assert called == [None, None]
 
 

@@ -11,7 +11,7 @@ from tests.actors.runtime.stage import Asker
 from tests.clusters import uuid_of
 from tests.refusals import refusing
 
-from ganger.actors.config import wconfd_catalogue
+from ganger.actors.ganeti import wconfd_catalogue
 from ganger.storage.cluster.differences import MASK
 from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.locks.locks import CONFIG_LOCK, Owner

@@ -11,21 +11,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage import errors
-from ...storage.cluster import modifications
 from ...storage.cluster.assertions import MAC_ADDRESS
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import masked
 from ...storage.cluster.integrity import problems
-from ...storage.cluster.modifications import InUse, Modified
 from ...storage.cluster.objects import ObjectKind
+from ...storage.ganeti import modifications
+from ...storage.ganeti.modifications import InUse, Modified
 from ...storage.locks.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages
 from ...transport.messages import ConfigAnswered
+from ..config import objects
+from ..config.change_line import ChangeLine, Made, name_of
+from ..config.stored_configuration import Edit, StoredConfiguration
 from ..runtime.addresses import LOCK_MANAGER
-from . import objects
-from .change_line import ChangeLine, Made, name_of
-from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope

@@ -17,7 +17,7 @@ from ganger.storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import Index
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.reservations import (
+from ganger.storage.ganeti.reservations import (
     IpAction,
     IpChange,
     Minor,

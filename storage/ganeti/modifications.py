@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from .. import errors
+from ..cluster.configuration import Change, Configuration
+from ..cluster.objects import CONTAINERS, ObjectKind
 from ..wording import shortened
-from .configuration import Change, Configuration
-from .objects import CONTAINERS, ObjectKind
 from .reservations import network_missing, with_address
 
 PORT_MAX: Final = 14_999

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, settings
 from ...storage.alive import lock_files
-from ...storage.cluster import reservations
 from ...storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.damage import undamaged
-from ...storage.cluster.modifications import Modified, released_address
 from ...storage.cluster.objects import ObjectKind
-from ...storage.cluster.reservations import Reservations, drbd_minors, network_missing
 from ...storage.disk import documents
+from ...storage.ganeti import reservations
+from ...storage.ganeti.modifications import Modified, released_address
+from ...storage.ganeti.reservations import Reservations, drbd_minors, network_missing
 from ...storage.wording import shortened
 from ...transport import messages
-from .change_line import ChangeLine, Made, name_of
-from .stored_configuration import Edit, StoredConfiguration
+from ..config.change_line import ChangeLine, Made, name_of
+from ..config.stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
     from ...storage.cluster.address_pools import Network
