@@ -6,6 +6,7 @@ Commands are imported when they are called, so that each starts fast.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -78,6 +79,19 @@ command and with 126 if it cannot be executed."""
 click.Context.formatter_class = HelpFormatter
 
 
+def _installed() -> dict[str, tuple[str, str, str]]:
+    """The commands that are here: a package may leave out those for Ganeti."""
+    return {name: found for name, found in _COMMANDS.items() if _is_here(found[0])}
+
+
+def _is_here(module: str) -> bool:
+    folder, _, _ = module.rpartition(".")
+    try:
+        return folder == __package__ or importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 class _EnoughError(Exception):
     """The reader of our output has left. click would turn a `BrokenPipeError` into exit code 1."""
 
@@ -95,15 +109,16 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(f"No such command {name!r}.{hints.meant(name, _COMMANDS)}", ctx)
+        known = _installed()
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {name!r}.{hints.meant(name, known)}", ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_COMMANDS)
+        return list(_installed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        found = _COMMANDS.get(cmd_name)
+        found = _installed().get(cmd_name)
         if found is None:
             return None
         command: click.Command = getattr(importlib.import_module(found[0]), found[1])
@@ -116,7 +131,7 @@ class _Commands(click.Group):
     ) -> None:
         # From the table: the help of all commands must not import all of them.
         with formatter.section("Commands"):
-            formatter.write_dl([(name, found[2]) for name, found in _COMMANDS.items()])
+            formatter.write_dl([(name, found[2]) for name, found in _installed().items()])
 
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -166,9 +167,7 @@ def simulate(
     if trace is not None or kind is not None:
         if rule is not None or without is not None or priorities or ended:
             raise errors.UsageError("--trace and --generate: go with --slots alone of these")
-        from .lab import replay  # noqa: PLC0415 - the scheduler is not for every command
-
-        replay.simulate(
+        _lab("replay").simulate(
             trace, kind, jobs=jobs, seed=seed, names=names, slots=slots, output_kind=output_kind
         )
         return
@@ -207,13 +206,20 @@ def record(call: Call, *, since: float | None, until: float | None) -> None:
     TIME is a span into the past (-30m, -12h, -7d, -2w), 2026-11-21T18:00 (local time, unless it has
     a zone) or seconds since the epoch.
     """
-    from .lab import recording  # noqa: PLC0415 - needs the catalogue of opcodes
-
     if since is not None and until is not None and since >= until:
         raise errors.UsageError("--since: is not before --until")
     stream = reading.standard_output()
     with call.client() as client:
-        recording.record(client, stream, since=since, until=until)
+        _lab("recording").record(client, stream, since=since, until=until)
+
+
+def _lab(name: str) -> Any:  # noqa: ANN401 - a module
+    """A file of `ganger[lab]`. Raises `UsageError` if it is not installed."""
+    try:
+        return importlib.import_module(f".lab.{name}", __package__)
+    except ModuleNotFoundError as error:
+        text = "traces need the folders `lab`, which this package has left out: install ganger[lab]"
+        raise errors.UsageError(text) from error
 
 
 def _priority(text: str) -> tuple[int, int]:

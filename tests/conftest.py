@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import engine
-from tests import checkout, own_children, quick
+from tests import checkout, core_alone, own_children, quick
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
@@ -97,6 +97,12 @@ def pytest_configure(config: pytest.Config) -> None:
         quick.configure()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what needs the folders that `make core` hides."""
+    is_left_out = core_alone.is_hidden() and core_alone.needs_hidden(collection_path)
+    return True if is_left_out else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -233,7 +233,8 @@ def _leave(status: int) -> NoReturn:
 def load() -> None:
     """Import what the programs import at their start, and when they run."""
     for found in pkgutil.iter_modules(cli.__path__, "ganger.cli."):
-        importlib.import_module(found.name)
+        if not found.ispkg:
+            importlib.import_module(found.name)
     for name in (*daemon_command._IMPORTED_LATE, *LATE):
         importlib.import_module(name)
 

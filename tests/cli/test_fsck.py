@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.cli import stand_in
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.cli import fsck, main
 from ganger.storage.alive import lock_files
@@ -95,7 +96,9 @@ def test_a_configuration_older_than_its_history_is_found(
     assert f"{data}/config.data: it ends at serial number 7, and config.history at 9; " in out
 
 
-@pytest.mark.parametrize("name", ["config.history", "config.journal", "ssconf"])
+@pytest.mark.parametrize(
+    "name", ["config.history", "config.journal", pytest.param("ssconf", marks=NEEDS_HIDDEN)]
+)
 def test_what_stands_in_the_place_of_another_thing_is_found(
     queue: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.cli import plans, reading, yaml_documents
 from ganger.cli.main import ganger
@@ -292,7 +293,7 @@ class Endless(io.RawIOBase):
 @pytest.mark.parametrize(
     "words",
     [
-        ("queue", "simulate", "--trace", "-"),
+        pytest.param(("queue", "simulate", "--trace", "-"), marks=NEEDS_HIDDEN),
         ("job", "submit", "-"),
         ("exec", "--stdin", "-", "--", "cat"),
     ],

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
+from tests.core_alone import NEEDS_HIDDEN
 from tests.rapi.asked import Reply, ask, basic
 from tests.rapi.noted import Noted
 from tests.rapi.test_role_matrix import DECLARED, FULL, KNOWN, ROLES, Declared, Users, title
@@ -314,6 +315,7 @@ def test_a_resource_submits_the_opcodes_that_it_declares_whatever_the_body_says(
                 assert user in FULL or set(opcodes) <= OPCODES[user]
 
 
+@NEEDS_HIDDEN
 def test_who_may_not_run_commands_runs_none_by_way_of_another_resource() -> None:
     body = {**COMMAND, "__version__": 1}
     for user in ("writer", "admin", "runner-admin"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.core_alone import NEEDS_HIDDEN
 from tests.refusals import refusing_flushes
 
 from ganger.storage import config_files, errors
@@ -521,6 +522,7 @@ def test_findings_for_the_operator_are_left_alone(
         assert path.read_bytes() == data
 
 
+@NEEDS_HIDDEN
 def test_old_ssconf_files_are_named_and_missing_ones_are_not(disk: Damaged) -> None:
     disk.places.config.write_bytes(b'{"cluster": {"cluster_name": "new"}, "serial_no": 1}')
     disk.places.ssconf.mkdir()
