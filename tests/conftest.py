@@ -39,21 +39,29 @@ LONGEST_FIRST = (
 """Parts of names of files: what takes long begins first where several processes share the tests."""
 
 ONE_PROCESS = (
+    "tests/claims/test_first_week.py",
     "tests/compatibility/test_ganeti_luxi",
     "tests/compatibility/test_ganeti_rapi.py",
     "tests/compatibility/test_ganeti_rapi_client.py",
     "tests/compatibility/test_ganeti_tools",
+    "tests/compatibility/test_monitoring.py",
+    "tests/faults/test_rapi_process.py",
+    "tests/faults/test_reused_processes.py",
     "tests/rapi/ganeti/test_ganeti_resources.py",
+    "tests/rapi/test_guards.py",
+    "tests/rapi/test_hold_node.py",
     "tests/rapi/test_page.py",
+    "tests/rapi/test_readers.py",
     "tests/storage/opcodes/test_user_opcodes.py",
     "tests/system/ganeti/test_luxi_door.py",
+    "tests/system/ganeti/test_wconfd.py",
+    "tests/system/ganeti/test_wconfd_stub.py",
+    "tests/system/test_added_listing_field.py",
     "tests/system/test_owner.py",
     "tests/system/test_start_order.py",
     "tests/system/test_traced_life.py",
-    "tests/system/ganeti/test_wconfd.py",
-    "tests/system/ganeti/test_wconfd_stub.py",
-    "tests/test_pages.py",
     "tests/test_packaging.py",
+    "tests/test_pages.py",
 )
 """Files, or beginnings of their names, whose tests share something that takes long to make: one
 process runs them all."""

@@ -1,7 +1,8 @@
-"""`make quick`: which tests it runs, and how many examples they draw."""
+"""Which tests `make quick` runs, how many examples they draw; which tests one process runs."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from types import SimpleNamespace
@@ -11,6 +12,21 @@ from hypothesis import given, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from tests import quick
 from tests.checkout import ROOT
+from tests.conftest import ONE_PROCESS
+
+SHARED = re.compile(r'scope="(module|session)"')
+LARGE = re.compile(r"\b(Daemon|Served|Serving)\(.*\bas \w+:|Serving\(context|copytree\(")
+"""What begins a daemon or a server, or copies the package."""
+
+
+def test_one_process_runs_all_tests_that_share_a_daemon() -> None:
+    files = {str(path.relative_to(ROOT)): path for path in ROOT.glob("tests/**/test_*.py")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    sharing = {name for name, text in texts.items() if SHARED.search(text) and LARGE.search(text)}
+    # Each process that runs one of these tests would begin the daemon anew.
+    assert [name for name in sorted(sharing) if not name.startswith(ONE_PROCESS)] == []
+    stale = [begin for begin in ONE_PROCESS if not any(name.startswith(begin) for name in files)]
+    assert stale == []
 
 
 class Marked:
