@@ -45,7 +45,6 @@ def passes(pending: int, count: int, make: Callable[[int], JobVerdict]) -> Timin
         SLOTS,
         policy=Policy(),
         looks_max=settings.PASS_LOOKS_MAX,
-        alone_max=settings.JUDGED_ALONE_MAX,
     )
     schedule.change_chain(CHAIN)
     for job_id in range(1, pending + SLOTS + 1):

@@ -70,9 +70,10 @@ def shown(answer: JobExplained) -> str:
     ]
     if answer.ahead is not None:
         what = f"{answer.ahead or 'no'} pending {'jobs have' if answer.ahead > 1 else 'job has'}"
+        more = " Only the first of them were looked at." if answer.has_more_ahead else ""
         lines.append(
             f"  Its priority is {answer.priority}; {what} a turn before it, apart from those that "
-            "rules or locks hold back."
+            f"rules or locks hold back.{more}"
         )
     if answer.change:
         starts = "start" if answer.ahead is not None else "go on"

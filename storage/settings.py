@@ -369,13 +369,12 @@ job that takes more waits."""
 JUDGE_STEPS_AT_ONCE = 2**26
 """Steps of judging until the filter evaluator handles other messages: a tenth of a second."""
 
-JUDGED_ALONE_MAX = 500
-"""Pending jobs of one class that the scheduler has judged by themselves under each new rule;
-further ones share a verdict."""
-
 PASS_LOOKS_MAX = 1_000
 """Pending jobs at which the scheduler looks in one pass: 20 ms at most. It goes on with the others
 in its next turn."""
+
+EXPLAINED_JOBS_MAX = 2_000
+"""Pending jobs before a job at which an explanation looks; it says so when there are more."""
 
 PASS_ENDS_MAX = 25
 """Pending jobs that can never start, and that end together: the queue's turn takes 10 ms."""

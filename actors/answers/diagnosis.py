@@ -77,12 +77,12 @@ class Diagnosis:
             return
         rules = self._holding(explaining.holding(position))
         if position.action == "PAUSE" and not rules and (unreadable := self._of_text(row)):
-            self._answer(envelope, row, unreadable, messages.Remedy(), position.ahead)
+            self._answer(envelope, row, unreadable, messages.Remedy(), position)
             return
         obstacles = explaining.of_pending(row, position, rules)
         obstacles += self._chain_behind(row, position.open)
         remedy = explaining.remedy_of_pending(position, rules)
-        self._answer(envelope, row, obstacles, remedy, position.ahead)
+        self._answer(envelope, row, obstacles, remedy, position)
 
     def _of_text(self, row: Row) -> list[messages.Obstacle]:
         """A job whose text cannot be read is held: the rules cannot be applied to it."""
@@ -142,14 +142,14 @@ class Diagnosis:
         row: Row,
         obstacles: list[messages.Obstacle],
         remedy: messages.Remedy,
-        ahead: int | None = None,
+        position: messages.QueuePosition | None = None,
     ) -> None:
         if self._store.ledger.is_read_only:
             text = "the disk refuses writes, and nothing starts until it takes them"
             disk = messages.Remedy(is_disk=True)
             obstacles.insert(0, messages.Obstacle(kind="disk", held=row.id, text=text, remedy=disk))
             remedy = msgspec.structs.replace(remedy, is_disk=True)
-        envelope.reply(explaining.explained(row, obstacles, remedy, ahead))
+        envelope.reply(explaining.explained(row, obstacles, remedy, position))
 
     def _of_rules(self, row: Row) -> tuple[list[messages.Obstacle], list[explaining.HoldingRule]]:
         """The rules that send a chosen job back, or cancel it, before its next opcode."""

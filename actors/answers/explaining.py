@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ...storage.locks.locks import CONFIG_LOCK, LockMode
-from ...storage.settings import START_ATTEMPTS_MAX
+from ...storage.settings import EXPLAINED_JOBS_MAX, START_ATTEMPTS_MAX
 from ...transport import remedy_words
 from ...transport.messages import (
     FullLimit,
@@ -123,14 +123,14 @@ def _of_slots(job_id: int, position: QueuePosition) -> list[Obstacle]:
             remedy=Remedy(ends=[position.running], slots=len(position.running) + 1),
         )
     ]
-    if position.ahead:
+    if position.ahead or position.has_more_ahead:
         first = position.first_ahead
         priority = priority_before(position.best_priority, position.refused)
         found.append(
             Obstacle(
                 kind="order",
                 held=job_id,
-                text=f"{_count(position.ahead)} before it, first {remedy_words.jobs(first)}",
+                text=_before(position),
                 jobs=first,
                 remedy=Remedy(priority=priority)
                 if priority is not None
@@ -218,9 +218,9 @@ def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
 
 
 def explained(
-    row: Row, obstacles: list[Obstacle], remedy: Remedy, ahead: int | None = None
+    row: Row, obstacles: list[Obstacle], remedy: Remedy, position: QueuePosition | None = None
 ) -> JobExplained:
-    """The whole answer. ``remedy`` lets the job go on; ``ahead`` jobs have a turn before it."""
+    """The whole answer. ``remedy`` lets the job go on; ``position``: that of a pending job."""
     if row.status.is_final:
         text = f"job {row.id} has ended: {row.status}"
     elif obstacles:
@@ -244,7 +244,8 @@ def explained(
         ],
         change=remedy_words.remedy(remedy, row.id),
         priority=row.priority,
-        ahead=ahead,
+        ahead=None if position is None else position.ahead,
+        has_more_ahead=position is not None and position.has_more_ahead,
         remedy=remedy,
     )
 
@@ -259,6 +260,14 @@ def explained_without_store(row: Row) -> JobExplained:
         f"{CONFIG_LOCK} is not known, because the configuration store does not answer"
     )
     return msgspec.structs.replace(known, text=text)
+
+
+def _before(position: QueuePosition) -> str:
+    """How many jobs are before it, and the first of them."""
+    text = f"{_count(position.ahead)} before it"
+    if position.has_more_ahead:
+        text += f" among the first {EXPLAINED_JOBS_MAX} in order, and perhaps more"
+    return f"{text}, first {remedy_words.jobs(position.first_ahead)}" if position.ahead else text
 
 
 def _count(number: int) -> str:

@@ -15,9 +15,8 @@ from .remedies import Buckets
 if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
-    from .kinds import Kind
+    from .lanes import Lane
     from .predicting import Prediction
-    from .runs import Entry
 
 HELD = frozenset({"PAUSE"})
 REJECTED = "REJECT"
@@ -34,7 +33,8 @@ def buckets_of(verdict: JobVerdict) -> Buckets:
 class RuleVerdict(msgspec.Struct, eq=False):
     """What the filter rules say of a job, under the chain of this number, and its buckets.
 
-    Several jobs share it, so it never changes, but that of a set of jobs does (`alike`).
+    ``limits``: the buckets that its reasons name. Several jobs share it, so it never changes, but
+    that of a class of jobs does (`class_verdicts`).
     """
 
     action: str
@@ -42,15 +42,15 @@ class RuleVerdict(msgspec.Struct, eq=False):
     chain: int
     limit: int | None
     buckets: Buckets
-    job_class: int = 0
+    limits: Buckets = ()
 
 
 @functools.lru_cache(maxsize=8_192)
 def _judged(  # noqa: PLR0917 - the fields
-    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets, job_class: int
+    action: str, rule: str | None, chain: int, limit: int | None, buckets: Buckets, limits: Buckets
 ) -> RuleVerdict:
     """Jobs with the same verdict share it."""
-    return RuleVerdict(action, rule, chain, limit, buckets, job_class)
+    return RuleVerdict(action, rule, chain, limit, buckets, limits)
 
 
 class JobForecasts(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ _NO_DEPENDENCIES = OpenDependencies()
 
 
 class Pending(msgspec.Struct, gc=False, eq=False):
-    """A pending job in memory; ``entry``: its place among the eligible ones, None: it has none.
+    """A pending job in memory; ``lane``: its place in the order.
 
     There may be many: what several have in common is one object.
     """
@@ -98,9 +98,8 @@ class Pending(msgspec.Struct, gc=False, eq=False):
     judged: RuleVerdict
     wants: JobForecasts
     waits: OpenDependencies
-    entry: Entry | None = None
-    parked_under: int = 0
-    kind: Kind | None = None
+    job_class: int = 0
+    lane: Lane | None = None
 
     @classmethod
     def of(cls, verdict: JobVerdict) -> Pending:
@@ -109,9 +108,8 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         wants = _NO_FORECASTS
         if job.forecast is not None or job.forecast_of_all is not None or job.question is not None:
             wants = JobForecasts(job.forecast, job.forecast_of_all, job.question)
-        return cls(
-            job.id, job.priority, judged_by(verdict), wants, OpenDependencies.on(job.depends)
-        )
+        waits = OpenDependencies.on(job.depends)
+        return cls(job.id, job.priority, judged_by(verdict), wants, waits, job.job_class)
 
     def foresee(self, forecast: LockForecast | None, of_all: LockForecast | None) -> None:
         """This is known of its locks; `predict` comes next."""
@@ -141,9 +139,14 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         return wants.forecast or NO_LOCKS
 
     @property
+    def is_eligible(self) -> bool:
+        """Whether it waits for no other job."""
+        return self.lane is not None and not self.lane.is_open
+
+    @property
     def open(self) -> list[int]:
         """The dependencies that are open."""
-        if self.entry is not None:
+        if self.is_eligible:
             return []
         waits = self.waits
         return [target for target, _ in waits.depends if target not in waits.known]
@@ -169,17 +172,18 @@ class Pending(msgspec.Struct, gc=False, eq=False):
     def copy_under(self, verdict: JobVerdict, prediction: Prediction) -> Pending:
         """The job under another verdict, in no place yet, weighed by another prediction."""
         waits = _NO_DEPENDENCIES
-        if self.entry is None and self.waits.depends:
+        if not self.is_eligible and self.waits.depends:
             waits = msgspec.structs.replace(self.waits, known=dict(self.waits.known))
         copy = Pending(self.id, self.priority, judged_by(verdict), self.wants, waits)
         copy.predict(prediction)
         return copy
 
     def judge_alone(self, *, is_outdated: bool) -> None:
-        """The job is like no other one; ``is_outdated``: what was said of it counts no longer."""
+        """The job is of no class; ``is_outdated``: what was said of it counts no longer."""
         now = self.judged
         chain = 0 if is_outdated else now.chain
-        self.judged = _judged(now.action, now.rule, chain, now.limit, now.buckets, 0)
+        self.job_class = 0
+        self.judged = _judged(now.action, now.rule, chain, now.limit, now.buckets, now.limits)
 
 
 def judged_by(verdict: JobVerdict) -> RuleVerdict:
@@ -190,7 +194,7 @@ def judged_by(verdict: JobVerdict) -> RuleVerdict:
         verdict.chain,
         verdict.limit,
         buckets_of(verdict),
-        verdict.job.job_class,
+        verdict.job.limits,
     )
 
 

@@ -1,12 +1,12 @@
 """Where a pending job stands: what keeps it from starting, and what it competes for. Pure.
 
-It looks at kinds of jobs and their parts (`kinds`, `parts`), not at each: an answer costs what it
-names, and something for each part.
+It looks at the first jobs in order, each by itself, and at no more than `EXPLAINED_JOBS_MAX` of
+them: an answer says so when there are more.
 """
 
 from __future__ import annotations
 
-import functools
+import heapq
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.prediction.lock_types import NO_LOCKS, is_certain_to_block
+from ...storage.settings import EXPLAINED_JOBS_MAX
 from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
+from ..runtime.slices import done
 from .depending import dependency_outcome
 from .holding import levels, locks_between
-from .ordering import in_order
-from .parts import Part, parts_of
 from .pending_job import HELD, REJECTED, Pending, SlotHolder, buckets_of
-from .remedies import Candidate, Contention, Rivals
+from .remedies import Candidate, Contention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
-    from ..runtime.id_sets import IdSet
-    from .kinds import Kind, Kinds
+    from .lanes import Lane
     from .predicting import Prediction
 
 _SHOWN_AHEAD_MAX = 10
@@ -36,19 +35,13 @@ _SHOWN_AHEAD_MAX = 10
 LOCK_NAMES_MAX = 20_000
 """Names of locks in a report of the order, in all different forecasts together."""
 
-_Order = tuple[float, int]
-"""What is left of the weight, and the id: the order of the jobs of one priority."""
+_STOPPED = HELD | {REJECTED}
 
+_Head = tuple[float, int, int, float, "Iterator[int] | None"]
+"""What is left of a weight, an id, a number, the weight of its lane, and what follows there.
 
-class _Ahead(msgspec.Struct, frozen=True):
-    """The first jobs of a part: they come before another job."""
-
-    part: Part
-    count: int
-
-    def ids(self) -> Iterator[int]:
-        """Their ids, in order."""
-        return itertools.islice(self.part.ids, self.count)
+Of a job that weighs more than its lane, nothing follows.
+"""
 
 
 class LockSets:
@@ -78,13 +71,11 @@ class LockSets:
 class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a schedule knows, at one moment.
 
-    ``dependants``: the jobs that wait for the end of another one; ``taken``: how many jobs are in
-    each bucket.
+    ``taken``: how many jobs are in each bucket.
     """
 
     pending: Mapping[int, Pending]
-    kinds: Kinds
-    dependants: Mapping[int, IdSet]
+    lanes: list[Lane]
     running: Mapping[int, SlotHolder]
     taken: Counter[str]
     slots: int
@@ -97,12 +88,11 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         if job is None:
             return None
         self.prediction.look()
-        ahead = [] if is_brief else self._ahead(job)
-        first = list(itertools.islice(self._in_order(ahead), _SHOWN_AHEAD_MAX))
+        ahead, has_more = ([], False) if is_brief else self._ahead(job)
         return QueuePosition(
             open=job.open,
             failing=""
-            if job.entry
+            if job.is_eligible
             else dependency_outcome(job.waits.depends, job.waits.known).text,
             full=[
                 self._full_limit(name, size, ahead)
@@ -112,24 +102,25 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             action=job.judged.action,
             rule=job.judged.rule,
             held_back=self._held_back(job),
-            ahead=sum(one.count for one in ahead),
-            first_ahead=first,
+            ahead=len(ahead),
+            has_more_ahead=has_more,
+            first_ahead=[one.id for one in ahead[:_SHOWN_AHEAD_MAX]],
             running=sorted(self.running),
             slots=self.slots,
-            best_priority=ahead[0].part.priority if ahead else job.priority,
+            best_priority=ahead[0].priority if ahead else job.priority,
         )
 
     def in_order(self) -> Iterator[Pending]:
         """The pending jobs by priority, weight and id; not all of those that come meanwhile."""
-        return self._jobs(self.kinds)
+        return self._jobs_of(self.lanes)
 
     def rejected(self) -> Iterator[Pending]:
         """Of `in_order`, those that a rule rejects, wherever they stand."""
-        return self._jobs(kind for kind in self.kinds if kind.action == REJECTED)
+        return self._jobs_of(one for one in self.lanes if one.verdict.action == REJECTED)
 
     def waiting(self) -> Iterator[Pending]:
         """Of `in_order`, those that no rule rejects."""
-        return self._jobs(kind for kind in self.kinds if kind.action != REJECTED)
+        return self._jobs_of(one for one in self.lanes if one.verdict.action != REJECTED)
 
     def reported(self, limit: int, at_once: int) -> Generator[None, None, OrderReported]:
         """The first ``limit`` jobs in order, and what holds each back but the others.
@@ -163,40 +154,60 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def obstacles(self) -> Counter[str]:
-        """How many of the jobs that no rule rejects wait, by the kind of their first obstacle."""
+        """As `counted`, in one slice."""
+        return done(self.counted(len(self.pending) + 1))
+
+    def counted(self, at_once: int) -> Generator[None, None, Counter[str]]:
+        """How many of the jobs that no rule rejects wait, by the kind of their first obstacle.
+
+        Yields after each ``at_once`` jobs that are looked at by themselves.
+        """
         self.prediction.look()
+        looked = 0
         found: Counter[str] = Counter()
-        taken = self.prediction.taken.names_taken()
-        for kind in self.kinds:
-            if kind.action == REJECTED:
+        for lane in self.lanes:
+            verdict, count = lane.verdict, len(lane.ids)
+            if verdict.action == REJECTED:
                 continue
-            left = len(kind.ids)
-            if kind.is_open:
-                found["dependency"] += left
-            elif any(self.taken[name] >= size for name, size in kind.buckets):
-                found["limit"] += left
-            elif kind.is_held:
-                found["rule"] += left
+            if lane.is_open:
+                found["dependency"] += count
+            elif any(self.taken[name] >= size for name, size in verdict.buckets):
+                found["limit"] += count
+            elif verdict.action in HELD:
+                found["rule"] += count
             else:
-                parts = parts_of(kind, taken, self.pending)
-                free = sum(self._let_go(part) for part in parts)
-                found["lock"] += left - free
-                found["slots" if len(self.running) >= self.slots else "order"] += free
+                blocked = 0
+                for job_id in lane.ids if lane.locks is not None else ():
+                    blocked += self.prediction.is_held_back(self.pending[job_id], self.now)
+                    looked += 1
+                    if looked % at_once == 0:
+                        yield
+                found["lock"] += blocked
+                free = "slots" if len(self.running) >= self.slots else "order"
+                found[free] += count - blocked
         return +found
 
-    def contention(self, job_id: int, then: JobVerdict | None) -> Contention:
-        """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
+    def contention(
+        self, job_id: int, then: JobVerdict | None, rules: Collection[str] = ()
+    ) -> Contention:
+        """What a pending job competes for, and with which jobs, once ``then`` is its verdict.
+
+        ``rules`` hold it: without them, they hold no other job.
+        """
         self.prediction.look()
         job = self.pending[job_id]
         own = self._candidate(job)
         if then is not None:
             own = msgspec.structs.replace(own, buckets=buckets_of(then))
+        lanes = (one for one in self.lanes if one.priority <= job.priority)
+        able = (
+            one for one in lanes
+            if one.verdict.action not in _STOPPED or one.verdict.rule in (None, *rules)
+        )  # fmt: skip
+        first = itertools.islice(self._jobs_of(able), EXPLAINED_JOBS_MAX + 1)
         return Contention(
             own=own,
-            rivals=[
-                [self._rivals(part) for part in self._parts(kinds)]
-                for kinds in self.kinds.of_each_priority(job.priority)
-            ],
+            others=[self._candidate(one) for one in first if one is not job],
             running={
                 running: tuple(name for name, _ in held.buckets)
                 for running, held in self.running.items()
@@ -205,128 +216,108 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             slots=self.slots,
             owners={owner: forecast for owner, forecast, _ in self.prediction.taken.owners()},
             policy=self.prediction.policy,
-            weight_left=self._weight_left,
         )
 
     # ------------------------------------------------------------ order
 
-    def _weight_left(self, job_id: int) -> float:
-        return self.prediction.adjusted(1.0, job_id, self.now)
+    def _jobs_of(self, lanes: Iterable[Lane]) -> Iterator[Pending]:
+        """The jobs of these lanes by priority, weight and id."""
+        return (job for _, job in self._weighed(lanes))
 
-    def _parts(self, kinds: Iterable[Kind]) -> Iterator[Part]:
-        """The jobs of these kinds, apart if they want other ones of the names that are taken."""
-        taken = self.prediction.taken.names_taken()
-        return (part for kind in kinds for part in parts_of(kind, taken, self.pending))
-
-    def _orders(self) -> Callable[[LockForecast | None, int], _Order]:
-        """The order of the jobs of one priority, by their locks and ids."""
-        if not self.kinds.is_weighed:
-            return _by_id
-        weight_of = functools.cache(self.prediction.weight_of)
-        adjusted, now = self.prediction.adjusted, self.now
-        return lambda needs, job_id: (adjusted(weight_of(needs), job_id, now), job_id)
-
-    def _jobs(self, kinds: Iterable[Kind]) -> Iterator[Pending]:
+    def _weighed(self, lanes: Iterable[Lane]) -> Iterator[tuple[float, Pending]]:
+        """The same, each with what is left of its weight."""
         self.prediction.look()
-        for job_id in self._in_order([_Ahead(part, len(part.ids)) for part in self._parts(kinds)]):
-            if (job := self.pending.get(job_id)) is not None:
-                yield job
+        by_priority = sorted(lanes, key=lambda one: one.priority)
+        for _, found in itertools.groupby(by_priority, lambda one: one.priority):
+            yield from self._merged(list(found))
 
-    def _in_order(self, chosen: Iterable[_Ahead]) -> Iterator[int]:
-        """The ids of these jobs, which come by priority."""
-        order = self._orders()
-        for _, found in itertools.groupby(chosen, lambda one: one.part.priority):
-            ids = {one.part: one.ids() for one in found}
-            jobs = in_order(ids, ids.__getitem__, lambda part, job_id: order(part.needs, job_id))
-            for _, job_id in jobs:
-                yield job_id
+    def _merged(self, lanes: list[Lane]) -> Iterator[tuple[float, Pending]]:
+        """The jobs of these lanes, which have one priority, by weight and id.
 
-    def _ahead(self, job: Pending) -> list[_Ahead]:
-        """The jobs that a pass looks at before this one, by priority."""
-        order = self._orders()
-        limit = order(job.needs, job.id)
-        found = []
-        for kinds in self.kinds.of_each_priority(job.priority):
-            able = [kind for kind in kinds if not kind.is_open and not kind.is_held]
-            for part in self._parts(able):
-                count = self._let_go(part)
-                if part.priority == job.priority:
-                    before = functools.partial(_is_before, part.needs, order, limit)
-                    count = min(count, part.ids.count_while(before))
-                if count:
-                    found.append(_Ahead(part, count))
-        return found
+        A lane may not know of all names that are taken now. Then a job weighs more than its lane,
+        and comes later. After `EXPLAINED_JOBS_MAX` such jobs, the rest of a lane counts as heavy as
+        the job that is found then.
+        """
+        later = 0
+        heads: list[_Head] = []
+        for number, lane in enumerate(lanes):
+            ids = iter(lane.ids)
+            weight = lane.home.weight_of(lane) if lane.ids else 0.0
+            for first in ids:
+                heads.append((self._left(weight, first), first, number, weight, ids))
+                break
+        heapq.heapify(heads)
+        while heads:
+            left, job_id, number, weight, rest = heads[0]
+            job, true = self.pending.get(job_id), left
+            if rest is not None and job is not None and job.needs is not None:
+                heavy = self.prediction.weight_of(job.needs)
+                true = self._left(heavy, job_id)
+                if true > left:
+                    later += 1
+                    weight = heavy if later > EXPLAINED_JOBS_MAX else weight
+            following = None if rest is None else next(rest, None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                head = (self._left(weight, following), following, number, weight, rest)
+                heapq.heapreplace(heads, head)
+            if true > left:
+                heapq.heappush(heads, (true, job_id, number, 0.0, None))
+            elif job is not None:
+                yield left, job
 
-    def _let_go(self, part: Part) -> int:
-        """How many jobs of a part, which are its first ones, no locks hold back."""
-        first, prediction = part.first, self.prediction
-        if first is None or not prediction.may_hold_back(first, part.priority):
-            return len(part.ids)
-        return part.ids.count_while(lambda one: prediction.lets_go(first, one, self.now))
+    def _left(self, weight: float, job_id: int) -> float:
+        return self.prediction.adjusted(weight, job_id, self.now)
+
+    def _key(self, job: Pending) -> tuple[int, float, int]:
+        return (job.priority, self._left(self.prediction.weight_of(job.needs), job.id), job.id)
+
+    def _ahead(self, job: Pending) -> tuple[list[Pending], bool]:
+        """The first jobs that a pass looks at before this one, and whether there may be more."""
+        limit = self._key(job)
+        able = (
+            one
+            for one in self.lanes
+            if not one.is_open and one.verdict.action not in HELD and one.priority <= job.priority
+        )
+        found: list[Pending] = []
+        for looked, (left, other) in enumerate(self._weighed(able)):
+            if (other.priority, left, other.id) >= limit:
+                return found, False
+            if looked >= EXPLAINED_JOBS_MAX:
+                return found, True
+            if not self.prediction.is_held_back(other, self.now):
+                found.append(other)
+        return found, False
 
     # ------------------------------------------------------------ candidates
 
     def _candidate(self, job: Pending) -> Candidate:
-        is_held = job.judged.action in HELD or job.judged.action == REJECTED
+        prediction = self.prediction
         return Candidate(
             priority=job.priority,
             id=job.id,
             buckets=job.judged.buckets,
             waits_for=frozenset(job.open),
-            held_by=job.judged.rule if is_held else None,
+            held_by=job.judged.rule if job.judged.action in _STOPPED else None,
             needs=job.needs,
             needs_first=job.needs_first or job.needs,
-            is_aged=self._is_aged(job.id, job.needs_first or job.needs, job.priority),
-        )
-
-    def _is_aged(self, job_id: int, first: LockForecast | None, priority: int) -> bool:
-        """Whether locks do not hold a job back any more.
-
-        Of two jobs without weight, the younger one does not stand in line behind the older.
-        """
-        prediction = self.prediction
-        if not prediction.is_aged(job_id, self.now):
-            return False
-        return (
-            first is None
-            or not prediction.may_hold_back(first, priority)
-            or prediction.lets_go(first, job_id, self.now)
-        )
-
-    def _rivals(self, part: Part) -> Rivals:
-        kind, first, pending = part.kind, part.first, self.pending
-        is_open = kind.is_open
-        return Rivals(
-            priority=part.priority,
-            buckets=part.buckets,
-            held_by=kind.rule if kind.action else None,
-            needs=part.needs,
-            needs_first=first,
-            ids=functools.partial(self._waiting if is_open else _but, part),
-            is_aged=lambda one: self._is_aged(one, first, part.priority),
-            first_of=lambda one: pending[one].needs_first or pending[one].needs,
-            beginning_with=kind.beginning_with,
-        )
-
-    def _waiting(self, part: Part, barred: IdSet, ended: frozenset[int]) -> Iterator[int]:
-        """The jobs of a part with open dependencies that wait for nothing but these jobs."""
-        freed = [self.dependants[target] for target in ended if target in self.dependants]
-        return (
-            one
-            for one in part.ids.common(*freed)
-            if one not in barred and ended.issuperset(self.pending[one].open)
+            weight_left=self._left(1.0, job.id),
+            is_aged=prediction.is_aged(job.id, self.now)
+            and not prediction.is_held_back(job, self.now),
         )
 
     # ------------------------------------------------------------ limits
 
-    def _full_limit(self, name: str, size: int, ahead: list[_Ahead]) -> FullLimit:
-        waiting = [one for one in ahead if name in dict(one.part.buckets)]
+    def _full_limit(self, name: str, size: int, ahead: list[Pending]) -> FullLimit:
+        waiting = [one.id for one in ahead if name in dict(one.judged.buckets)]
         return FullLimit(
             name=name,
             size=size,
             inside=self._occupants(name),
-            ahead=sum(one.count for one in waiting),
-            first_ahead=list(itertools.islice(self._in_order(waiting), _SHOWN_AHEAD_MAX)),
+            ahead=len(waiting),
+            first_ahead=waiting[:_SHOWN_AHEAD_MAX],
         )
 
     def _occupants(self, bucket: str) -> list[int]:
@@ -353,20 +344,3 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
                     else:
                         (one.jobs if is_held else one.soon).append(owner)
         return [found[key] for key in sorted(found)]
-
-
-def _but(part: Part, barred: IdSet, _ended: frozenset[int]) -> Iterator[int]:
-    return part.ids.except_for(barred)
-
-
-def _by_id(_needs: LockForecast | None, job_id: int) -> _Order:
-    return (0.0, job_id)
-
-
-def _is_before(
-    needs: LockForecast | None,
-    order: Callable[[LockForecast | None, int], _Order],
-    limit: _Order,
-    job_id: int,
-) -> bool:
-    return order(needs, job_id) < limit

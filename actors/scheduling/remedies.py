@@ -1,8 +1,6 @@
 """The smallest change that would let a pending job start: pure, and tried out.
 
 The trial goes through the jobs before this one as a pass of the scheduler would, after the change.
-If a job cannot start, those of its part after it cannot either, so it looks at few of many. Jobs
-that want the names of one that the trial has started are barred from then on.
 So a remedy never names the end of a job whose place another job would take. It weighs jobs once
 after the change, where a pass weighs them after each start: among jobs with locks, the order may
 be another one then. It ends with this job: a less urgent one that starts after it may let a pass
@@ -12,9 +10,7 @@ give it a slot in which it waits for its locks.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,13 +23,12 @@ from ...storage.prediction.lock_types import (
 )
 from ...storage.prediction.policy import Policy
 from ...transport.messages import Remedy
-from ..runtime.id_sets import IdSet
-from .holding import NamesTaken, OwnerId, named
-from .ordering import in_order
+from ..runtime.slices import done
+from .holding import OwnerId
 from .smallest_change import Change, Trials, chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Sequence
 
 Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with its size in running jobs."""
@@ -49,44 +44,25 @@ class Candidate(msgspec.Struct, frozen=True):
     held_by: str | None = None
     needs: LockForecast | None = None
     needs_first: LockForecast | None = None
+    weight_left: float = 1.0
+    """The part of its weight that its age has left."""
+
     is_aged: bool = False
     """Whether locks do not hold it back any more."""
 
 
-class Rivals(msgspec.Struct, frozen=True, eq=False):
-    """Pending jobs of one part (`parts`), the others' fields as in `Candidate`.
-
-    ``needs`` and ``needs_first``: those of one of them. ``ids``: in order, those that are not
-    barred, as far as they wait for no other jobs when these jobs have ended. ``is_aged``: of an id;
-    if it is true, it is true of all lower ones. ``first_of``: the ``needs_first`` of an id.
-    ``beginning_with``: sets of jobs, others among them, that begin with these names.
-    """
-
-    priority: int
-    buckets: Buckets
-    held_by: str | None
-    needs: LockForecast | None
-    needs_first: LockForecast | None
-    ids: Callable[[IdSet, frozenset[int]], Iterable[int]]
-    is_aged: Callable[[int], bool]
-    first_of: Callable[[int], LockForecast | None]
-    beginning_with: Callable[[Sequence[NamesTaken]], Iterable[IdSet]]
-
-
 class Contention(msgspec.Struct, frozen=True):
-    """A pending job, all of at least its priority, itself among them, and the prize.
+    """A pending job, the first ones of at least its priority in any order, and the prize.
 
-    ``rivals``: by priority. ``running``: the jobs that hold a run slot, each with the names of its
-    buckets; ``priorities``: those of these jobs, where they may differ from 0. ``owners``: the
-    owners of locks, those of jobs that have just started among them.
-    ``weight_left``: the part of its weight that its age has left a job; a lower id has no more.
+    ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
+    owners of locks, those of jobs that have just started among them. ``priorities``: of the jobs
+    that hold a run slot.
     """
 
     own: Candidate
-    rivals: list[list[Rivals]]
+    others: list[Candidate]
     running: dict[int, tuple[str, ...]]
     slots: int
-    weight_left: Callable[[int], float]
     owners: dict[OwnerId, LockForecast] = {}
     priorities: dict[int, int] = {}
     policy: Policy = Policy()
@@ -94,16 +70,39 @@ class Contention(msgspec.Struct, frozen=True):
     @property
     def is_weighed(self) -> bool:
         """Whether locks play a role in the order."""
-        return any(kind.needs is not None for kinds in self.rivals for kind in kinds)
+        return self.own.needs is not None or any(one.needs is not None for one in self.others)
 
 
 def for_pending(
     contention: Contention, rules: Sequence[str], refused: Collection[int] = ()
 ) -> Remedy:
+    """As `choosing`, in one slice."""
+    return done(choosing(contention, rules, refused))
+
+
+def choosing(
+    contention: Contention,
+    rules: Sequence[str],
+    refused: Collection[int] = (),
+    at_once: int | None = None,
+) -> Generator[None, None, Remedy]:
     """What would start the job; ``rules`` hold it, in the order of the chain.
 
-    ``refused``: priorities that are no way out, because rules look at them.
+    ``refused``: priorities that are no way out, because rules look at them. Yields after each trial
+    that goes through more than ``at_once`` jobs. The choice begins anew then, and knows the trials
+    that were made: they are few.
     """
+    known: dict[Change, bool] = {}
+
+    def starts(change: Change) -> bool:
+        if change not in known:
+            raise _UntriedError(change)
+        return known[change]
+
+    @functools.cache
+    def best(change: Change) -> int | None:
+        return min((one.priority for one in _rivals(contention, change)), default=None)
+
     own = contention.own
     trials = Trials(
         waits_for=own.waits_for,
@@ -111,45 +110,39 @@ def for_pending(
         running=contention.running,
         slots=contention.slots,
         blocking=frozenset(_blocking(contention)),
-        starts=lambda change: _starts(contention, change),
-        best=lambda change: next((one.priority for one, _ in _rivals(contention, change)), None),
+        starts=starts,
+        best=best,
         refused=refused,
     )
-    return chosen(trials, rules)
+    while True:
+        try:
+            return chosen(trials, rules)
+        except _UntriedError as error:
+            known[error.change] = _starts(contention, error.change)
+        if at_once is not None and len(contention.others) > at_once:
+            yield
 
 
-def _rivals(
-    contention: Contention,
-    change: Change,
-    passed: set[Rivals] | None = None,
-    barred: Mapping[Rivals, IdSet] | None = None,
-) -> Iterator[tuple[Rivals, int]]:
-    """The jobs before this one that no rule or dependency holds after the change, in order.
+class _UntriedError(Exception):
+    """The outcome of this change is wanted."""
 
-    The caller may put a part into ``passed``: then no more of its jobs are wanted, and jobs into
-    ``barred``: then these are not.
-    """
-    own, order = contention.own, _order(contention, change)
-    limit = (own.priority, *order(own, own.id))
-    none_barred = IdSet()
-
-    def ids(part: Rivals) -> Iterable[int]:
-        return part.ids(none_barred if barred is None else barred[part], change.ended)
-
-    for parts in contention.rivals:
-        able = [part for part in parts if part.held_by is None or part.held_by in change.rules]
-        for part, job_id in in_order(able, ids, order, passed):
-            if (part.priority, *order(part, job_id)) >= limit:
-                break
-            yield part, job_id
+    def __init__(self, change: Change) -> None:
+        super().__init__(change)
+        self.change = change
 
 
-def _order(
-    contention: Contention, change: Change
-) -> Callable[[Candidate | Rivals, int], tuple[float, int]]:
-    """The order of the jobs of one priority after the change."""
+def _rivals(contention: Contention, change: Change) -> Iterable[Candidate]:
+    """The candidates before the job that no rule or dependency holds after the change."""
+    for one in _before(contention, change):
+        is_held = one.held_by is not None and one.held_by not in change.rules
+        if not is_held and one.waits_for <= change.ended:
+            yield one
+
+
+def _before(contention: Contention, change: Change) -> Iterable[Candidate]:
+    own = contention.own
     if not contention.is_weighed:
-        return lambda _, job_id: (0.0, job_id)
+        return (one for one in contention.others if (one.priority, one.id) < (own.priority, own.id))
     running = set(_held(contention, change))
     policy = contention.policy
     if any(job not in contention.owners for job in contention.running.keys() - change.ended):
@@ -159,10 +152,10 @@ def _order(
     def weight(needs: LockForecast) -> float:
         return static_weight(needs, running, base=policy.base, costs=policy.costs)
 
-    return lambda one, job_id: (
-        weight(one.needs or NO_LOCKS) * contention.weight_left(job_id),
-        job_id,
-    )
+    def key(one: Candidate) -> tuple[int, float, int]:
+        return (one.priority, weight(one.needs or NO_LOCKS) * one.weight_left, one.id)
+
+    return sorted((one for one in contention.others if key(one) < key(own)), key=key)
 
 
 def _held(contention: Contention, change: Change) -> Iterable[LockForecast]:
@@ -176,10 +169,16 @@ def _blocking(contention: Contention) -> Iterable[OwnerId]:
     own, owners = contention.own, contention.owners.items()
     if not contention.policy.holds_back or own.needs_first is None or own.is_aged:
         return ()
-    if _Urgency(contention, frozenset()).is_outranked_by(own.priority):
-        return ()
     needs = own.needs_first
+    if any(priority > own.priority for priority in _of_owners(contention, frozenset())):
+        return ()
     return (owner for owner, held in owners if is_certain_to_block(needs, held))
+
+
+def _of_owners(contention: Contention, gone: frozenset[OwnerId]) -> list[int]:
+    """The priorities of the jobs in run slots that have locks."""
+    owners = contention.owners.keys() - gone
+    return [priority for job, priority in contention.priorities.items() if job in owners]
 
 
 def _starts(contention: Contention, change: Change) -> bool:
@@ -187,93 +186,60 @@ def _starts(contention: Contention, change: Change) -> bool:
     running = [names for job, names in contention.running.items() if job not in change.ended]
     taken = Counter(name for names in running for name in names)
     free = change.slots - len(running)
+    if free <= 0:
+        return False
     locks = _Locks(contention, change)
-    passed: set[Rivals] = set()
-    rivals = () if change.is_first else _rivals(contention, change, passed, locks.barred)
-    for one, job_id in rivals:
-        if free <= 0:
-            return False
-        if job_id in locks.barred[one]:
-            # It was the next one of its part already.
-            continue
-        first = one.first_of(job_id)
-        is_aged = first is None or one.is_aged(job_id)
-        if not _has_places(one.buckets, taken) or locks.hold_back(
-            first, one.priority, is_aged=is_aged
-        ):
-            # No place or lock becomes free in a pass, and the others of its part are younger.
-            passed.add(one)
-            continue
-        taken.update(name for name, _ in one.buckets)
-        free -= 1
-        if first is not None:
-            locks.take(first, one.priority)
+    for one in () if change.is_first else _rivals(contention, change):
+        if _has_places(one.buckets, taken) and not locks.hold_back(one):
+            taken.update(name for name, _ in one.buckets)
+            locks.take(one)
+            free -= 1
+            if free <= 0:
+                return False
     own = contention.own
-    is_last_held_back = locks.hold_back(own.needs_first, own.priority, is_aged=own.is_aged)
-    return free > 0 and _has_places(own.buckets, taken) and not is_last_held_back
-
-
-class _Urgency:
-    """The priority of the least urgent job with a run slot and locks, but those of ``gone``."""
-
-    def __init__(self, contention: Contention, gone: frozenset[OwnerId]) -> None:
-        owners = contention.owners.keys() - gone
-        running = contention.running.keys() & owners
-        self._least = max((contention.priorities.get(one, 0) for one in running), default=None)
-
-    def is_outranked_by(self, priority: int) -> bool:
-        """Whether locks hold no job of this priority back (`Prediction.outranks_an_owner`)."""
-        return self._least is not None and self._least > priority
-
-    def add(self, priority: int) -> None:
-        """A job of this priority has a run slot and locks, too."""
-        self._least = priority if self._least is None else max(self._least, priority)
+    return _has_places(own.buckets, taken) and not locks.hold_back(own)
 
 
 class _Locks:
-    """The locks that are taken in a trial.
-
-    ``barred``: of each part, the jobs that are held back by names which the trial has given away.
-    """
+    """The locks that are taken in a trial."""
 
     def __init__(self, contention: Contention, change: Change) -> None:
         self._held = set(_held(contention, change))
         self._holds_back = contention.policy.holds_back
-        self._urgency = _Urgency(contention, change.ended | change.released)
-        self._must_wait: dict[LockForecast, bool] = {}
-        self.barred = {part: IdSet() for parts in contention.rivals for part in parts}
+        # The priorities of the jobs in run slots that have locks.
+        self._urgencies = _of_owners(contention, change.ended | change.released)
+        self._known: dict[LockForecast, bool] = {}
+        # What blocked a job lately most likely blocks the next one.
+        self._lately: list[LockForecast] = []
 
-    def hold_back(self, first: LockForecast | None, priority: int, *, is_aged: bool) -> bool:
-        """Whether a job of this priority that begins with these locks gets no run slot."""
-        if first is None or is_aged or not self._holds_back:
+    def hold_back(self, one: Candidate) -> bool:
+        """Whether a job gets no run slot."""
+        needs = one.needs_first
+        if needs is None or one.is_aged or not self._holds_back:
             return False
-        if self._urgency.is_outranked_by(priority):
+        if any(priority > one.priority for priority in self._urgencies):
             return False
-        must_wait = self._must_wait.get(first)
+        must_wait = self._known.get(needs)
         if must_wait is None:
-            must_wait = any(is_certain_to_block(first, one) for one in self._held)
-            self._must_wait[first] = must_wait
+            must_wait = self._known[needs] = self._must_wait(needs)
         return must_wait
 
-    def take(self, first: LockForecast, priority: int) -> None:
-        """A job of this priority starts, and takes these locks."""
-        if first != NO_LOCKS:
-            self._urgency.add(priority)
-        if first in self._held:
+    def take(self, one: Candidate) -> None:
+        """A job starts, and takes its locks."""
+        needs = one.needs_first
+        if needs is None or needs == NO_LOCKS:
             return
-        self._held.add(first)
-        self._must_wait.clear()
-        if not self._holds_back:
-            return
-        taken = [(level, frozenset(names), alone) for level, names, alone in named(first)]
-        for part, barred in self.barred.items():
-            if self._urgency.is_outranked_by(part.priority):
-                continue
-            for wanting in part.beginning_with(taken):
-                aged = wanting.count_while(part.is_aged)
-                barred.update(
-                    wanting if not aged else IdSet.of(itertools.islice(wanting, aged, None))
-                )
+        self._urgencies.append(one.priority)
+        if needs not in self._held:
+            self._held.add(needs)
+            self._known.clear()
+
+    def _must_wait(self, needs: LockForecast) -> bool:
+        for one in (*self._lately, *self._held):
+            if is_certain_to_block(needs, one):
+                self._lately = [one]
+                return True
+        return False
 
 
 def _has_places(buckets: Buckets, taken: Counter[str]) -> bool:

@@ -57,7 +57,6 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._schedule = Schedule(
             0,
             looks_max=settings.PASS_LOOKS_MAX,
-            alone_max=settings.JUDGED_ALONE_MAX,
             ends_max=settings.PASS_ENDS_MAX,
         )
         self._report = 0
@@ -246,8 +245,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
         elif self._schedule.lacks_verdict(asked.id):
             return False
         else:
-            with self._refusing(envelope):
-                envelope.reply(messages.PendingExplained(position=self._position(asked)))
+            self._begin(envelope, self._explaining(asked))
         return True
 
     def _begin(self, envelope: Envelope, work: Generator[None, None, Reply]) -> None:
@@ -282,18 +280,27 @@ class Scheduler(Component[messages.SchedulerMessage]):
             envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
             raise
 
-    def _position(self, asked: messages.ExplainPending) -> messages.QueuePosition | None:
+    def _explaining(
+        self, asked: messages.ExplainPending
+    ) -> Generator[None, None, messages.PendingExplained]:
+        """Explain a job; in a long queue, in slices: then the job may start or end meanwhile."""
         position = self._schedule.position(asked.id)
-        if position is None:
-            return None
+        if position is not None and position.has_more_ahead:
+            yield
+        if position is None or not self._schedule.is_pending(asked.id):
+            return messages.PendingExplained(position=None)
         if position.failing:
             # No change can start it any more.
-            return msgspec.structs.replace(position, holding=asked.holding)
-        contention = self._schedule.contention(asked.id, asked.then)
-        remedy = remedies.for_pending(contention, asked.holding, asked.refused)
-        return msgspec.structs.replace(
+            found = msgspec.structs.replace(position, holding=asked.holding)
+            return messages.PendingExplained(position=found)
+        contention = self._schedule.contention(asked.id, asked.then, asked.holding)
+        remedy = yield from remedies.choosing(
+            contention, asked.holding, asked.refused, settings.LOOKED_AT_ONCE
+        )
+        found = msgspec.structs.replace(
             position, holding=asked.holding, remedy=remedy, refused=asked.refused
         )
+        return messages.PendingExplained(position=found)
 
     def _judge(self, message: messages.JobsJudged) -> None:
         if message.is_all:

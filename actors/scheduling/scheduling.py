@@ -2,15 +2,16 @@
 
 How it works. A pending job waits for dependencies, or it is eligible: in the order (by priority,
 then by what is left of its weight, then by id), or aside from it, because a rule holds it or a
-bucket is full (`start_order`). A pass takes the first eligible jobs while run slots are free.
+bucket is full (`start_order`). Jobs between which their ids alone decide share a lane (`lanes`),
+and go aside together. A pass takes the first eligible jobs while run slots are free.
 So the cost of a pass grows with the jobs that start or are looked at for the first time, not with
 the pending ones.
 
 A verdict of the filter rules holds for one rule chain. When the chain changes, jobs are
 judged again as they come first. So no job starts under older rules, none starts
 before the jobs ahead of it are judged, and the cost of a new rule does not grow with the number of
-pending jobs. Jobs that the rules cannot tell apart share a verdict (`alike`), and are held or
-parked all at once when the first of them comes first.
+pending jobs. Jobs of a class share a verdict (`class_verdicts`), unless the rules look at what they
+differ in.
 
 A job whose dependencies can no longer be satisfied, or that a rule rejects, is unsatisfiable: the
 job queue ends it without a process.
@@ -31,9 +32,8 @@ from ..runtime.id_maps import IdMap
 from ..runtime.id_sets import IdSet
 from ..runtime.slices import done
 from . import queue_position
-from .alike import Templates, alike_of
+from .class_verdicts import ClassVerdicts, shared_of
 from .depending import dependency_outcome
-from .kinds import Kinds
 from .pending_job import HELD, LIMITED, REJECTED, Pending, SlotHolder, buckets_of
 from .predicting import Prediction
 from .scheduling_pass import Pass, Unsatisfiable
@@ -47,10 +47,9 @@ if TYPE_CHECKING:
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict, OrderReported, QueuePosition
     from .ageing import Steps
-    from .eligible import Eligible
     from .holding import OwnerId
+    from .lanes import Lane
     from .remedies import Contention
-    from .runs import Entry
 
 __all__ = ["Pass", "Schedule", "Unsatisfiable"]
 
@@ -62,9 +61,8 @@ class Schedule:
     """The pending jobs in order, the jobs that hold a run slot, and the number of slots.
 
     ``now`` is in seconds, on a clock that never goes back. ``looks_max``: at how many jobs one pass
-    looks; if there are more, another pass is due at once. ``alone_max``: how many jobs of a
-    class are judged by themselves; None: all. ``ends_max``: how many jobs that can never start
-    one pass ends, with those that must be canceled then; None: all, and no others.
+    looks; if there are more, another pass is due at once. ``ends_max``: how many jobs that can
+    never start one pass ends, with those that must be canceled then; None: all, and no others.
     """
 
     def __init__(
@@ -74,18 +72,14 @@ class Schedule:
         *,
         policy: Policy | None = None,
         looks_max: int | None = None,
-        alone_max: int | None = None,
         ends_max: int | None = None,
     ) -> None:
         self._looks_max = looks_max
         self._ends_max = ends_max
-        self._alone_max = alone_max
         self._running_jobs_max = running_jobs_max
         self._chain = chain
         self._reads_opcodes = False
         self._tells_alike_apart = False
-        # No other rules will come into force: what one holds need not stand in line.
-        self._is_trial = False
         self._now = 0.0
         self._running: dict[int, SlotHolder] = {}
         self._prediction = Prediction(policy or Policy(), self._running)
@@ -94,22 +88,16 @@ class Schedule:
     def _forget(self) -> None:
         """Forget all jobs, and keep what was heard of locks and times."""
         self._pending: IdMap[Pending] = IdMap()
-        self._kinds = Kinds()
-        self._templates = Templates(self._alone_max)
+        self._classes = ClassVerdicts()
         self._running.clear()
         self._prediction.runs += 1
-        self._order = StartOrder(self._prediction, self._find)
+        self._order = StartOrder(self._prediction, self._pending.__getitem__, self._chain)
         self._asked: set[int] = set()
         self._dependants: defaultdict[int, IdSet] = defaultdict(IdSet)
         self._ends = UnsatisfiableJobs(self._ends_max)
         self._unknown: set[int] = set()
         self._unnamed: set[int] = set()
         self._eligible: list[int] = []
-
-    def _find(self, entry: Entry) -> Pending | None:
-        """The job of an entry; None: the entry is stale."""
-        job = self._pending.get(entry.id)
-        return job if job is not None and job.entry is entry else None
 
     @property
     def chain(self) -> int:
@@ -156,13 +144,11 @@ class Schedule:
         if policy == self._prediction.policy:
             return
         self._prediction.change(policy)
-        self._order.begin_anew()
         for job in self._pending.in_order():
-            self._kinds.remove(job)
+            is_open = not job.is_eligible
+            self._order.leave(job)
             job.predict(self._prediction)
-            self._kinds.place(job)
-            if job.entry is not None:
-                self._order.push(job)
+            self._order.enter(job, is_open=is_open)
 
     def locks_changed(self, owner: OwnerId, forecast: LockForecast) -> None:
         """The owner really holds these locks, and no others."""
@@ -206,12 +192,9 @@ class Schedule:
             return
         wants = job.wants
         if (wants.forecast, wants.of_all) != (forecast, of_all):
-            self._kinds.remove(job)
             job.foresee(forecast, of_all)
             job.predict(self._prediction)
-            self._kinds.place(job)
-            if job.entry is not None:
-                self._order.push(job)
+            self._order.enter(job, is_open=not job.is_eligible)
 
     def change_chain(
         self, chain: int, *, reads_opcodes: bool = False, tells_alike_apart: bool = False
@@ -228,7 +211,7 @@ class Schedule:
         self._chain = chain
         self._asked.clear()
         # Jobs that a rule held back are looked at again, in order.
-        self._order.recall()
+        self._order.recall(chain)
 
     def add(self, verdict: JobVerdict, now: float = 0.0, *, is_age_known: bool = False) -> int:
         """A job is pending (again), under this verdict. It replaces an older entry of the job.
@@ -247,7 +230,7 @@ class Schedule:
         self.vacate(job.id)
         self._pending[job.id] = job
         applied = self._renew(verdict)
-        self._templates.enter(job, verdict, self._chain)
+        self._classes.enter(job, verdict, self._chain)
         applied += job.judged.rule is not None
         self._place(job)
         return applied
@@ -267,27 +250,23 @@ class Schedule:
         return 0 if job is None else self._judge(job, verdict)
 
     def _judge(self, job: Pending, verdict: JobVerdict) -> int:
-        applied, alike = self._renew(verdict), alike_of(job)
-        if alike is not None and (verdict.is_common or verdict.chain != self._chain):
-            # What is said of it later counts for all of them.
+        applied = self._renew(verdict)
+        if shared_of(job) is not None and (verdict.is_common or verdict.chain != self._chain):
+            # What is said of it later counts for the whole class.
             return applied
         before = job.judged.rule
-        self._templates.leave(job)
-        self._templates.enter(job, verdict, self._chain)
-        self._kinds.place(job)
-        is_moving = job.parked_under == self._chain or alike_of(job) is not alike
-        if job.entry is not None and is_moving:
-            self._order.push(job)
+        self._classes.leave(job)
+        self._classes.enter(job, verdict, self._chain)
+        self._order.enter(job, is_open=not job.is_eligible)
         return applied + (job.judged.rule not in {None, before})
 
     def _renew(self, verdict: JobVerdict) -> int:
-        """Let a verdict count for all jobs that are alike; returns to how many its rule is new."""
-        found = self._templates.renew(verdict, self._chain)
+        """Let a verdict count for the whole class; returns to how many jobs its rule is new."""
+        found = self._classes.renew(verdict, self._chain)
         if found is None:
             return 0
-        alike, is_other = found
-        self._kinds.take(alike)
-        return alike.count if is_other and alike.rule is not None else 0
+        shared, is_other = found
+        return shared.count if is_other and shared.rule is not None else 0
 
     def rule_of(self, job_id: int) -> str | None:
         """The rule that applies to a job now; None: none does, or the job is not pending."""
@@ -300,8 +279,8 @@ class Schedule:
         self._asked.discard(job_id)
         self._unnamed.discard(job_id)
         if job is not None:
-            self._kinds.remove(job)
-            self._templates.leave(job)
+            self._order.leave(job)
+            self._classes.leave(job)
             for dependency, _ in job.waits.depends:
                 self._forget_dependant(dependency, job_id)
 
@@ -327,17 +306,19 @@ class Schedule:
         if job is not None:
             job.priority = priority
             # Others of its class have another one.
-            self._templates.leave(job)
+            self._classes.leave(job)
             job.judge_alone(is_outdated=self._reads_opcodes)
-            self._kinds.place(job)
+            self._order.enter(job, is_open=not job.is_eligible)
             if self._reads_opcodes:
                 self._asked.discard(job_id)
-            if job.entry is not None:
-                self._order.push(job)
 
     def limit(self, running_jobs_max: int) -> None:
         """The number of run slots has changed; running jobs keep theirs."""
         self._running_jobs_max = running_jobs_max
+
+    def is_pending(self, job_id: int) -> bool:
+        """Whether the job is pending now."""
+        return job_id in self._pending
 
     def lacks_verdict(self, job_id: int) -> bool:
         """Whether it is a pending job that is not judged under the rules in force."""
@@ -388,32 +369,31 @@ class Schedule:
     def _take_from_the_top(
         self, start: list[int], unjudged: list[int], limits: dict[int, str]
     ) -> None:
-        put_back: list[Pending] = []
         order, unnamed = self._order, self._first_unnamed()
-        while len(self._running) < self._running_jobs_max and (found := order.first(self._now)):
-            line, job = found
+        alone: list[Pending] = []
+        while len(self._running) < self._running_jobs_max and (lane := order.first(self._now)):
+            job, verdict = self._pending[lane.head], lane.verdict
             self._prediction.spend()
-            if job.judged.chain != self._chain:
-                if not self._look_at_unjudged(line, job, unjudged, put_back):
+            if verdict.chain != self._chain:
+                if not self._look_at_unjudged(lane, job, unjudged, alone):
                     break
             elif unjudged:
                 # A job ahead of it may start, or take its place in a bucket.
                 break
-            elif job.judged.action == REJECTED:
-                order.take(line, job)
+            elif verdict.action == REJECTED:
                 self._reject(job)
-            elif job.judged.action in HELD:
-                order.hold(line, job, self._chain)
-            elif (full := order.full_bucket(job)) is not None:
-                order.park(line, job, full, self._chain)
+            elif verdict.action in HELD:
+                order.hold(lane)
+            elif (full := order.full_bucket(verdict)) is not None:
+                order.park(lane, full)
             elif self._is_behind(job, unnamed):
                 break
             else:
-                order.take(line, job)
                 start.append(job.id)
                 self._start(job, limits)
-        for job in put_back:
-            order.put_back(job)
+        order.put_back()
+        for job in alone:
+            order.enter(job)
 
     def _first_unnamed(self) -> tuple[int, int] | None:
         """Priority and id of the first job whose locks are being asked for, if that matters."""
@@ -429,16 +409,24 @@ class Schedule:
         return has_locks and unnamed <= (job.priority, job.id)
 
     def _look_at_unjudged(
-        self, line: Eligible, job: Pending, unjudged: list[int], put_back: list[Pending]
+        self, lane: Lane, job: Pending, unjudged: list[int], alone: list[Pending]
     ) -> bool:
         """Want the verdict on a job that came first. Returns whether to look at further ones."""
-        if alike_of(job) is not None and not self._tells_alike_apart:
-            # The verdict on one of them is that on all.
-            unjudged += self._templates.unjudged(self._chain)
-            return False
-        self._order.take(line, job)
+        is_shared = not self._tells_alike_apart
+        known = self._classes.known(job, self._chain) if is_shared else None
+        if known is not None and known is not job.judged:
+            # It was judged alone, under rules that told it from others of its class.
+            self._classes.leave(job)
+            self._classes.join(job, known)
+            self._order.enter(job)
+            return True
         unjudged.append(job.id)
-        put_back.append(job)
+        if is_shared and shared_of(job) is not None:
+            # The verdict on one of them is that on all.
+            self._order.put_aside(lane)
+        else:
+            self._order.leave(job)
+            alone.append(job)
         return len(unjudged) < _JUDGED_AT_ONCE_MAX
 
     def _reject(self, job: Pending) -> None:
@@ -471,7 +459,6 @@ class Schedule:
         known = {verdict.job.id: verdict for verdict in running}
         chain = next((one.chain for one in (*pending[:1], *known.values())), 0)
         other = Schedule(limit, chain, policy=self.policy, looks_max=at_once)
-        other._is_trial = True
         other._now = self._now
         other._prediction.copy_from(self._prediction)
         for job_id, held in self._running.items():
@@ -521,16 +508,17 @@ class Schedule:
         """Everything that keeps a pending job from starting; ``is_brief``: but the jobs ahead."""
         return self.standing_now().position(job_id, is_brief=is_brief)
 
-    def contention(self, job_id: int, then: JobVerdict | None) -> Contention:
+    def contention(
+        self, job_id: int, then: JobVerdict | None, rules: Collection[str] = ()
+    ) -> Contention:
         """What a pending job competes for, and with which jobs, once ``then`` is its verdict."""
-        return self.standing_now().contention(job_id, then)
+        return self.standing_now().contention(job_id, then, rules)
 
     def standing_now(self) -> queue_position.ScheduleSnapshot:
         """What it knows, for questions about many jobs; it holds until something changes."""
         return queue_position.ScheduleSnapshot(
             pending=self._pending,
-            kinds=self._kinds,
-            dependants=self._dependants,
+            lanes=self._order.lanes,
             running=self._running,
             taken=self._order.taken,
             slots=self._running_jobs_max,
@@ -564,15 +552,11 @@ class Schedule:
                     self._dependants[dependency].add(job.id)
                     if dependency not in self._pending and dependency not in self._running:
                         self._unknown.add(dependency)
-                self._kinds.place(job)
+                self._order.enter(job, is_open=True)
             case "satisfied":
                 if depends:
                     self._eligible.append(job.id)
-                if self._is_trial and job.judged.action in HELD:
-                    self._order.leave_out(job)
-                else:
-                    self._order.push(job)
-                self._kinds.place(job)
+                self._order.enter(job)
             case "canceled" | "failed":
                 self.remove(job.id)
                 self._ends.add(Unsatisfiable(job.id, outcome.verdict, outcome.text))

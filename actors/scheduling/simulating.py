@@ -64,12 +64,13 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
             break
         yield
     more_ended = yield from _add_rejected(ended, other)
+    counts = yield from other.standing_now().counted(settings.LOOKED_AT_ONCE)
     simulated = Simulated(
         start=start,
         paused=[verdict.job.id for verdict in paused],
         ended=ended,
         more_ended=more_ended,
-        counts=dict(other.standing_now().obstacles()),
+        counts=dict(counts),
         waiting=_waiting(other),
     )
     yield from other.dissolving(_FREED_AT_ONCE)

@@ -1,4 +1,4 @@
-"""The slow way to the answers of `standing`: it looks at each pending job; for tests."""
+"""The slow way to the answers of `queue_position`: it looks at each pending job; for tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import msgspec
 
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.pending_job import HELD, REJECTED, Pending, buckets_of
+from ganger.actors.scheduling.remedies import Candidate, Contention
 from ganger.transport.messages import FullLimit, JobVerdict, QueuePosition
-
-from .slow_remedies import Candidate, Contention
 
 if TYPE_CHECKING:
     from ganger.actors.scheduling.scheduling import Schedule
@@ -33,7 +32,7 @@ def _ahead(schedule: Schedule, job: Pending) -> list[Pending]:
     return [
         other
         for other in in_order(schedule)
-        if other.entry is not None
+        if other.is_eligible
         and other.judged.action not in HELD
         and _key(schedule, other) < _key(schedule, job)
         and not schedule._prediction.is_held_back(other, schedule.now)

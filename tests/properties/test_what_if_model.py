@@ -140,7 +140,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
         held_by = [explaining.HoldingRule(rule, f"text of {rule}", 0) for rule in rules]
         obstacles = explaining.of_pending(row, position, held_by)
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
-        remedy = remedies.for_pending(schedule.contention(job_id, None), rules)
+        remedy = remedies.for_pending(schedule.contention(job_id, None, rules), rules)
         position = msgspec.structs.replace(position, remedy=remedy)
         assert remedy_words.remedy(explaining.remedy_of_pending(position, held_by), job_id)
         # Nothing that is named has ended, and what is named really runs or waits.
@@ -162,7 +162,7 @@ def test_the_change_that_explain_names_lets_the_job_start(
         assert position is not None
         rules = explaining.holding(position)
         then = under(by_id[job_id].job, ACTIONS[0], CHAIN) if rules else None
-        remedy = remedies.for_pending(schedule.contention(job_id, then), rules)
+        remedy = remedies.for_pending(schedule.contention(job_id, then, rules), rules)
         assert not remedy.is_turn
         apply(schedule, remedy, by_id, job_id, data)
         assert job_id in schedule.decide().start, remedy
@@ -179,7 +179,7 @@ def test_no_priority_is_named_that_rules_refuse(
         position = msgspec.structs.replace(position, refused=sorted(refused))
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary=""))
         rules = explaining.holding(position)
-        remedy = remedies.for_pending(schedule.contention(job_id, None), rules, refused)
+        remedy = remedies.for_pending(schedule.contention(job_id, None, rules), rules, refused)
         named = [remedy, *(one.remedy for one in explaining.of_pending(row, position, []))]
         assert refused.isdisjoint(one.priority for one in named if one.priority is not None)
 

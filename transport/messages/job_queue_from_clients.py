@@ -319,6 +319,7 @@ class JobExplained(Reply, frozen=True):
     ``obstacles`` start with the first thing that holds it back; the obstacles of the jobs that it
     depends on follow. ``remedy``: the smallest change that lets it start; ``change``: the same in
     words. ``ahead``: how many pending jobs have their turn before it; None: it is not pending.
+    ``has_more_ahead``: there may be more of them, and the remedy does not reckon with these.
     """
 
     id: int
@@ -328,6 +329,7 @@ class JobExplained(Reply, frozen=True):
     change: str = ""
     priority: int = 0
     ahead: int | None = None
+    has_more_ahead: bool = False
     remedy: Remedy = Remedy()
 
 

@@ -132,9 +132,10 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
 
     ``open``: dependencies that are not final. ``failing``: the text of a dependency that failed;
     the job ends when those of ``open`` have. ``full``: its rate limits without a free place.
-    ``ahead``: how many jobs have their turn before it; ``first_ahead``: the first of them.
-    ``held_back``: the locks for which it would wait. ``holding``: the rules that hold it, one after
-    the other. ``refused``: as in `ExplainPending`.
+    ``ahead``: how many jobs have their turn before it, of those that were looked at;
+    ``has_more_ahead``: there may be more; ``first_ahead``: the first of them. ``held_back``: the
+    locks for which it would wait. ``holding``: the rules that hold it, one after the other.
+    ``refused``: as in `ExplainPending`.
     """
 
     open: list[int] = []
@@ -144,6 +145,7 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     held_back: list[HoldingBack] = []
     ahead: int = 0
+    has_more_ahead: bool = False
     first_ahead: list[int] = []
     running: list[int] = []
     slots: int = 0

@@ -11,7 +11,7 @@ from tests.actors.scheduling.schedules import CHAIN, schedule, started, verdict
 
 from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import simulating
-from ganger.actors.scheduling.runs import RunOfEntries
+from ganger.actors.scheduling.lanes import Lane
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport.messages import JobVerdict, QueuePosition, RunSimulation, Simulate
@@ -52,19 +52,19 @@ def test_jobs_that_are_judged_anew_again_and_again_fill_no_memory() -> None:
         known.change_chain(chain)
         judge(known, *(verdict(n, chain=chain) for n in range(1, 101)))
         known.decide()
-    lines = known._order._all()
-    assert sum(map(len, lines)) <= 300
+    assert sum(len(lane.ids) for lane in known._order.lanes) == 100
+    assert len(known._order.lanes) == 1
 
 
 def test_a_pass_costs_what_starts_and_not_what_stands_in_a_line() -> None:
     known = schedule(*(verdict(n, action="RATE_LIMIT", rule="r", limit=1) for n in range(1, 5_001)))
     assert started(known) == [1]
-    [line] = known._order._parked.values()
-    before = len(line)
+    [parked] = known._order._parked.values()
+    before = len(parked)
     known.finish(1, SUCCESS)
     assert started(known) == [2]
-    assert before - len(line) in {1, 2}
-    assert len(known._order._order) <= 1
+    assert before - len(parked) == 1
+    assert len(known._order._order) == 0
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,21 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
     asked = RunSimulation(simulation=Simulate(), jobs=jobs, running=[])
     gc.collect()
     # Other tests in this process may have left some.
-    earlier = [one for one in gc.get_objects() if isinstance(one, RunOfEntries)]
+    earlier = [one for one in gc.get_objects() if isinstance(one, Lane)]
     before = {id(one) for one in earlier}
     gc.disable()
     try:
         assert simulating.outcome(known, asked).counts == {"rule": 5, "slots": 4}
-        runs = [
+        lanes = [
             one
             for one in gc.get_objects()
-            if isinstance(one, RunOfEntries) and one.home is not None and id(one) not in before
+            if isinstance(one, Lane) and one.ids and id(one) not in before
         ]
     finally:
         gc.enable()
-    assert sum(len(run.entries) for run in runs) == 0
+    assert lanes == []
     [other] = made
-    lines = other._order._all()
-    assert (other.pending_in_order(), sum(map(len, lines))) == ([], 0)
+    assert (other.pending_in_order(), other._order.lanes) == ([], [])
     assert known.pending_in_order() == [*range(1, 11)]
 
 

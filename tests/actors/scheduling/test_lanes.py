@@ -80,10 +80,10 @@ def test_an_urgent_job_is_not_held_back_behind_a_less_urgent_one() -> None:
             assert [one.jobs for one in position.held_back] == [[1]]
 
 
-def test_a_lock_change_moves_lines_and_not_jobs() -> None:
+def test_a_lock_change_moves_lanes_and_not_jobs() -> None:
     known = schedule(*(verdict(n, own(n)) for n in range(1, 2_001)))
     assert known.decide(0.0).start == [1]
-    with mock.patch.object(Eligible, "_enter_line", autospec=True) as entered:
+    with mock.patch.object(Eligible, "add", autospec=True) as entered:
         for n in range(1, 200):
             known.locks_changed(n, own(n))
             release(known, n)
@@ -99,9 +99,9 @@ def test_what_other_jobs_need_costs_a_lock_change_nothing() -> None:
     with mock.patch.object(Eligible, "regroup", autospec=True) as regrouped:
         for name in names:
             known.locks_changed("somebody", name)
-    # They stand in one line, whose names are not looked up before its first job may start.
+    # They stand in one lane, whose names are not looked up before its first job may start.
     assert regrouped.call_count == 0
-    assert len(known._order._order._lines) == 1
+    assert len(known._order._order.lanes) == 1
 
 
 def test_few_first_jobs_are_compared_however_many_wait() -> None:
@@ -152,23 +152,23 @@ def test_stale_places_fill_no_memory() -> None:
         known.locks_changed("somebody", NO_LOCKS)
         known.decide(0.0)
     groups = known._order._order._groups[0].values()
-    assert sum(len(group._heads) for group in groups) <= 20 + 4 * len(known._order._order._lines)
+    assert sum(len(group._heads) for group in groups) <= 20 + 4 * len(known._order._order.lanes)
 
 
-def test_lines_that_are_empty_leave_nothing() -> None:
+def test_lanes_that_are_empty_leave_nothing() -> None:
     known = schedule(*(verdict(n, own(n)) for n in range(1, 21)), slots=1)
     running = known.decide(0.0).start
     while running:
         release(known, running.pop())
         running += known.decide(0.0).start
-    assert not known._order._order._lines
+    assert not known._order._order.lanes
     assert not known._order._order._groups
     assert not known._prediction.taken.watchers
     assert not known._prediction.taken
 
 
 @pytest.mark.parametrize("policy", [Policy(is_predictive=False), HOLDS_BACK])
-def test_jobs_without_locks_stand_in_one_heap(policy: Policy) -> None:
+def test_jobs_without_locks_stand_in_one_lane(policy: Policy) -> None:
     forecast = HOT if not policy.is_predictive else NO_LOCKS
     known = schedule(*(verdict(n, forecast) for n in range(1, 101)), slots=2, policy=policy)
     assert known.decide(0.0).start == [1, 2]
@@ -252,14 +252,37 @@ def test_other_rules_put_all_held_jobs_into_order_without_a_look_at_each(
         job = PendingJob(id=n, priority=-6, forecast=forecast)
         known.add(JobVerdict(job=job, action="PAUSE", rule="r", chain=CHAIN))
     known.decide(1.0)
-    order = known._order._order
-    with (
-        mock.patch.object(order, "_find", side_effect=order._find) as looked_up,
-        mock.patch.object(order, "add", side_effect=order.add) as added,
-    ):
+    with mock.patch.object(Eligible, "add", autospec=True) as added:
         known.change_chain(CHAIN + 1)
-    assert looked_up.call_count + added.call_count == 0
-    assert len(order) == 998
+    assert added.call_count == 0
+    assert len(known._order._order) == 998
     known.judge(JobVerdict(job=PendingJob(id=1, priority=-5), chain=CHAIN + 1))
     # In order, and judged under the new rules before any starts.
     assert known.decide(2.0).unjudged == list(range(2, 102))
+
+
+@pytest.mark.parametrize("forecast", [None, HOT])
+def test_of_a_long_queue_the_first_jobs_are_looked_at_and_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch, forecast: LockForecast | None
+) -> None:
+    monkeypatch.setattr(queue_position, "EXPLAINED_JOBS_MAX", 50)
+    known = schedule(*(verdict(n, forecast) for n in range(1, 1_001)), slots=1)
+    known.decide(0.0)
+    for job_id, ahead, has_more in ((2, 0, False), (52, 50, False), (1_000, 50, True)):
+        position = known.position(job_id)
+        assert position is not None
+        # Locks hold the others back.
+        assert position.ahead == (0 if forecast else ahead)
+        assert position.has_more_ahead is has_more
+        assert len(known.contention(job_id, None).others) <= 51
+
+
+def test_jobs_that_all_differ_stand_in_as_many_lanes_as_there_are_locks_taken() -> None:
+    known = Schedule(20, CHAIN, policy=HOLDS_BACK)
+    for n in range(1, 2_001):
+        job = PendingJob(id=n, priority=0, forecast=forecast_of(instance=exclusive([f"i{n}"])))
+        known.add(JobVerdict(job=job, chain=CHAIN, is_common=True))
+    for _ in range(100):
+        for job_id in known.decide(1.0).start:
+            release(known, job_id)
+        assert len(known._order.lanes) <= 2
