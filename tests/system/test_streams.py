@@ -11,7 +11,7 @@ import pytest
 from tests.faults.harness import GANGER, Daemon
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
 
-from ganger.transport.client.outages import BACK, GONE
+from ganger.transport.client.reachability import BACK, GONE
 
 if TYPE_CHECKING:
     from pathlib import Path

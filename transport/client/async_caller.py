@@ -20,7 +20,7 @@ from ..zmq.connection_event import ConnectionEvent
 from . import forks, spans
 from .connection import Connection
 from .following import Following, PartT_co
-from .pending_requests import ReplyT
+from .in_flight import ReplyT
 
 CALLS_MAX = 1_000
 """Most calls under way at once; more wait for their turn."""

@@ -19,7 +19,7 @@ from ..zmq.dealer import Dealer
 from . import forks, spans
 from .connection import Connection
 from .following import Following, PartT_co
-from .pending_requests import PendingCall, PendingRequest, ReplyT
+from .in_flight import PendingCall, PendingRequest, ReplyT
 
 Lock = threading.Lock
 

@@ -14,7 +14,7 @@ from ...storage import errors, settings
 from ...storage.jobs.job_views import LogLine, OutputChunk, StatusChange
 from ...storage.queue_files import output_blocks
 from ..messages import OutputPage
-from .pending_requests import PendingCall, PendingRequest
+from .in_flight import PendingCall, PendingRequest
 from .watch_progress import Part
 
 if TYPE_CHECKING:

@@ -1,26 +1,121 @@
-"""The requests under way of one client, by number, and what is to be sent. No decisions on replies.
+"""The requests under way of one client, by number, what is to be sent, and what may be sent twice.
 
-A request is in flight from `begin` to `finish`. Its number may change meanwhile: then only a reply
-to the new one counts.
+A request is in flight from `InFlight.begin` to `finish`. Its number may change meanwhile: then only
+a reply to the new one counts. Nearly every request may be sent twice: carried out twice, it leaves
+the same behind as once (a submission has a key). The tables name the exceptions. No I/O, and no
+decisions on replies.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
 from ...storage import errors
 from .. import frames, messages
-from ..messages import Request
-from . import resending
-from .pending_requests import PendingCall, PendingRequest, PendingWatch, ReplyT
+from ..messages import JobRows, Message, Request
 from .reachability import Reachability
+from .watch_progress import WatchProgress
+
+ReplyT = TypeVar("ReplyT", bound=Message)
 
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 """How long to wait before a refused request is sent again: doubled each time."""
+
+SENT_ONCE: tuple[type[Message], ...] = (messages.StopDaemon, messages.CrashComponent)
+"""Requests that must not reach a second daemon."""
+
+KEYED: tuple[type[Message], ...] = (messages.SubmitJobs, messages.RetryJob)
+"""Requests with a key: carried out twice, they give the same reply twice."""
+
+LASTING: tuple[type[Message], ...] = (messages.AwaitJobChange,)
+"""Requests whose reply the daemon keeps back until something happens."""
+
+_GONE: dict[type[Message], type[errors.GangerError]] = {
+    messages.ArchiveJob: errors.ArchivedJobError,
+    messages.DeleteFilter: errors.UnknownFilterError,
+}
+"""Requests that are refused when they are carried out again, and with which error."""
+
+RETRIED = (errors.ComponentRestartedError, errors.BusyError)
+"""After these errors a call is sent again."""
+
+WATCH_RETRIED = (*RETRIED, errors.StoppingError)
+"""After these errors a watch is sent again: the daemon's successor will take it up."""
+
+
+def _nothing() -> None:
+    """The callback of a request that nothing follows."""
+
+
+class PendingRequest:
+    """A request under way. The session calls ``changed`` when `has_news` may have become true."""
+
+    def __init__(self, number: int, deadline: float | None) -> None:
+        self.number = number
+        self.deadline = deadline
+        self.is_done = False
+        self.error: Exception | None = None
+        self.changed: Callable[[], None] = _nothing
+        self.is_sent = False
+        self.may_be_done = False
+        """Whether the daemon may have carried out an earlier sending whose reply is lost."""
+        self.failure: errors.GangerError | None = None
+        self.retries = 0
+        self.interruptions = 0
+        """How often its component was restarted before it replied."""
+        self.losses = 0
+        """How often the connection was lost before the reply came."""
+        self.retry_at: float | None = None
+
+    def has_news(self) -> bool:
+        """Whether the caller can take something now: the reply, a part of a watch, or the end."""
+        return self.is_done
+
+
+class PendingCall(PendingRequest, Generic[ReplyT]):
+    """A request with one reply."""
+
+    def __init__(self, number: int, message: Request[ReplyT], deadline: float) -> None:
+        super().__init__(number, deadline)
+        self.began = -math.inf
+        self.message = message
+        self.frame: bytes | None = None
+        self.reply: ReplyT | None = None
+        self.probes: PendingWatch | None = None
+
+    def result(self) -> ReplyT:
+        """The reply; raises the error if there is one."""
+        assert self.is_done
+        if self.error is not None:
+            raise self.error
+        assert self.reply is not None
+        return self.reply
+
+
+class PendingWatch(PendingRequest):
+    """A watch under way."""
+
+    def __init__(
+        self, number: int, progress: WatchProgress, deadline: float | None, now: float
+    ) -> None:
+        super().__init__(number, deadline)
+        self.progress = progress
+        self.began = self.heard_at = now
+        self.failing_since: float | None = None
+        self.probe: PendingCall[JobRows] | None = None
+        self.is_paused = False
+        self.is_expired = False
+        """The deadline is over: only a last probe is under way."""
+        # On a connection that lives, parts may still come under a number that was given up.
+        self.earlier_numbers: list[int] = []
+
+    def has_news(self) -> bool:
+        return self.is_done or self.progress.waiting_count > 0
 
 
 class InFlight:
@@ -57,12 +152,12 @@ class InFlight:
 
     def call(self, message: Request[ReplyT], *, now: float, deadline: float) -> PendingCall[ReplyT]:
         """Begin a request; `BadRequestError` if it is not for clients, or fits into no frame."""
-        if not resending.is_for_clients(type(message)):
-            text = f"{resending.name_of(message)}: only the process of a job may ask for this"
+        if not is_for_clients(type(message)):
+            text = f"{name_of(message)}: only the process of a job may ask for this"
             raise errors.BadRequestError(text)
         call = PendingCall(self.next_number(), message, deadline)
         call.began = now
-        call.frame = resending.encode(message, call.number, deadline - now)
+        call.frame = encode(message, call.number, deadline - now)
         self.begin(call, now)
         return call
 
@@ -109,7 +204,7 @@ class InFlight:
 
     def stop_lasting(self, request: PendingRequest) -> None:
         """Let the daemon know that no caller waits for this reply, which may take long."""
-        if isinstance(request, PendingCall) and isinstance(request.message, resending.LASTING):
+        if isinstance(request, PendingCall) and isinstance(request.message, LASTING):
             self.stop(request)
 
     # Repeating, and numbers.
@@ -133,12 +228,12 @@ class InFlight:
         """
         is_open = request.is_sent and request.retry_at is None
         if isinstance(request, PendingCall) and (request.may_be_done or is_open):
-            return resending.last_refusal(request.message, error)
+            return last_refusal(request.message, error)
         return error
 
     def send_again(self, call: PendingCall[Any], *, was_sent: bool) -> None:
         """Put a request into the outbox again."""
-        if was_sent and isinstance(call.message, resending.KEYED):
+        if was_sent and isinstance(call.message, KEYED):
             self._renumber(call)
         self._outbox[call] = None
 
@@ -197,4 +292,80 @@ class InFlight:
         if frame is not None:
             return frame
         assert request.deadline is not None
-        return resending.encode(request.message, request.number, request.deadline - now)
+        return encode(request.message, request.number, request.deadline - now)
+
+
+def settled(message: Message, error: errors.GangerError) -> Message | None:
+    """The lost reply to a request that an earlier sending may have carried out.
+
+    ``error`` is what the repeated request got. None if it does not mean that the work is done.
+    """
+    if not isinstance(error, _GONE.get(type(message), ())):
+        return None
+    if isinstance(message, messages.ArchiveJob):
+        return messages.ArchiveOutcome(archived=[message.id])
+    return messages.Done()
+
+
+def canceled(
+    message: Message, outcome: messages.CancelOutcome, seconds: float
+) -> messages.CancelOutcome:
+    """The outcome for the user, if an earlier sending of ``message`` may have canceled the job.
+
+    ``seconds``: how long the request is under way. What was canceled before was canceled by others.
+    """
+    is_ours = outcome.was_canceled and outcome.seconds_ago <= seconds
+    if not (is_ours and isinstance(message, messages.CancelJob)):
+        return outcome
+    text = f"Job {message.id} was canceled"
+    return messages.CancelOutcome(accepted=True, text=text, has_ended=True)
+
+
+def unknown_outcome(message: Message, text: str) -> str:
+    """What is said of a request that may have been carried out; ``text``: what came between."""
+    if getattr(message, "dry_run", False):
+        # It leaves nothing behind.
+        return text
+    has_key = getattr(message, "key", None) or getattr(message, "request", "")
+    safe = f"; {errors.SAFE_UNDER_KEY}" if has_key else ""
+    return f"the outcome of {name_of(message)} is unknown: {text}{safe}"
+
+
+def last_refusal(message: Message, error: errors.GangerError) -> errors.GangerError:
+    """The error of a request that may have been carried out, and was refused until its deadline."""
+    text = unknown_outcome(message, error.text)
+    is_lost = isinstance(error, errors.ComponentRestartedError)
+    return type(error)(text) if is_lost else errors.DeadlineError(text)
+
+
+def encode(message: Message, number: int, seconds: float) -> bytes:
+    """The frame of a request; `BadRequestError` if it holds a value that no frame can."""
+    try:
+        return frames.encode(message, number, max(seconds, 0.0))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        text = f"{name_of(message)}: holds a value that cannot be sent: {error}"
+        raise errors.BadRequestError(text) from error
+
+
+@functools.cache
+def is_for_clients(request: type[Message]) -> bool:
+    """Whether a client can read each reply to ``request``: others are for processes of jobs."""
+    return set(reply_types(request)) <= _READABLE
+
+
+_READABLE = frozenset(get_args(messages.ClientReply))
+
+
+@functools.cache
+def reply_types(request: type[Message]) -> tuple[type[Message], ...]:
+    """The types that answer ``request``, as its class says: ``Request[JobRows]``."""
+    for base in getattr(request, "__orig_bases__", ()):
+        if get_origin(base) is Request:
+            (reply,) = get_args(base)
+            return get_args(reply) or (reply,)
+    raise TypeError(request)
+
+
+def name_of(message: Message) -> str:
+    """What messages for people call this message."""
+    return str(type(message).__struct_config__.tag)

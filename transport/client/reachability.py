@@ -1,4 +1,7 @@
-"""Whether a client's connection stands, and whether a daemon can be reached. No I/O, no clock."""
+"""Whether a client's connection stands, whether a daemon can be reached, and what its user hears.
+
+No I/O, no clock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,67 @@ import math
 from collections.abc import Callable
 
 from ..zmq.connection_event import ConnectionEvent
-from .outages import Outage
+
+TOLD_AFTER_SECONDS = 1.0
+"""How long an outage goes unreported: a restart of the daemon usually takes less."""
+
+GONE = "the daemon has gone away; jobs that run go on. Waiting for it to come back"
+BACK = "the daemon is back"
+
+SILENT = "the daemon does not answer; jobs that run go on. Waiting for an answer"
+ANSWERS = "the daemon answers again"
+
+
+class Outage:
+    """A lost connection, and what the user hears of it. Times are monotonic seconds."""
+
+    def __init__(self, tell: Callable[[str], None] | None) -> None:
+        self._tell = tell
+        self._tell_at = math.inf
+        self._is_told = False
+        self._is_silent = False
+
+    def begin(self, now: float) -> None:
+        """The connection is lost."""
+        if self._tell is not None:
+            self._tell_at = now + TOLD_AFTER_SECONDS
+
+    def put_off(self, now: float) -> None:
+        """The client tries another connection."""
+        if self._tell_at < math.inf:
+            self._tell_at = now + TOLD_AFTER_SECONDS
+
+    def deny(self) -> None:
+        """There is a daemon, though it refuses connections now."""
+        self._tell_at = math.inf
+
+    def end(self) -> None:
+        """There is a connection again."""
+        self._tell_at = math.inf
+        if self._is_told and self._tell is not None:
+            self._is_told = False
+            self._tell(BACK)
+
+    def be_silent(self) -> None:
+        """There is a connection, and the daemon has not answered for long: report that once."""
+        if not self._is_silent and self._tell is not None:
+            self._is_silent = True
+            self._tell(SILENT)
+
+    def speak(self) -> None:
+        """The daemon has answered."""
+        if self._is_silent and self._tell is not None:
+            self._is_silent = False
+            self._tell(ANSWERS)
+
+    def look(self, now: float) -> float:
+        """Report the outage when it is time to; when to look again (infinite: never)."""
+        if now >= self._tell_at and self._tell is not None:
+            self._tell_at = math.inf
+            self._is_told = True
+            self._tell(GONE)
+        return self._tell_at
+
 
 GRACE_SECONDS = 2.0
 """How long a first connection may find no listener before the daemon counts as not running."""

@@ -1,10 +1,15 @@
 """The client's side of the conversation with a daemon, without sockets and without a clock.
 
 A `Session` numbers requests (`in_flight`), matches replies to them, ends what takes too long, and
-sends again what a lost connection or a restarted component has swallowed (`resending` says what may
-be sent again). A request that its component did not survive is never sent again
-(`RequestFatalError`); a request that may have been the cause is sent again a few times. `watches`
-has the rules of requests with many replies.
+sends again what a lost connection or a restarted component has swallowed. A request that its
+component did not survive is never sent again (`RequestFatalError`); a request that may have been
+the cause is sent again a few times.
+
+`Watches` has the rules of requests with many replies: their parts, their repetitions, and probes of
+silent ones. A watch that is silent for a while is probed with a small listing. The reply proves
+that the daemon's queue lives. If it shows a status that the watch should have told before, the
+watch is dead (the daemon gives up a peer that does not read), and is begun anew. A heartbeat of the
+connection would not show that.
 """
 
 from __future__ import annotations
@@ -14,17 +19,22 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...storage import errors
+from ...storage import errors, settings
 from .. import frames, messages
-from ..messages import Message, Request
+from ..messages import (
+    JobChanged,
+    JobLogged,
+    JobRows,
+    JobsChanged,
+    Message,
+    Request,
+    WatchEnded,
+)
 from ..zmq.connection_event import ConnectionEvent
-from . import resending
-from .in_flight import InFlight
-from .pending_requests import PendingCall, PendingRequest, PendingWatch, ReplyT
-from .reachability import Reachability
-from .resending import name_of
-from .watch_progress import Part, WatchProgress
-from .watches import Watches
+from . import in_flight
+from .in_flight import InFlight, PendingCall, PendingRequest, PendingWatch, ReplyT, name_of
+from .reachability import Outage, Reachability
+from .watch_progress import PARTS_MAX, News, Part, WatchProgress
 
 INTERRUPTIONS_MAX = 3
 """How often a request is repeated after a restart of its component, whatever the cause."""
@@ -34,6 +44,9 @@ LOSSES_MAX = 100
 
 A flooded daemon ends connections too, some dozens in the time of one request.
 """
+
+LAST_WORD_SECONDS = 1.0
+"""How long the daemon may take, after a wait that timed out, to say how its jobs stand."""
 
 
 class Session:
@@ -189,10 +202,10 @@ class Session:
             call.interruptions += isinstance(error, errors.RequestInterruptedError)
             if call.interruptions > INTERRUPTIONS_MAX:
                 text = f"{error.text}, {call.interruptions} times over this request"
-                unknown = resending.unknown_outcome(call.message, f"{text}; it is not repeated")
+                unknown = in_flight.unknown_outcome(call.message, f"{text}; it is not repeated")
                 error = errors.RequestFatalError(unknown)
-            retried = resending.RETRIED if call.probes is None else resending.WATCH_RETRIED
-            lost = resending.settled(call.message, error) if call.may_be_done else None
+            retried = in_flight.RETRIED if call.probes is None else in_flight.WATCH_RETRIED
+            lost = in_flight.settled(call.message, error) if call.may_be_done else None
             if lost is not None:
                 call.reply = lost
                 self._in_flight.finish(call)
@@ -200,9 +213,9 @@ class Session:
                 self._in_flight.retry_later(call, error, now)
             else:
                 self._in_flight.finish(call, error)
-        elif isinstance(message, resending.reply_types(type(call.message))):
+        elif isinstance(message, in_flight.reply_types(type(call.message))):
             if call.may_be_done and isinstance(message, messages.CancelOutcome):
-                message = resending.canceled(call.message, message, now - call.began)
+                message = in_flight.canceled(call.message, message, now - call.began)
             call.reply = message
             self._in_flight.finish(call)
         else:
@@ -249,7 +262,7 @@ class Session:
         """The error of a call that has no reply at its deadline."""
         if call.failure is not None:
             return self._in_flight.last_refusal(call, call.failure)
-        unknown = functools.partial(resending.unknown_outcome, call.message)
+        unknown = functools.partial(in_flight.unknown_outcome, call.message)
         if self.is_connected:
             return errors.DeadlineError(unknown("no answer came before the deadline"))
         # A watch asks only how its jobs stand.
@@ -276,11 +289,181 @@ class Session:
                 request.failure = None
             if not isinstance(request, PendingCall) or not request.is_sent:
                 continue
-            if isinstance(request.message, resending.SENT_ONCE):
+            if isinstance(request.message, in_flight.SENT_ONCE):
                 self._in_flight.finish(request, errors.ConnectionLostError())
                 continue
             request.losses += self.is_connected
             if request.losses > LOSSES_MAX:
                 text = f"the connection was lost {request.losses} times before the answer came"
-                unknown = resending.unknown_outcome(request.message, f"{text}; it is not repeated")
+                unknown = in_flight.unknown_outcome(request.message, f"{text}; it is not repeated")
                 self._in_flight.finish(request, errors.ConnectionLostError(unknown))
+
+
+class Watches:
+    """What becomes of the watches in flight. ``timeout_seconds``: for a probe, and for failures.
+
+    ``outage`` is told when probes find the daemon silent, and when it answers again.
+    """
+
+    def __init__(self, requests: InFlight, outage: Outage, timeout_seconds: float) -> None:
+        self._in_flight = requests
+        self._outage = outage
+        self._timeout_seconds = timeout_seconds
+
+    def begin(self, progress: WatchProgress, *, now: float, deadline: float | None) -> PendingWatch:
+        """Begin a watch that has seen nothing yet."""
+        watch = PendingWatch(self._in_flight.next_number(), progress, deadline, now)
+        self._in_flight.begin(watch, now)
+        if watch.progress.is_complete:
+            self._in_flight.finish(watch)
+        return watch
+
+    def next_part(self, watch: PendingWatch, now: float) -> Part | None:
+        """The next part of a watch; None if there is none now."""
+        part = watch.progress.take()
+        if part is None and watch.is_paused and not watch.is_done:
+            watch.is_paused = False
+            self._resume(watch, now)
+        return part
+
+    # Parts.
+
+    def take_part(self, watch: PendingWatch, number: int, message: Message, now: float) -> None:
+        """The daemon has sent this for the watch, under this number."""
+        is_current = number == watch.number
+        match message:
+            case JobChanged() | JobsChanged() | JobLogged():
+                if is_current:
+                    self._in_flight.drop_earlier_numbers(watch)
+                self._take_news(watch, message, now)
+            case _ if not is_current:
+                # The end of a watch that was given up already.
+                watch.earlier_numbers.remove(number)
+                del self._in_flight.pending[number]
+            case WatchEnded() if watch.progress.is_complete:
+                self._in_flight.finish(watch, is_ended=True)
+            case WatchEnded():
+                lost = errors.ComponentRestartedError("the daemon has ended the watch")
+                self._fail(watch, lost, now)
+            case messages.Failure():
+                error = errors.from_wire(message.error, message.text)
+                if isinstance(error, in_flight.WATCH_RETRIED):
+                    self._fail(watch, error, now)
+                else:
+                    self._in_flight.finish(watch, error, is_ended=True)
+            case _:
+                error = errors.FrameError(
+                    f"watch_jobs: the daemon answered with {name_of(message)}"
+                )
+                self._in_flight.finish(watch, error)
+
+    def _take_news(self, watch: PendingWatch, message: News, now: float) -> None:
+        watch.heard_at = now
+        if not watch.progress.add(message):
+            return
+        watch.failing_since, watch.retries = None, 0
+        if watch.progress.is_final_only and watch.progress.is_complete:
+            # Only the end of the watch can follow: do not wait for it.
+            self._in_flight.finish(watch, is_ended=True)
+            return
+        if watch.progress.waiting_count > PARTS_MAX:
+            # The watch goes on from here when these parts were read; the daemon then tells each
+            # job as it stands.
+            watch.is_paused = True
+            self._in_flight.stop(watch)
+            self._in_flight.drop_numbers(watch)
+            watch.is_sent = False
+        watch.changed()
+
+    # Repetitions.
+
+    def _fail(self, watch: PendingWatch, error: errors.GangerError, now: float) -> None:
+        if watch.failing_since is None:
+            watch.failing_since = now
+        if now - watch.failing_since >= self._timeout_seconds:
+            self._in_flight.finish(watch, error, is_ended=True)
+        else:
+            watch.is_sent = False
+            self._in_flight.retry_later(watch, error, now)
+
+    def repeat(self, watch: PendingWatch, now: float) -> None:
+        """Request the watch anew, after a pause."""
+        del self._in_flight.pending[watch.number]
+        self._resume(watch, now)
+
+    def send_again(self, watch: PendingWatch, now: float) -> None:
+        """Request the watch anew, over another connection."""
+        self._in_flight.drop_numbers(watch)
+        self._resume(watch, now)
+
+    def _resume(self, watch: PendingWatch, now: float) -> None:
+        """Request the watch anew, under a new number."""
+        if watch.progress.is_complete:
+            self._in_flight.finish(watch)
+            return
+        watch.number = self._in_flight.next_number()
+        watch.is_sent = False
+        watch.retry_at = None
+        watch.heard_at = now
+        self._in_flight.begin(watch, now)
+
+    # Probes.
+
+    def probe_if_silent(self, watch: PendingWatch, now: float) -> None:
+        """Probe a watch that has been silent for a while, unless a probe is under way."""
+        if watch.probe is not None or watch.is_done:
+            return
+        probe_at = watch.heard_at + settings.CLIENT_HEARTBEAT_SECONDS
+        if now >= probe_at:
+            self._probe(watch, now, self._timeout_seconds)
+        else:
+            self._in_flight.wake_by(probe_at)
+
+    def _probe(self, watch: PendingWatch, now: float, seconds: float) -> None:
+        call = self._in_flight.call(watch.progress.probe(), now=now, deadline=now + seconds)
+        call.probes, watch.probe = watch, call
+
+    def take_probe(self, watch: PendingWatch, call: PendingCall[JobRows], now: float) -> None:
+        """A probe has its reply, or has failed."""
+        watch.probe = None
+        if watch.is_expired:
+            if call.error is None:
+                watch.progress.note(call.result().rows)
+            self._end_expired(watch, now)
+            return
+        if isinstance(call.error, errors.DeadlineError):
+            # The daemon is there: it was stopped, or its disk is frozen. A watch outlasts that.
+            self._probe(watch, now, self._timeout_seconds)
+            self._outage.be_silent()
+            return
+        if call.error is not None:
+            self._in_flight.finish(watch, call.error)
+            return
+        watch.heard_at = now
+        self._in_flight.wake_by(now + settings.CLIENT_HEARTBEAT_SECONDS)
+        self._outage.speak()
+        if watch.progress.differs(call.result().rows) and watch.is_sent:
+            self._in_flight.stop(watch)
+            watch.earlier_numbers.append(watch.number)
+            self._resume(watch, now)
+
+    def expire(self, watch: PendingWatch, now: float, *, is_connected: bool) -> None:
+        """The deadline of the watch is over."""
+        if watch.is_expired or not watch.progress.is_final_only or not is_connected:
+            self._end_expired(watch, now)
+            return
+        # It was told of final statuses only: the error is to say how the jobs stand.
+        watch.is_expired = True
+        watch.deadline = now + LAST_WORD_SECONDS
+        self._in_flight.wake_by(watch.deadline)
+        if watch.probe is not None:
+            self._in_flight.finish(watch.probe)
+        self._probe(watch, now, LAST_WORD_SECONDS)
+
+    def _end_expired(self, watch: PendingWatch, now: float) -> None:
+        if watch.progress.is_complete:
+            self._in_flight.finish(watch)
+            return
+        seconds, missing = now - watch.began, watch.progress.missing()
+        text = f"not final in {seconds:.3g} s: {missing}" if missing else "the time is over"
+        self._in_flight.finish(watch, errors.DeadlineError(text))

@@ -20,7 +20,7 @@ from tests.torture.simulation.user_rules import RuleChanger
 from ganger.storage import errors
 from ganger.storage.jobs.job_views import LogLine, StatusChange
 from ganger.transport import messages
-from ganger.transport.client.pending_requests import PendingCall, PendingWatch
+from ganger.transport.client.in_flight import PendingCall, PendingWatch
 from ganger.transport.client.session import Session
 from ganger.transport.messages import JobSpec, Request
 from ganger.transport.zmq.connection_event import ConnectionEvent

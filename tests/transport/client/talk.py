@@ -8,7 +8,7 @@ from ganger.storage import errors, settings
 from ganger.storage.jobs.job_views import LogLine, StatusChange
 from ganger.storage.jobs.jobs import JobStatus, LogEntry
 from ganger.transport import frames, messages
-from ganger.transport.client import pending_requests
+from ganger.transport.client import in_flight
 from ganger.transport.client.session import Session
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -41,8 +41,8 @@ class Talk:
         return self.turn()
 
     def call(
-        self, message: messages.Request[pending_requests.ReplyT], seconds: float = TIMEOUT
-    ) -> pending_requests.PendingCall[pending_requests.ReplyT]:
+        self, message: messages.Request[in_flight.ReplyT], seconds: float = TIMEOUT
+    ) -> in_flight.PendingCall[in_flight.ReplyT]:
         call = self.session.request(message, now=self.now, deadline=self.now + seconds)
         self.turn()
         return call
@@ -53,7 +53,7 @@ class Talk:
         seconds: float | None = None,
         is_final_only: bool = False,
         is_gathered: bool = False,
-    ) -> pending_requests.PendingWatch:
+    ) -> in_flight.PendingWatch:
         deadline = None if seconds is None else self.now + seconds
         watch = self.session.watch(
             list(ids) or None,
@@ -95,7 +95,7 @@ class Talk:
         entries: list[LogEntry] = [(each, (1, 500_000), "message", str(each)) for each in serials]
         self.reply(messages.JobLogged(id=job_id, op_index=0, entries=entries), number)
 
-    def read(self, watch: pending_requests.PendingWatch) -> list[str]:
+    def read(self, watch: in_flight.PendingWatch) -> list[str]:
         """What a reader of the watch is given: ``3:running`` and ``3#1`` for a log line."""
         parts = []
         while (part := self.session.next_part(watch, self.now)) is not None:
@@ -111,12 +111,12 @@ def row(job_id: int, status: JobStatus = JobStatus.QUEUED) -> messages.JobSummar
     return messages.JobSummary(id=job_id, status=status, summary="EXEC(make)", priority=0)
 
 
-def failed(request: pending_requests.PendingRequest) -> str:
+def failed(request: in_flight.PendingRequest) -> str:
     assert request.is_done
     return type(request.error).__name__
 
 
-def ended(request: pending_requests.PendingRequest) -> bool:
+def ended(request: in_flight.PendingRequest) -> bool:
     """Whether it has come to a good end."""
     return request.is_done and request.error is None
 
@@ -126,7 +126,7 @@ def watching(
     seconds: float | None = None,
     is_final_only: bool = False,
     is_gathered: bool = False,
-) -> tuple[Talk, pending_requests.PendingWatch]:
+) -> tuple[Talk, in_flight.PendingWatch]:
     """A talk with a watch of these jobs."""
     talk = Talk()
     watch = talk.watch(*ids, seconds=seconds, is_final_only=is_final_only, is_gathered=is_gathered)
@@ -134,8 +134,8 @@ def watching(
 
 
 def calling(
-    message: messages.Request[pending_requests.ReplyT], seconds: float = TIMEOUT
-) -> tuple[Talk, pending_requests.PendingCall[pending_requests.ReplyT]]:
+    message: messages.Request[in_flight.ReplyT], seconds: float = TIMEOUT
+) -> tuple[Talk, in_flight.PendingCall[in_flight.ReplyT]]:
     """A talk with this request."""
     talk = Talk()
     return talk, talk.call(message, seconds)

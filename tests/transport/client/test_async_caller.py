@@ -16,7 +16,7 @@ from ganger.storage import errors
 from ganger.storage.jobs.job_views import LogLine, StatusChange
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import async_caller, reachability, watches
+from ganger.transport.client import async_caller, reachability, session
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
 Start = Callable[..., FakeDaemon]
@@ -154,7 +154,7 @@ def test_several_watches_and_calls_share_a_connection(daemon: FakeDaemon, data: 
 def test_a_slow_reader_goes_on_where_it_stopped(
     daemon: FakeDaemon, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "PARTS_MAX", 3)
+    monkeypatch.setattr(session, "PARTS_MAX", 3)
 
     async def scene(client: AsyncClient) -> list[str]:
         await client.submit(OP)

@@ -473,9 +473,8 @@ def test_a_watch_with_pauses_gives_none_while_nothing_comes(
 ) -> None:
     client.submit(OP)
     parts = client.watch(1, pause=0.01)
-    first = next(parts)
-    assert first is not None
-    assert shown(first) == "1:queued"
+    # On a busy machine a pause may pass before the first part.
+    assert shown(next(part for part in parts if part is not None)) == "1:queued"
     assert [next(parts), next(parts)] == [None, None]
     client.cancel(1)
     assert [shown(part) for part in parts if part is not None] == ["1:canceled"]
@@ -485,7 +484,7 @@ def test_a_watch_with_pauses_gives_none_while_nothing_comes(
 def test_a_daemon_that_is_away_makes_no_pause(daemon: FakeDaemon, client: Client) -> None:
     client.submit(OP)
     parts = client.watch(1, pause=0.01, timeout=0.5)
-    assert next(parts) is not None
+    assert next(part for part in parts if part is not None) is not None
     assert next(parts) is None
     daemon.kill()
     left: list[object] = []

@@ -6,7 +6,7 @@ import pytest
 from tests.transport.client.talk import HEARTBEAT, TIMEOUT, Talk, failed
 
 from ganger.transport import messages
-from ganger.transport.client.outages import (
+from ganger.transport.client.reachability import (
     ANSWERS,
     BACK,
     GONE,

@@ -14,7 +14,7 @@ from tests.transport.client.talk import TIMEOUT, UNREACHABLE, Talk, calling, fai
 from ganger.storage import errors, settings
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
-from ganger.transport.client import in_flight, pending_requests, reachability, resending
+from ganger.transport.client import in_flight, reachability
 from ganger.transport.client.session import INTERRUPTIONS_MAX, LOSSES_MAX
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
@@ -167,7 +167,7 @@ def test_a_request_that_a_daemon_had_before_it_went_has_an_unknown_outcome(resta
     assert caught.value.text == f"the outcome of archive_job is unknown: {UNREACHABLE}"
 
 
-def busy_until_the_deadline(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+def busy_until_the_deadline(talk: Talk, call: in_flight.PendingCall[Any]) -> None:
     while not call.is_done:
         talk.refuse(errors.BusyError("too much to do"), call.number)
         talk.turn(talk.session.wait_seconds(talk.now) or 0)
@@ -182,12 +182,12 @@ def lost_with_its_daemon(talk: Talk, _: object) -> None:
     talk.turn(3.0)
 
 
-def lost_then_refused(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+def lost_then_refused(talk: Talk, call: in_flight.PendingCall[Any]) -> None:
     talk.reconnect()
     busy_until_the_deadline(talk, call)
 
 
-def lost_with_its_component(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+def lost_with_its_component(talk: Talk, call: in_flight.PendingCall[Any]) -> None:
     while not call.is_done:
         talk.refuse(errors.ComponentRestartedError("job_queue is restarted"), call.number)
         talk.turn(talk.session.wait_seconds(talk.now) or 0)
@@ -199,7 +199,7 @@ def lost_again_and_again(talk: Talk, _: object) -> None:
         talk.reconnect()
 
 
-def lost_over_its_component(talk: Talk, call: pending_requests.PendingCall[Any]) -> None:
+def lost_over_its_component(talk: Talk, call: in_flight.PendingCall[Any]) -> None:
     while not call.is_done:
         talk.refuse(errors.RequestInterruptedError("job_queue is restarted"), call.number)
         talk.turn(talk.session.wait_seconds(talk.now) or 0)
@@ -522,7 +522,7 @@ def test_a_request_whose_replies_no_client_can_read_is_refused_by_name(
     message: messages.Request[Any],
 ) -> None:
     talk = Talk()
-    with pytest.raises(errors.BadRequestError, match=resending.name_of(message)):
+    with pytest.raises(errors.BadRequestError, match=in_flight.name_of(message)):
         talk.call(message)
     assert (talk.sent, talk.session.is_idle) == ([], True)
 
@@ -530,7 +530,7 @@ def test_a_request_whose_replies_no_client_can_read_is_refused_by_name(
 def test_every_request_for_clients_has_replies_that_they_can_read() -> None:
     for request in get_args(messages.ClientRequest):
         if issubclass(request, messages.Request) and not issubclass(request, messages.WatchJobs):
-            assert resending.is_for_clients(request), request
+            assert in_flight.is_for_clients(request), request
 
 
 ARCHIVAL = messages.ArchiveJob(id=7)

@@ -9,7 +9,7 @@ from ganger.storage import errors
 from ganger.storage.jobs.job_views import StatusChange
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import in_flight, watch_progress, watches
+from ganger.transport.client import in_flight, session, watch_progress
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
 
@@ -282,7 +282,7 @@ def test_a_probe_outlives_a_reconnect_no_more_than_its_reason() -> None:
 def test_a_watch_that_is_not_read_rests_and_goes_on_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watches, "PARTS_MAX", 3)
+    monkeypatch.setattr(session, "PARTS_MAX", 3)
     talk, watch = watching(3)
     old = watch.number
     talk.tell(old, 3, JobStatus.QUEUED)
@@ -316,7 +316,7 @@ def test_a_gathered_watch_gives_each_change_once_and_is_gathered_again_when_resu
 def test_a_gathered_watch_that_is_not_read_rests_and_goes_on_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watches, "PARTS_MAX", 1)
+    monkeypatch.setattr(session, "PARTS_MAX", 1)
     talk, watch = watching(is_gathered=True)
     old = watch.number
     talk.reply(messages.JobsChanged(jobs=[row(3), row(4)]), old)
@@ -390,7 +390,7 @@ def test_jobs_that_ended_at_the_last_moment_have_ended() -> None:
 def test_the_last_word_is_not_waited_for_for_ever() -> None:
     talk, watch = watching(3, seconds=7.0, is_final_only=True)
     talk.turn(7.0)
-    talk.turn(watches.LAST_WORD_SECONDS)
+    talk.turn(session.LAST_WORD_SECONDS)
     assert str(watch.error) == "not final in 8 s: 3 (not heard of)"
     # Without a connection no daemon can be asked.
     watch = talk.watch(3, seconds=7.0, is_final_only=True)
