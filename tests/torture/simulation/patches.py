@@ -151,7 +151,6 @@ def simulated() -> Iterator[None]:
         (settings, "JOURNAL_RESERVE_BYTES", 4_096),
         # Reports of the whole queue have several pages.
         (settings, "REPORT_JOBS", 3),
-        (settings, "JUDGED_ALONE_MAX", 1),
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
         (settings, "BACKGROUND_FILES_MIN", settings.BACKGROUND_FILES_MIN),
