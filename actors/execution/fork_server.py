@@ -32,7 +32,7 @@ from ...storage.opcodes import catalogue
 from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, control_groups, fork_protocol
-from . import moved_code, pinned_pages, prewarming
+from . import pinned_pages, prewarming
 
 _DESCRIPTORS_END = 2**31 - 1
 
@@ -353,10 +353,6 @@ def run(
     process_identity.boot()
     control_groups.places()
     server = ForkServer(channels.end_of(descriptor), lock_files_folder, dry_runs)
-    server.learn()
-    gc.collect()
-    prewarming.fill_holes()
-    moved_code.move_together(server.learn)
     server.learn(prewarming.DRY_RUNS)
     gc.collect()
     prewarming.fill_holes()
