@@ -355,7 +355,6 @@ def run(
     server = ForkServer(channels.end_of(descriptor), lock_files_folder, dry_runs)
     server.learn(prewarming.DRY_RUNS)
     gc.collect()
-    prewarming.fill_holes()
     gc.freeze()
     gc.disable()
     server.pin_pages()

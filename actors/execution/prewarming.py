@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import Any, Self
 
 from ...storage import opcodes, settings
@@ -29,16 +28,6 @@ DRY_RUNS = 12
 
 NUMBER = 0
 """The number of the spare lock file of a dry run; those of children count from 1."""
-
-FILLING_BLOCKS_MAX = 20_000
-"""Most blocks of one size that `fill_holes` takes."""
-
-_POOL_BYTES = 16_384
-_HEADER_BYTES = 48
-_SMALL_BYTES_MAX = 512
-_BYTES_OBJECT = sys.getsizeof(b"")
-
-_filling: list[bytes] = []
 
 _FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 _LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
@@ -176,30 +165,6 @@ def clear(folder: str) -> None:
     for name in os.listdir(folder):  # noqa: PTH208 - likewise
         if name == str(os.getpid()) or not os.path.exists(f"/proc/{name}"):  # noqa: PTH110
             _remove(f"{folder}/{name}")
-
-
-def fill_holes() -> None:
-    """Take the free blocks that lie scattered among the template's objects, for good.
-
-    A child's own objects then lie side by side in fresh memory, and not in the holes of a hundred
-    pages, each of which would have to be copied for it. The interpreter's allocator keeps blocks
-    of each size in pools: when one pool has been taken from its first block to its last, those
-    with holes are full.
-    """
-    for size in range(_BYTES_OBJECT + 15 & ~15, _SMALL_BYTES_MAX + 1, 16):
-        in_a_row = before = 0
-        for _ in range(FILLING_BLOCKS_MAX):
-            block = bytes(size - _BYTES_OBJECT)
-            in_a_row = in_a_row + 1 if id(block) == before + size else 1
-            before = id(block)
-            _filling.append(block)
-            if in_a_row == (_POOL_BYTES - _HEADER_BYTES) // size:
-                # This pool was free before, and is so again: each fork pays for memory in use.
-                del block, _filling[-in_a_row:]
-                break
-        else:
-            # This allocator has no such pools.
-            return
 
 
 def _make(folder: str) -> None:

@@ -351,34 +351,6 @@ def test_two_may_clear_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.M
     assert list(folder.iterdir()) == []
 
 
-HOLES = """
-import sys
-from ganger.actors.execution import prewarming
-kept = [bytes(100) for _ in range(5_000)]
-del kept[::3]
-prewarming.fill_holes()
-made = [bytes(100) for _ in range(50)]
-ids = [id(one) for one in made]
-steps = {after - before for before, after in zip(ids, ids[1:])}
-# A pool may end among them; otherwise they lie side by side.
-print(sorted(steps)[0], len(steps) <= 2)
-before = len(prewarming._filling)
-prewarming.fill_holes()
-# There are few new holes, and pools that were free stay free.
-print(sum(map(sys.getsizeof, prewarming._filling[before:])))
-"""
-
-
-def test_new_objects_lie_side_by_side_when_the_holes_are_full() -> None:
-    command = [sys.executable, "-c", HOLES]
-    environment = {**os.environ, "PYTHONMALLOC": "pymalloc"}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    # 133 bytes with the object's head, in a block of the next size.
-    step, is_in_order, kept_again = found.stdout.split()
-    assert (step, is_in_order) == ("144", "True")
-    assert int(kept_again) < 12 * prewarming._POOL_BYTES
-
-
 def test_without_a_process_more_the_spares_that_are_there_must_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
