@@ -99,11 +99,6 @@ def fork_server(
     ours, theirs = channels.pair()
     command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
     folders = (places.lock_files, places.dry_runs)
-    environment = dict(os.environ)
-    if template == "lean":
-        # Functions of libraries are found now, once, instead of in each child at their first call.
-        # Not in the full one: a library of users may lack functions that no code calls.
-        environment.setdefault("LD_BIND_NOW", "1")
     with contextlib.closing(theirs):
         try:
             process = subprocess.Popen(
@@ -111,7 +106,6 @@ def fork_server(
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",
-                env=environment,
             )
         except OSError:
             ours.close()

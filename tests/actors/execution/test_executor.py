@@ -65,17 +65,6 @@ def test_a_greeting_after_the_death_of_the_server_is_watched_too(
     assert watched_pid(subject) == process.pid
 
 
-def test_only_the_lean_server_binds_functions_of_libraries_at_once(
-    subject: WatchedExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LD_BIND_NOW", raising=False)
-    started = subprocess.Popen
-    assert isinstance(started, mock.Mock)
-    for template, binds_now in (("lean", True), ("full", False)):
-        subject._start_server(template)
-        assert ("LD_BIND_NOW" in started.call_args.kwargs["env"]) is binds_now
-
-
 def test_a_new_process_that_cannot_be_watched_is_given_up_and_another_one_asked_for(
     subject: WatchedExecutor, exhausted: pytest.MonkeyPatch, process: LockOwner
 ) -> None:
