@@ -62,7 +62,7 @@ PARTS = (
 _PARTS_HELP = f"parts (all) of {', '.join(PARTS)}"
 
 FRESH_TOO = {"idle", "throughput"}
-"""The parts that measure Ganger with a fresh process for each job as well."""
+"""The parts that measure Ganger with a fresh process for each job as well, which has no target."""
 
 
 def main() -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from ganger.actors.execution import prewarming
 from ganger.storage.disk import documents
 
 from .figures import Timings, heading, row
@@ -26,7 +25,7 @@ def measure(folder: Path, count: int) -> None:
     row("atomic file replace (flush file + directory)", _replace(folder, count))
     row("append 600 bytes + flush", _append(folder, count))
     row("ZeroMQ round trip (ipc, DEALER - ROUTER)", _round_trip(folder, count))
-    row("fork + wait, a fork server's size", _fork(os.fspath(folder), count))
+    row("fork + wait, a process with the modules of this one", _fork(count))
 
 
 def _replace(folder: Path, count: int) -> Timings:
@@ -73,13 +72,12 @@ def _round_trip(folder: Path, count: int) -> Timings:
     return timings
 
 
-def _fork(folder: str, count: int) -> Timings:
-    """Time forks of a process with the memory of a fork server."""
+def _fork(count: int) -> Timings:
+    """Time forks of a process that has one thread, and collects no garbage."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        prewarming.dry_run(folder, prewarming.DRY_RUNS)
         gc.collect()
         gc.freeze()
         timings = Timings()

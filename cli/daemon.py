@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 _IMPORTED_LATE = ("difflib", "ipaddress", "msgpack", "re2")
 """Modules that libraries import on first use. Later the daemon may lack a descriptor for that."""
 
-_TIDY_ATTEMPTS_MAX = 1 + settings.SPARE_CHILDREN_WARM
-
 RESTARTS_VARIABLE = "GANGER_BEGUN_ANEW"
 """When the daemon replaced its own process: seconds of the system's monotonic clock."""
 
@@ -283,11 +281,9 @@ def _tidy(places: Places) -> None:
     if places.lock_files.exists():
         # Its name would be free for everybody.
         return
-    # A process that warms up while its fork server ends may put files there once more.
-    for _ in range(_TIDY_ATTEMPTS_MAX):
-        shutil.rmtree(places.dry_runs, ignore_errors=True)
-        with suppress(OSError):
-            places.run.rmdir()
+    shutil.rmtree(places.dry_runs, ignore_errors=True)
+    with suppress(OSError):
+        places.run.rmdir()
     with suppress(OSError):
         run_directory.forget(places)
 

@@ -200,12 +200,6 @@ STATUS_SECONDS = 1.0
 SPARE_CHILDREN_LEFT = 1
 """Spare children left when a fork server makes new ones: a batch costs less per child."""
 
-SPARE_CHILDREN_WARM = 3
-"""Spare children that a fork server prewarms: the next in line. Each takes 2 MB of its own."""
-
-WARM_UP_SECONDS = 0.01
-"""Quiet time after which a fork server prewarms one more spare child."""
-
 REUSED_PROCESS_JOBS_MAX = 100
 """Jobs that one process serves, one after the other; then it ends."""
 

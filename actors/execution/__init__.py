@@ -6,8 +6,7 @@ The component is `Executor`; `watching` decides.
 `Reaper` follows each process to its end and reports it, `IdleProcesses` keeps those that may serve
 another job, and `Children` knows the descriptors of all.
 
-A fork server holds no state. It imports all that a job needs before it forks, and its spare
-children warm up, if there is time, by a dry run of a job. When it fails, the supervisor has the
-executor start another one, and hand-overs that were not confirmed begin anew. Jobs that run do not
-notice.
+A fork server holds no state. Before it forks, it imports all that a job needs and makes dry runs of
+jobs (`prewarming`). When it fails, the supervisor has the executor start another one, and
+hand-overs that were not confirmed begin anew. Jobs that run do not notice.
 """

@@ -3,8 +3,7 @@
 How it works. The daemon executes it afresh (``python -m ganger.actors.execution.template``), with
 one end of a socket pair. It imports what a job needs, freezes the collector, and keeps a
 few spare children, each waiting on a socket pair of its own. A request names a job and
-carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd. Between
-requests the spares warm up, one after the other (`prewarming`).
+carries the job's channel; a spare gets both, and the daemon the spare's pid and pidfd.
 
 Two templates: ``lean`` knows the built-in operations and imports nothing that slows a fork
 (no threads, logging, sockets of libraries); ``full`` has also imported the users' opcodes.
@@ -16,8 +15,6 @@ children that have a job go on.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import gc
 import importlib
 import itertools
@@ -26,13 +23,13 @@ import select
 import signal
 from typing import NamedTuple
 
-from ...storage import errors, settings
+from ...storage import settings
 from ...storage.alive import lock_files, process_identity
 from ...storage.opcodes import catalogue
 from ..job import process
 from ..job.daemon_link import Link
 from ..processes import channels, control_groups, fork_protocol
-from . import pinned_pages, prewarming
+from . import prewarming
 
 _DESCRIPTORS_END = 2**31 - 1
 
@@ -53,7 +50,6 @@ class ForkServer:
         self._lock_files = lock_files_folder
         self._dry_runs = dry_runs
         self._spares: list[_Spare] = []
-        self._cold: set[int] = set()
         open_now = _open_descriptors()
         self._ranges = _ranges_without(open_now - {daemon.fileno()})
         self._highest = max(open_now)
@@ -66,21 +62,9 @@ class ForkServer:
         self._poll = select.poll()
         self._poll.register(daemon.fileno(), select.POLLIN)
 
-    def pin_pages(self) -> None:
-        """Let each fork copy at once what a child's first job writes, where the system does that.
-
-        The descriptor stays open as long as the server lives, and each child closes its copy.
-        """
-        with contextlib.suppress(OSError):
-            with prewarming.sample(self._dry_runs) as sample:
-                found = pinned_pages.written_by(functools.partial(self._live_as_sample, sample))
-            ring = pinned_pages.pin(found)
-            if ring is not None:
-                self._highest = max(self._highest, ring)
-
-    def learn(self, times: int = 1) -> None:
+    def learn(self, times: int) -> None:
         """Serve dry runs in this process as children serve jobs. Raises `OSError`."""
-        with prewarming.both(self._dry_runs, times) as runs:
+        with prewarming.PreparedRuns(self._dry_runs, times) as runs:
             folder, self._lock_files = self._lock_files, runs.folder
             for channel in runs.ends:
                 end = _asked_for(channel)
@@ -90,30 +74,15 @@ class ForkServer:
 
     def serve(self) -> None:
         """Serve until the daemon closes its end."""
-        milliseconds = round(settings.WARM_UP_SECONDS * 1000)
         while True:
             if len(self._spares) <= settings.SPARE_CHILDREN_LEFT:
                 self._make_spares()
-            cold = self._next_to_warm_up()
-            ready = self._poll.poll(None if cold is None else milliseconds)
-            if cold is not None and not ready:
-                self._warm_up(cold)
-            for descriptor, _ in ready:
+            for descriptor, _ in self._poll.poll():
                 if descriptor == self._daemon.fileno():
                     if not self._take_request():
                         return
                 else:
                     self._reap(descriptor)
-
-    def _next_to_warm_up(self) -> _Spare | None:
-        first = self._spares[: settings.SPARE_CHILDREN_WARM]
-        return next((spare for spare in first if spare.pidfd in self._cold), None)
-
-    def _warm_up(self, spare: _Spare) -> None:
-        self._cold.remove(spare.pidfd)
-        # If it has died, `_reap` takes it.
-        with contextlib.suppress(OSError):
-            fork_protocol.ask_to_warm_up(spare.end)
 
     def _take_request(self) -> bool:
         try:
@@ -130,7 +99,6 @@ class ForkServer:
         if not self._spares:
             self._fork(1)
         spare = self._spares.pop(0)
-        self._cold.discard(spare.pidfd)
         try:
             fork_protocol.request(spare.end, job_id, channel)
         except OSError:
@@ -138,7 +106,6 @@ class ForkServer:
             spare.end.close()
             self._fork(1)
             spare = self._spares.pop()
-            self._cold.discard(spare.pidfd)
             fork_protocol.request(spare.end, job_id, channel)
         fork_protocol.reply(self._daemon, job_id, spare.pid, spare.pidfd)
         os.close(channel)
@@ -205,7 +172,6 @@ class ForkServer:
         self._highest = max(self._highest, pidfd)
         self._children[pidfd] = pid, number
         self._poll.register(pidfd, select.POLLIN)
-        self._cold.add(pidfd)
         self._spares.append(_Spare(ours, pid, pidfd))
 
     def _take_number(self) -> int:
@@ -225,12 +191,6 @@ class ForkServer:
             _report()
         finally:
             os._exit(status)
-
-    def _live_as_sample(self, sample: prewarming.PreparedRuns) -> None:
-        """In a sample child: do what every child does, but keep the descriptors of this one."""
-        self._ranges = []
-        self._lock_files = sample.folder
-        self._live(_asked_for(sample.ends[0]), prewarming.NUMBER)
 
     def _live(self, end: channels.End, number: int) -> None:
         self._close_all_but(end.fileno())
@@ -254,11 +214,6 @@ class ForkServer:
         """In a spare child: wait for a job, then run it. Returns if the server has ended."""
         identity = process_identity.own()
         received = fork_protocol.receive_request(end)
-        while received is not None and received[0] == fork_protocol.WARM_UP:
-            # A full disk, for example, must not end the spare.
-            with contextlib.suppress(OSError, errors.StorageError):
-                prewarming.dry_run(self._dry_runs)
-            received = fork_protocol.receive_request(end)
         os.close(end.fileno())
         if received is not None:
             job_id, descriptor = received
@@ -282,7 +237,6 @@ class ForkServer:
         self._poll.unregister(pidfd)
         pid, number = self._children.pop(pidfd)
         self._free_numbers.append(number)
-        self._cold.discard(pidfd)
         self._spares = [spare for spare in self._spares if spare.pidfd != pidfd]
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
@@ -357,6 +311,5 @@ def run(
     gc.collect()
     gc.freeze()
     gc.disable()
-    server.pin_pages()
     server.serve()
     os._exit(0)

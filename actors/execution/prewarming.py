@@ -1,11 +1,9 @@
 """Runs whole jobs inside a fork server, before it serves, so that its children start warm.
 
-The interpreter rewrites code as it learns what runs often, and fills caches at first use.
-Every child inherits what the template has learned. The rest each child would have to learn
-again, in memory pages that the kernel must copy first. So the template does
-dry runs of a job, while another process answers as the daemon would: what it learned from a link
-of another class would not fit a child's. An idle spare child does one
-dry run as well, over a link that answers itself: it then owns the pages before its job arrives.
+The interpreter rewrites code as it learns what runs often, and libraries fill caches at first use.
+Every child inherits what the template has learned; otherwise each would have to learn it again, in
+memory pages that the kernel must copy first. Another process answers the dry runs as the daemon
+would: what the template learned from a link of another class would not fit a child's.
 """
 
 from __future__ import annotations
@@ -19,9 +17,7 @@ from ...storage.alive import lock_files
 from ...storage.jobs import jobs
 from ...storage.queue_files import job_files
 from ...transport import frames, messages
-from ..job import process
-from ..job.daemon_link import Link
-from ..processes import channels, fork_protocol
+from ..processes import channels
 
 DRY_RUNS = 12
 """The dry runs of a template: enough for the interpreter to settle on its shortcuts."""
@@ -32,21 +28,6 @@ NUMBER = 0
 _FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 _LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 _DRY_JOBS = [[_FIELDS], [_FIELDS, _LOCKED]]
-
-
-class _DryRunLink(Link):
-    """A link without a daemon: packs and unpacks each message, and answers at once."""
-
-    peer: channels.Channel
-    go: messages.JobGo
-
-    def send(self, message: messages.Message, number: int) -> bool:
-        """Answer ``message`` as the daemon would, over the real channel."""
-        sent = super().send(message, number)
-        _reply(self.peer, message, number, self.go)
-        while self.peer.receive() is not None:
-            pass
-        return sent
 
 
 def _answer(message: messages.Message) -> messages.Message | None:
@@ -64,42 +45,18 @@ def _answer(message: messages.Message) -> messages.Message | None:
     return None
 
 
-def dry_run(folder: str, times: int = 1) -> None:
-    """Run a job without locks and one with locks, so many times.
-
-    Their files lie in a new folder within ``folder``, which goes afterwards, also after an error.
-    Raises `OSError` or `StorageError`.
-    """
-    own = _own_folder(folder)
-    try:
-        for ops in _DRY_JOBS * times:
-            _dry_run_one(own, ops)
-    finally:
-        _remove(own)
-
-
-def both(folder: str, times: int) -> PreparedRuns:
-    """A job without locks and one with locks, so many times. Raises `OSError`."""
-    return PreparedRuns(folder, _DRY_JOBS * times)
-
-
-def sample(folder: str) -> PreparedRuns:
-    """A job without locks: it does only what every job does. Raises `OSError`."""
-    return PreparedRuns(folder, [[_FIELDS]])
-
-
 class PreparedRuns:
-    """Dry runs for a process that serves jobs, or for a child of it.
+    """A job without locks and one with locks, ``times`` times. Raises `OSError`.
 
     ``ends`` are the channels of the jobs. Another process answers them, one after the other, as the
     daemon would. ``folder`` is new, and goes afterwards; it has the files that a job finds.
     """
 
-    def __init__(self, folder: str, dry_jobs: list[list[dict[str, Any]]]) -> None:
+    def __init__(self, folder: str, times: int) -> None:
         self.folder = _own_folder(folder)
         self.ends: list[channels.End] = []
         peers: list[tuple[channels.Channel, messages.JobGo]] = []
-        for ops in dry_jobs:
+        for ops in _DRY_JOBS * times:
             ours, theirs = channels.pair()
             self.ends.append(ours)
             peers.append((channels.Channel(theirs), _go(self.folder, ops)))
@@ -170,7 +127,7 @@ def clear(folder: str) -> None:
 def _make(folder: str) -> None:
     """Make ``folder``, which a cleaner of old files may have removed, but not its parents.
 
-    A daemon that ends removes these, and a process that still warms up must not bring them back.
+    A daemon that ends removes these, and a server that still learns must not bring them back.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib is not for the template
@@ -183,28 +140,6 @@ def _remove(folder: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{folder}/{name}")  # noqa: PTH108 - likewise
         os.rmdir(folder)  # noqa: PTH106 - likewise
-
-
-def _dry_run_one(folder: str, ops: list[dict[str, Any]]) -> None:
-    ours, theirs = channels.pair()
-    link = _DryRunLink(channels.Channel(_as_in_a_child(ours)))
-    link.peer = channels.Channel(theirs)
-    link.go = _go(folder, ops)
-    try:
-        process.run_process(0, link, folder, spare=f"{folder}/spare_0")
-    finally:
-        link.peer.close()
-
-
-def _as_in_a_child(end: channels.End) -> channels.End:
-    """The end of a channel as a child receives it: a bare descriptor."""
-    server, spare = channels.pair()
-    fork_protocol.request(server, 0, end.fileno())
-    received = fork_protocol.receive_request(spare)
-    for each in (server, spare, end):
-        each.close()
-    assert received is not None
-    return channels.end_of(received[1])
 
 
 def _go(directory: str, ops: list[dict[str, Any]]) -> messages.JobGo:

@@ -6,9 +6,6 @@ import struct
 
 from . import channels
 
-WARM_UP = -1
-"""In place of a job's id: there is no job yet, so warm up."""
-
 UNKNOWN = -1
 """In place of a process's status: the server has no such child."""
 
@@ -24,11 +21,6 @@ def request(server: channels.End, job_id: int, channel: int) -> None:
     channels.send_with_descriptors(server, _REQUEST.pack(job_id), [channel])
 
 
-def ask_to_warm_up(spare: channels.End) -> None:
-    """Ask a spare child to warm up. Raises `OSError` if it is gone."""
-    spare.send(_REQUEST.pack(WARM_UP))
-
-
 def ask_status(server: channels.End, pid: int) -> None:
     """Ask for the exit status of a child of the server. Raises `OSError` if the server is gone."""
     server.send(_REQUEST.pack(_status_of(pid)))
@@ -36,7 +28,7 @@ def ask_status(server: channels.End, pid: int) -> None:
 
 def asked_status(job_id: int) -> int | None:
     """The process of a request for a status; None if ``job_id`` is a job's id."""
-    return -job_id - 1 if job_id < WARM_UP else None
+    return -job_id - 1 if job_id < 0 else None
 
 
 def reply_status(daemon: channels.End, pid: int, status: int) -> None:
@@ -45,14 +37,14 @@ def reply_status(daemon: channels.End, pid: int, status: int) -> None:
 
 
 def _status_of(pid: int) -> int:
-    # Always less than `WARM_UP`.
+    # Less than any job's id.
     return -pid - 1
 
 
 def receive_request(end: channels.End) -> tuple[int, int] | None:
     """The job's id and the descriptor of its channel; None when the other end was closed.
 
-    With the id `WARM_UP`, and for `asked_status`, the descriptor is -1.
+    For `asked_status`, the descriptor is -1.
     """
     data, descriptors = channels.receive_with_descriptors(end)
     if not data:

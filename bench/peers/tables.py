@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .catalogue import FRESH, HUEY, REUSED, RQ, Peer
+from .catalogue import HUEY, REUSED, RQ, Peer
 from .results import Measured, Reached, Spread, Target, ratio, reached
 
 if TYPE_CHECKING:
@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->"
 
 TARGETS = (
-    Target(
-        what="no-op jobs per second, a process each, against RQ",
-        figure="jobs_per_second",
-        of=FRESH,
-        against=RQ,
-        at_least=7,
-        on_the_way_to=10,
-        is_most=False,
-    ),
+    # Of the default mode: a fresh process for each job is measured, and has no target.
     Target(
         what="no-op jobs per second, reused processes, against RQ",
         figure="jobs_per_second",
@@ -44,16 +36,16 @@ TARGETS = (
     Target(
         what="idle, submit to finished, p50, against RQ",
         figure="idle_p50",
-        of=FRESH,
+        of=REUSED,
         against=RQ,
-        at_least=0.25,
-        on_the_way_to=0.15,
+        at_least=0.27,
+        on_the_way_to=0.2,
         is_most=True,
     ),
     Target(
         what="durable submission, 1 client, p50, against RQ",
         figure="submit_p50",
-        of=FRESH,
+        of=REUSED,
         against=RQ,
         at_least=0.8,
         on_the_way_to=0.4,
@@ -62,7 +54,7 @@ TARGETS = (
     Target(
         what="durable submissions per second, 32 clients",
         figure="crowd_per_second",
-        of=FRESH,
+        of=REUSED,
         against=None,
         at_least=8_000,
         on_the_way_to=20_000,

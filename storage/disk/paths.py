@@ -60,7 +60,7 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def dry_runs(self) -> Path:
-        """Files of the dry runs that prewarm a process, in a folder for each process."""
+        """Files of the dry runs of fork servers, in a folder for each process."""
         return self.run / "rehearsals"
 
     @property

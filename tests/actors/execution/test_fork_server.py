@@ -1,4 +1,4 @@
-"""The fork server: what its children inherit, how they warm up, and that spares are there."""
+"""The fork server: what its children inherit, and that spares are there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.job import process
 from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import channels, fork_protocol, machine
-from ganger.storage import errors, settings
+from ganger.storage import settings
 from ganger.storage.alive import process_identity
 from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs
@@ -117,7 +117,7 @@ def ask(server: Server, pid: int) -> int:
     reply = fork_protocol.receive_reply(server.end)
     assert reply is not None
     request, status, _ = reply
-    asked = [fork_protocol.asked_status(one) for one in (request, fork_protocol.WARM_UP, 0)]
+    asked = [fork_protocol.asked_status(one) for one in (request, 0, 7)]
     assert asked == [pid, None, None]
     return status
 
@@ -165,48 +165,12 @@ def test_it_remembers_a_limited_number(tmp_path: Path, monkeypatch: pytest.Monke
     assert known == [fork_protocol.UNKNOWN, 6 << 8, 7 << 8]
 
 
-class PlannedPoll:
-    """Stands for a poll: what comes, and how long was waited for it at most."""
-
-    def __init__(self, *answers: list[tuple[int, int]]) -> None:
-        self.waited: list[int | None] = []
-        self._answers = list(answers)
-
-    def poll(self, milliseconds: int | None) -> list[tuple[int, int]]:
-        self.waited.append(milliseconds)
-        return self._answers.pop(0)
-
-
-def test_the_next_spares_warm_up_while_nothing_is_asked_and_no_more(tmp_path: Path) -> None:
-    daemon, ours = channels.pair()
-    subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path))
-    pairs = [channels.pair() for _ in range(settings.SPARE_CHILDREN)]
-    subject._spares = [
-        fork_server._Spare(end, pid=0, pidfd=place) for place, (end, _) in enumerate(pairs)
-    ]
-    subject._cold = set(range(settings.SPARE_CHILDREN))
-    warm = settings.SPARE_CHILDREN_WARM
-    script = PlannedPoll(*[[]] * warm, [(daemon.fileno(), 1)])
-    subject._poll = script  # type: ignore[assignment]
-    ours.close()
-    subject.serve()
-    assert script.waited == [10] * warm + [None]
-    asked = [select.select([other], [], [], 0)[0] != [] for _, other in pairs]
-    assert asked == [place < warm for place in range(settings.SPARE_CHILDREN)]
-    for end in (daemon, *(end for pair in pairs for end in pair)):
-        end.close()
-
-
-def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
+def test_a_spare_child_serves_the_job_that_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "livelocks").mkdir()
-    (tmp_path / "dry_runs").mkdir()
     daemon, _daemons = channels.pair()
-    subject = fork_server.ForkServer(
-        daemon, str(tmp_path / "livelocks"), str(tmp_path / "dry_runs")
-    )
+    subject = fork_server.ForkServer(daemon, str(tmp_path / "livelocks"), "")
     ours, theirs = channels.pair()
     job_end, jobs_end = channels.pair()
-    fork_protocol.ask_to_warm_up(ours)
     fork_protocol.request(ours, 7, jobs_end.fileno())
     jobs_end.close()
     # There is no hand-over: it greets, and ends.
@@ -218,7 +182,6 @@ def test_a_warm_process_works_like_a_cold_one(tmp_path: Path) -> None:
     assert b"livelocks/job_000007_" in greeting
     for end in (daemon, _daemons, ours, job_end):
         end.close()
-    assert list((tmp_path / "dry_runs").iterdir()) == []
     assert [path.name for path in (tmp_path / "livelocks").iterdir()] == [f"spare_{os.getpid()}_1"]
 
 
@@ -251,24 +214,6 @@ def test_a_server_learns_from_jobs_like_those_of_its_children(
     assert list((tmp_path / "dry_runs").iterdir()) == []
 
 
-def test_a_sample_child_does_what_a_child_does_with_its_job(
-    subject: fork_server.ForkServer, tmp_path: Path
-) -> None:
-    with prewarming.sample(str(tmp_path / "dry_runs")) as sample:
-        if (pid := os.fork()) == 0:
-            with contextlib.suppress(BaseException):
-                subject._live_as_sample(sample)
-            os._exit(os.getsid(0) != os.getpid())
-        assert os.waitpid(pid, 0)[1] == 0
-        job = jobs.decode_job((Path(sample.folder) / "job-0").read_bytes())
-        assert job.status is JobStatus.SUCCESS
-        answering = sample._pid
-    with pytest.raises(ChildProcessError):
-        os.waitpid(answering, 0)
-    assert [path.name for path in tmp_path.iterdir()] == ["dry_runs"]
-    assert list((tmp_path / "dry_runs").iterdir()) == []
-
-
 def test_the_lean_template_has_no_library_that_it_does_not_use(server: Server) -> None:
     end, _ = server.start_job(1)
     end.close()
@@ -278,34 +223,9 @@ def test_the_lean_template_has_no_library_that_it_does_not_use(server: Server) -
         assert library not in mapped
 
 
-@pytest.mark.parametrize("failure", [None, OSError("full"), errors.StorageError("full")])
-def test_a_spare_waits_on_whether_its_dry_run_went_well_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None
-) -> None:
-    dry_runs = []
-
-    def dry_run(folder: str) -> None:
-        dry_runs.append(folder)
-        if failure is not None:
-            raise failure
-
-    monkeypatch.setattr(prewarming, "dry_run", dry_run)
-    daemon, other = channels.pair()
-    subject = fork_server.ForkServer(daemon, str(tmp_path), str(tmp_path / "dry_runs"))
-    ours, theirs = channels.pair()
-    fork_protocol.ask_to_warm_up(ours)
-    fork_protocol.ask_to_warm_up(ours)
-    ours.close()
-    subject._serve_request(theirs, 1)
-    # It was closed by its number, as a child does.
-    theirs.detach()
-    daemon.close()
-    other.close()
-    assert dry_runs == [str(tmp_path / "dry_runs")] * 2
-
-
 def test_a_dry_run_leaves_nothing_behind(tmp_path: Path) -> None:
-    prewarming.dry_run(str(tmp_path), 2)
+    with prewarming.PreparedRuns(str(tmp_path), 2):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,7 +233,7 @@ def test_a_dry_run_does_not_bring_back_the_folder_of_a_daemon_that_has_ended(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(FileNotFoundError):
-        prewarming.dry_run(str(tmp_path / "run" / "rehearsals"))
+        prewarming.PreparedRuns(str(tmp_path / "run" / "rehearsals"), 1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -328,7 +248,8 @@ def test_what_killed_processes_left_behind_is_cleared_up(tmp_path: Path) -> None
         (folder / str(pid) / "job-0").touch()
     prewarming.clear(str(folder))
     assert [path.name for path in folder.iterdir()] == [str(os.getppid())]
-    prewarming.dry_run(str(folder))
+    with prewarming.PreparedRuns(str(folder), 1):
+        pass
 
 
 def test_two_may_clear_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,13 +370,3 @@ def test_a_child_keeps_what_a_users_module_has_opened_and_nothing_of_the_server(
     assert [line.split() for line in found.stdout.splitlines()] == [
         [kept, *sorted({kept} | users)] for kept in ("in_hole", "middle", "last")
     ]
-
-
-def test_a_fork_copies_what_a_job_writes_and_no_child_keeps_the_pins(server: Server) -> None:
-    channel, pid = server.start_job(1)
-    with contextlib.closing(channel):
-        links = [os.readlink(path) for path in Path(f"/proc/{server.process.pid}/fd").iterdir()]
-        if not any("io_uring" in link for link in links):
-            pytest.skip("this system lets nobody make an io_uring")
-        child = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
-        assert not any("io_uring" in link for link in child)
