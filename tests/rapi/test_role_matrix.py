@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from starlette.types import ASGIApp
+from tests.core_alone import NEEDS_HIDDEN
 from tests.rapi.asked import Reply, ask, basic
 from tests.rapi.noted import Noted
 
@@ -221,6 +222,7 @@ def test_who_may_use_each_method(one: Declared, matrix: dict[tuple[str, str], Re
         assert user == "nobody" or f"user {user} may " in reply.body["message"]
 
 
+@NEEDS_HIDDEN
 def test_every_submission_names_its_opcodes_before_the_handler_sees_it() -> None:
     without = {
         (name, resource.path)
