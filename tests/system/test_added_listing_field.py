@@ -26,7 +26,7 @@ LAST_LINE = '"Reason", "Why the job was submitted", job_reason, shown=("command"
 LINE = """\
     label: Annotated[str, Listed(
         "Label", "The comment of the first opcode",
-        of_inputs=lambda inputs: inputs[0].get("comment") or "")] = ""
+        of_inputs=lambda inputs: inputs[0].get("comment") or "" if inputs else "")] = ""
 """
 
 

@@ -25,6 +25,11 @@ def test_the_table_is_the_summary() -> None:
     assert tuple(LISTED) == listing.JobSummary.__struct_fields__ == tuple(listing.TYPES)
 
 
+@pytest.mark.parametrize("name", LISTED)
+def test_a_damaged_job_without_opcodes_has_a_value_of_each_field(name: str) -> None:
+    LISTED[name].value(Job(id=7, ops=[]))
+
+
 def test_a_getter_of_parameters_sees_neither_reasons_nor_private_values() -> None:
     field = Listed("Env", "", of_inputs=lambda inputs: dict(inputs[0]))
     given = job(env={"PASSWORD": "xyz"}, reason=[["me", "because", 1]], comment="c")
@@ -35,13 +40,15 @@ def test_a_getter_of_parameters_sees_neither_reasons_nor_private_values() -> Non
 
 
 def test_shared_values_are_those_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "OF_INPUTS", {})
     assert listing.shared_values(job(comment="c")) == ()
     monkeypatch.setitem(listing.OF_INPUTS, "comment", lambda inputs: inputs[0]["comment"])
     assert listing.shared_values(job(comment="c")) == (("comment", "c"),)
 
 
 def test_a_shared_text_is_cut_like_each_text_of_a_listing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(listing.OF_INPUTS, "comment", lambda inputs: inputs[0]["comment"])
+    getter = {"comment": lambda inputs: inputs[0]["comment"]}
+    monkeypatch.setattr(listing, "OF_INPUTS", getter)
     [(_, text)] = listing.shared_values(job(comment="c" * 100_000))
     assert text.endswith("c...")
     assert text == listing.in_listing("c" * 100_000)

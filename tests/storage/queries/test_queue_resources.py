@@ -16,6 +16,7 @@ from tests.storage.queries.recorded_clusters import (
 
 from ganger.storage import errors
 from ganger.storage.filters.filters import parse_filter
+from ganger.storage.jobs import listing
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, decode_job
 from ganger.storage.locks.lock_rows import lock_rows
 from ganger.storage.locks.locks import LockChange, LockMode, Owner, Pending
@@ -40,7 +41,8 @@ def ids(raw_filter: object) -> list[int]:
 
 
 def test_the_fields_of_jobs_are_defined_as_recorded() -> None:
-    assert query_fields(JOBS, None) == recorded("022-QueryFields-job")
+    ganetis = [name for name in JOBS.fields if name not in listing.OF_INPUTS]
+    assert query_fields(JOBS, ganetis) == recorded("022-QueryFields-job")
     assert ARCHIVE_FIELD in JOBS.fields
 
 
