@@ -272,11 +272,8 @@ JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 FILE_BYTES_NEEDED = 64 * JOURNAL_SEGMENT_BYTES
 """How large the files of a daemon must be allowed to become: its log grows as long as it runs."""
 
-JOURNAL_SEGMENTS_FACTOR_MAX = 8
-"""At so many times that size the queue writes job files before any other work."""
-
-JOURNAL_REPEATS_FROM = 0.5
-"""Part of that from which on a new segment repeats some jobs that have no files yet."""
+SEALED_SEGMENTS_MAX = 2
+"""Full segments beside the newest one, until the compactor has written the files of the first."""
 
 JOURNAL_RESERVE_BYTES = 512 * 1024
 """Zeros that the journal writes ahead of its records."""
@@ -330,22 +327,13 @@ WINDOW_LOOK_SECONDS = 30.0
 """Longest time until the filter evaluator compares the rules' windows with the clock again."""
 
 FILES_AT_ONCE = 10
-"""Files of new jobs that the queue writes after a rest, before it looks for messages again."""
-
-BACKGROUND_FILES_MIN = 100
-"""New jobs without files above which a thread creates the files."""
-
-BACKGROUND_FILES_MAX = 1_000
-"""Most files that the thread gets at a time."""
-
-BACKGROUND_FILES_SECONDS = 60.0
-"""How long after many files the thread creates the next ones, too, however few they are."""
+"""Files of new jobs that the queue writes after a rest, or the compactor during one flush."""
 
 FILES_SLICE_SECONDS = 0.005
-"""Most time that the queue spends on files of new jobs before it looks for messages again."""
+"""How long a turn waits for the compactor if the newest segment is full, and may not be sealed."""
 
-FILES_SLICE_MAX = 100
-"""Most such files before it looks for messages again."""
+FILES_NOTICED_AT_ONCE = 1_000
+"""Files of the compactor that the queue takes notice of in one turn."""
 
 FILES_REST_SECONDS = 0.01
 """Time without messages after which the queue writes files of new jobs."""
@@ -354,7 +342,7 @@ MEMORY_REST_SECONDS = 0.1
 """Time without messages after which the queue gives back what large pieces of work have freed."""
 
 FILES_UNWRITTEN_MAX = 1_000
-"""New jobs above which the queue writes their files though messages wait."""
+"""Jobs without files above which the compactor writes them, when the queue rests or starts."""
 
 JUDGE_STEPS_MAX = 2**30
 """Most steps (`storage/filters/metering`) to judge one job by the filter rules: some seconds. A

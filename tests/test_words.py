@@ -23,7 +23,7 @@ FOLDERS = ("actors", "cli", "rapi", "storage", "transport")
 GIVEN_UP = {
     "aside": "in_thread",
     "aside_in_steps": "when_idle",
-    "files_aside": "background_files",
+    "files_aside": "compaction",
     "steps_aside": "idle_work",
     "unread_rows": "lazy_rows",
     "UnreadRows": "LazyRows",

@@ -5,8 +5,9 @@ the journal has it, so the file needs no flush of its own, and need not even exi
 (``_unwritten``). When the file is as new, the state is forgotten.
 
 The process of a job that was handed over writes the file itself, into files that the queue has made
-for it (spares). The files of many new jobs are created by a thread
-(`storage/queue_files/new_files` has the rules).
+for it (spares). When a segment is sealed, the missing files that it covers become the compactor's
+(``_in_thread``; `storage/queue_files/compaction` has the rules), but for those of jobs that the
+queue has claimed, because their processes are being made.
 
 After a failed flush, files that were written before it are in doubt: what can be read need not be
 on the disk. They are written anew, those of living processes when the process has gone. A file that
@@ -20,11 +21,11 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
 from ...storage.queue_files import job_files, replay
-from ...storage.queue_files.new_files import NewFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
+    from ...storage.queue_files.compaction import Compaction
     from ...storage.queue_files.job_files import QueueDirectory
     from ...storage.queue_files.replay import JournalContent
     from .disk_state import DiskState
@@ -58,10 +59,11 @@ class FileWriter:
         self._states: dict[int, State] = {}
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
-        self._written_count = 0
-        self._new_files: NewFiles | None = None
-        # Of the unwritten ones, those whose files exist: a thread creates files only.
-        self._to_replace: set[int] = set()
+        self._compaction: Compaction | None = None
+        # The jobs whose files it writes; they are not in ``_unwritten`` meanwhile.
+        self._in_thread: dict[int, int] = {}
+        # Their processes are being made, or were.
+        self._claimed: set[int] = set()
         self._lent: dict[int, list[str]] = {}
         self._owned: set[int] = set()
         self._in_doubt: set[int] = set()
@@ -77,6 +79,12 @@ class FileWriter:
         self._states = {**recovered.living, **recovered.unwritten}
         self._unwritten = dict.fromkeys(recovered.unwritten)
         self._owned = set(recovered.living)
+
+    def doubt(self, states: Mapping[int, tuple[int, bytes]]) -> None:
+        """Write the files of these jobs anew, too: what can be read need not be on the disk."""
+        self._states.update(states)
+        self._unwritten.update(dict.fromkeys(states))
+        self.doubt_owned()
 
     # ------------------------------------------------------------ states
 
@@ -142,6 +150,7 @@ class FileWriter:
         """Keep the first states (id, serial, body) of new jobs, which have no files yet."""
         self._states.update({job_id: _state(serial, body) for job_id, serial, body in jobs})
         self._unwritten.update(dict.fromkeys(job_id for job_id, _, _ in jobs))
+        self._was_behind |= len(self._unwritten) > settings.FILES_UNWRITTEN_MAX
 
     def add(self, job_id: int, serial: int, body: bytes) -> None:
         """Keep a state, unless a newer one is known."""
@@ -155,6 +164,7 @@ class FileWriter:
 
     def leave(self, job_id: int) -> None:
         """Let the job's file be: it has a newer state, which may not be durable yet."""
+        self._withdraw(job_id)
         self._unwritten.pop(job_id, None)
 
     def forget(self, job_id: int) -> None:
@@ -170,8 +180,8 @@ class FileWriter:
     def _drop(self, job_id: int) -> None:
         self._states.pop(job_id, None)
         self._unwritten.pop(job_id, None)
-        self._to_replace.discard(job_id)
-        if self._was_behind and not self._unwritten:
+        self._claimed.discard(job_id)
+        if self._was_behind and not self._unwritten and not self._in_thread:
             # Dictionaries that were large keep their memory.
             self._unwritten, self._states = {}, dict(self._states)
             self._was_behind, self.has_left_memory = False, True
@@ -188,17 +198,16 @@ class FileWriter:
 
     def write_file(self, job_id: int) -> None:
         """Write the newest state into the job's file; if the disk refuses, `retry` does it."""
+        self._withdraw(job_id)
         known = self._known(job_id)
         if known is None:
             return
-        self._withdraw(job_id)
         try:
             self._directory.write(job_id, known[1], flush=False)
         except errors.StorageError as error:
             self._unwritten[job_id] = None
             self._disk.refuse_writes(error)
         else:
-            self._written_count += job_id in self._unwritten
             self._in_doubt.discard(job_id)
             self.forget(job_id)
 
@@ -230,28 +239,41 @@ class FileWriter:
     def take_back_spares(self, job_id: int) -> None:
         """Take back the spares of a job whose process is gone."""
         self._owned.discard(job_id)
+        self._claimed.discard(job_id)
         for path in self._lent.pop(job_id, ()):
             self._directory.spares.give_back(path)
 
     @property
     def unwritten_count(self) -> int:
-        """How many new jobs have no file yet."""
+        """How many jobs lack files that the queue itself has to write, or the next compaction."""
         return len(self._unwritten)
 
     @property
-    def written_count(self) -> int:
-        """How many new jobs got their files since the start."""
-        by_thread = 0 if self._new_files is None else len(self._new_files.written)
-        return self._written_count + by_thread
+    def missing_count(self) -> int:
+        """How many jobs lack files, also such as the compactor writes now."""
+        return len(self._unwritten) + len(self._in_thread)
 
-    def unwritten_bytes(self) -> int:
-        """The size of the states of the new jobs that have no file yet."""
-        return sum(len(parts(self._states[job_id])[1]) for job_id in self._unwritten)
+    def unwritten(self, job_id: int) -> tuple[int, bytes] | None:
+        """Serial and text of the state that the job's file lacks; None if it has it."""
+        return self._known(job_id) if job_id in self._unwritten else None
 
     @property
     def states(self) -> Mapping[int, State]:
         """The newest states of the jobs whose files may be older."""
         return self._states
+
+    def states_to_repeat(self) -> dict[int, State]:
+        """The states that a new segment repeats: others are the compactor's from now on."""
+        unwritten, in_thread, claimed = self._unwritten, self._in_thread, self._claimed
+        return {
+            job_id: state
+            for job_id, state in self._states.items()
+            if job_id in claimed or (job_id not in unwritten and job_id not in in_thread)
+        }
+
+    def claim(self, job_id: int) -> None:
+        """Leave the job's file to the queue: a process for it is being made."""
+        self._claimed.add(job_id)
 
     @property
     def answered(self) -> set[int]:
@@ -266,7 +288,6 @@ class FileWriter:
 
         ``is_enough`` is asked after each.
         """
-        self._was_behind |= len(self._unwritten) > settings.FILES_UNWRITTEN_MAX
         for job_id in list(itertools.islice(reversed(self._unwritten), count)):
             if self._disk.is_read_only:
                 return
@@ -276,8 +297,8 @@ class FileWriter:
 
     def archive(self, job_id: int) -> None:
         """Move the job's file into the archive, with its newest state; may raise `StorageError`."""
-        known = self._known(job_id)
         self._withdraw(job_id)
+        known = self._known(job_id)
         if known is not None:
             self._directory.write(job_id, known[1], flush=False)
         self._directory.archive(job_id)
@@ -298,58 +319,75 @@ class FileWriter:
         for job_id in self._in_doubt - self._owned:
             self.forget(job_id)
 
-    # ------------------------------------------------------------ files of new jobs, by a thread
+    # ------------------------------------------------------------ the compactor
 
-    @property
-    def has_thread(self) -> bool:
-        """Whether a thread has files to create."""
-        return self._new_files is not None
+    def begin_compaction(self, covered: Container[int]) -> tuple[dict[int, int], set[int]]:
+        """The jobs for the compactor, with their serials, and the jobs that it must leave out.
 
-    def stop_new_files(self) -> None:
-        """Let the thread create no more files; it may be at the last one."""
-        if self._new_files is not None:
-            self._new_files.stop()
-
-    @property
-    def has_new_files(self) -> bool:
-        """Whether there are files that a thread can create."""
-        return len(self._unwritten) > len(self._to_replace) and not self._disk.is_read_only
-
-    def begin_new_files(self, count: int) -> NewFiles:
-        """The files of so many new jobs, the newest first, for a thread to create.
-
-        `end_new_files` must be called when the thread is through, or when it is not to go on.
+        ``covered``: the jobs whose states the newest segment has.
         """
-        assert self._new_files is None
-        self._was_behind |= len(self._unwritten) > settings.FILES_UNWRITTEN_MAX
-        ids = (one for one in reversed(self._unwritten) if one not in self._to_replace)
-        states = {job_id: parts(self._states[job_id]) for job_id in itertools.islice(ids, count)}
-        self._new_files = NewFiles(self._directory, states)
-        return self._new_files
+        assert self._compaction is None
+        wanted = {
+            job_id: parts(self._states[job_id])[0]
+            for job_id in self._unwritten
+            if job_id not in covered and job_id not in self._owned
+        }
+        return wanted, self.answered - wanted.keys()
 
-    def end_new_files(self) -> None:
-        """Take notice of the files that the thread has created; it creates no more of these."""
-        if self._new_files is None:
+    def hand_to(self, compaction: Compaction, wanted: dict[int, int]) -> None:
+        """From now on the files of these jobs are the compactor's."""
+        self._compaction, self._in_thread = compaction, dict(wanted)
+        for job_id in wanted:
+            del self._unwritten[job_id]
+
+    def take_notice(self, count: int | None = None) -> None:
+        """Drop the states whose files the compactor has written, ``count`` of them at most."""
+        if self._compaction is None:
             return
-        new_files, self._new_files = self._new_files, None
-        new_files.give_up()
-        self._written_count += len(new_files.written)
-        for job_id, serial in new_files.written:
-            known = self._known(job_id)
-            # A job with a newer state by now stays unwritten, unless the queue has written that.
-            if job_id in self._unwritten and known is not None and known[0] == serial:
-                self._in_doubt.discard(job_id)
-                self._drop(job_id)
-        self._to_replace.update(self._unwritten.keys() & new_files.existing)
-        if new_files.error is not None and not self._disk.is_read_only:
-            self._disk.refuse_writes(new_files.error)
+        written = self._compaction.written
+        for job_id in list(itertools.islice(written, count)):
+            serial = written.pop(job_id)
+            if self._in_thread.pop(job_id, None) is not None:
+                self._note_written(job_id, serial)
+
+    def stop_compaction(self) -> None:
+        """Have the compactor write no more files; it may be at the last one."""
+        if self._compaction is not None:
+            self._compaction.stop()
+
+    def end_compaction(self) -> None:
+        """Take notice of all that the compactor has written; it writes no more files."""
+        if self._compaction is None:
+            return
+        self._compaction.give_up()
+        self.take_notice()
+        self._compaction = None
+        self._unwritten = {**dict.fromkeys(self._in_thread), **self._unwritten}
+        self._in_thread = {}
+
+    def _note_written(self, job_id: int, serial: int) -> None:
+        known = self._known(job_id)
+        if known is not None and known[0] == serial:
+            self._in_doubt.discard(job_id)
+            self._drop(job_id)
+        elif known is not None:
+            # It has a newer state by now, which the newest segment covers.
+            self._unwritten[job_id] = None
 
     def _withdraw(self, job_id: int) -> None:
-        """See to it that no thread touches the job's file from now on."""
-        if self._new_files is not None:
-            self._new_files.withdraw(job_id)
+        """See to it that the compactor leaves the job's file alone from now on."""
+        if self._compaction is None or self._in_thread.pop(job_id, None) is None:
+            return
+        known = self._known(job_id)
+        if known is None:
+            return
+        if self._compaction.withdraw(job_id, known[0]):
+            self._in_doubt.discard(job_id)
+            self._drop(job_id)
+        else:
+            self._unwritten[job_id] = None
 
-    def write_pending(self, ids: Iterable[int] | None = None) -> None:
-        """Write the files of new jobs that have none yet."""
-        for job_id in sorted(self._unwritten if ids is None else ids):
+    def write_pending(self) -> None:
+        """Write all files that are missing, but for those that the compactor writes."""
+        for job_id in sorted(self._unwritten):
             self.write_file(job_id)

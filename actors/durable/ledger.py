@@ -9,12 +9,15 @@ the record is certainly gone, an `OutcomeUnknownError` if a loss of power may br
 ``_staged`` holds the states that wait for the flush: the next state of the same job must start
 from there. The durable states that are newer than the jobs' files are in ``files`` (`file_writer`).
 
-A segment of the journal that is full is followed by a new one. This repeats all states that the job
-files may lack once they are flushed; then the older segments can go.
+A segment of the journal that is full, or behind which many files are missing, is *sealed*: a new
+one follows it, which begins with the states of jobs whose files other processes may change. The
+compactor writes what the sealed one covers into files, and deletes it
+(`storage/queue_files/compaction` has the invariants). A second segment may be sealed meanwhile. A
+third may not: turns wait for the compactor then.
 
-A start that finds many jobs without files writes none. The segments of the predecessor stay beside
-a new one until the queue, when it is idle, has written all files that they cover, and a thread has
-flushed the file system.
+A start that finds many jobs in the journal reads them, begins a segment beside those of its
+predecessor, and gives these to the compactor. After a failed flush, or when there are few jobs, the
+queue does all of it in one turn (`retry`).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.log.journal import JobArchived, JobsStored, StateStored, StoredRecord
 from ...storage.queue_files import read_back, replay
+from ...storage.queue_files.compaction import Compaction
 from .disk_state import DiskState
 from .file_writer import FileWriter, parts
 
@@ -55,14 +59,14 @@ class Ledger:
         self,
         directory: QueueDirectory,
         journal: Journal,
-        carry_out_cut: Callable[[Cut], None] | None = None,
+        compact_in_thread: Callable[[Compaction, Cut], None] | None = None,
         make_in_thread: Callable[[SegmentAhead], None] | None = None,
     ) -> None:
-        """``carry_out_cut`` carries a cut out in another thread; `was_cut` must be called after it.
+        """``compact_in_thread`` has another thread compact; then call `was_compacted`.
 
-        ``make_in_thread`` has another thread make a segment ahead; None: each is made when needed.
+        ``make_in_thread`` has another thread make a segment ahead. None: both are done in turns.
         """
-        self._carry_out_cut = carry_out_cut
+        self._compact_in_thread = compact_in_thread
         self._make_in_thread = make_in_thread
         self.directory = directory
         self.last_id = 0
@@ -77,10 +81,11 @@ class Ledger:
         self._written_serial = self._tried_serial = 0
         self._covered: set[int] = set()
         self._repeated: set[int] = set()
-        self._older_bytes = self._repeated_bytes = 0
-        self._is_being_cut = False
+        self._repeated_bytes = 0
+        self._compaction: Compaction | None = None
+        # Sealed segments that have not gone, and how many of them are being compacted.
+        self._sealed = self._compacted = 0
         self._is_fresh = False
-        self._is_cut_due = False
         self._is_doubtful = False
 
     @property
@@ -107,7 +112,7 @@ class Ledger:
         self._disk.refuse_writes(error)
 
     def _give_up_room(self) -> None:
-        self.files.stop_new_files()
+        self.files.stop_compaction()
         # The disk may be full, and job files need room too.
         self._journal.give_up_ahead()
 
@@ -123,47 +128,25 @@ class Ledger:
         self._refused_inputs = list(recovered.refused_inputs)
         # A flush by our predecessor failed, or it died during one, or before it.
         self._is_doubtful = self._journal.has_older
-        if not recovered.is_late:
-            self._renew_at_start(is_quick=recovered.journaled <= settings.FILES_UNWRITTEN_MAX)
+        is_many = recovered.journaled > settings.FILES_UNWRITTEN_MAX
+        if self._compact_in_thread is None or not is_many:
+            self.retry()
             return
         try:
             self._begin_beside_older(recovered)
         except errors.StorageError as error:
             self.refuse_writes(error)
-
-    def _renew_at_start(self, *, is_quick: bool) -> None:
-        """As `retry`; a thread reads the files of our predecessor back, unless that ``is_quick``.
-
-        A flush comes first: what files say counts from now on.
-        """
-        if self._carry_out_cut is None or self._is_doubtful or is_quick:
-            self.retry()
             return
-        try:
-            self._bring_up_files()
-            self._begin_segment()
-            # What was written is in doubt until the flush has gone well.
-            self._is_fresh = self._is_doubtful = True
-            self._journal.flush_files()
-        except errors.StorageError as error:
-            self.refuse_writes(error)
-            return
-        self._is_doubtful = False
-        self._cut_in_thread()
+        self._compact()
 
     def _begin_beside_older(self, recovered: Recovered) -> None:
-        """Begin a segment, and keep the older ones until all that they cover is in files."""
+        """Begin a segment, and leave those of our predecessor to the compactor."""
         self._archive_late()
-        is_doubtful, self._older_bytes = self._is_doubtful, self._journal.bytes_on_disk()
-        if is_doubtful:
-            # The files of other jobs are among the unwritten ones then.
+        if self._is_doubtful:
             replay.write_archived_anew(self.directory, recovered.archived)
-            self.files.doubt_owned()
-        self._append_segment({**recovered.living, **recovered.ahead})
-        if not is_doubtful:
-            # Otherwise a thread of our predecessor may still delete the older segments.
-            self._covered |= recovered.unwritten.keys()
-        self._is_doubtful, self._is_fresh, self._is_cut_due = False, True, True
+            self.files.doubt({**recovered.written, **recovered.ahead})
+        self._begin_segment({**recovered.living, **recovered.ahead})
+        self._is_doubtful, self._sealed = False, 1
 
     # ------------------------------------------------------------ what is promised
 
@@ -237,16 +220,29 @@ class Ledger:
         while self._effects:
             self._commit_once(meanwhile)
             meanwhile = None
-        self.renew_if_due()
+        self.files.take_notice(settings.FILES_NOTICED_AT_ONCE)
+        if self._is_full:
+            self.seal()
+        self._compact()
         self._want_next_segment()
 
-    def renew_if_due(self) -> None:
-        """Begin a new segment if this one is full, or older ones are left from before the start."""
-        is_due = self._is_full or self._is_cut_due
+    def seal(self) -> None:
+        """Begin a new segment, unless two are sealed already, or the disk refuses writes."""
         # Records that wait for `commit` would be dropped if the new segment failed.
-        is_free = not self._effects and not self.is_read_only
-        if is_due and is_free and not self._is_behind_at_renewal:
-            self._renew_in_thread()
+        if self._effects or self.is_read_only or self._sealed >= settings.SEALED_SEGMENTS_MAX:
+            return
+        if self._compact_in_thread is None or self._is_doubtful:
+            self.retry()
+            return
+        try:
+            self._archive_late()
+            # The compactor writes the files that are missing.
+            self._begin_segment(self.files.states_to_repeat())
+        except errors.StorageError as error:
+            self.refuse_writes(error)
+            return
+        self._sealed += 1
+        self._compact()
 
     def _want_next_segment(self) -> None:
         """Have a thread make the next segment, if it is time for that."""
@@ -259,7 +255,7 @@ class Ledger:
 
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""
-        if self._is_being_cut:
+        if self._compaction is not None:
             # The kernel reports an error once: of two flushes, the wrong one might get it.
             return not self.is_read_only
         # First: a failure drops records, whose effects must not run then.
@@ -313,21 +309,31 @@ class Ledger:
         return self.files.unwritten_count > 0 or self.last_id != self._tried_serial
 
     @property
+    def has_work_at_rest(self) -> bool:
+        """Whether the queue is to write files, or seal a segment, when nothing comes."""
+        if self.is_behind and self._sealed >= settings.SEALED_SEGMENTS_MAX:
+            return False
+        return self.has_unwritten
+
+    @property
     def is_behind(self) -> bool:
-        """Whether so many new jobs have no file that a busy queue must write some as well."""
-        count = self.files.unwritten_count
-        return count > settings.FILES_UNWRITTEN_MAX or (self._journal.is_full and count > 0)
+        """Whether so many jobs have no file that the compactor is to write them."""
+        return self.files.unwritten_count > settings.FILES_UNWRITTEN_MAX
 
     @property
-    def is_far_behind(self) -> bool:
-        """Whether the journal has grown so much that files must be written at any cost."""
-        return self.files.unwritten_count > 0 and self.journal_used >= 1
+    def is_compacting(self) -> bool:
+        """Whether the compactor is at work."""
+        return self._compaction is not None
 
     @property
-    def journal_used(self) -> float:
-        """The bytes of the journal as a part of those at which it `is_far_behind`."""
-        limit = settings.JOURNAL_SEGMENTS_FACTOR_MAX * settings.JOURNAL_SEGMENT_BYTES
-        return (self._journal.size + self._older_bytes) / limit
+    def fullness(self) -> float:
+        """The bytes of the newest segment as a part of those at which it is sealed."""
+        return self._journal.size / settings.JOURNAL_SEGMENT_BYTES
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether the newest segment is full, and the compactor has two more to work on."""
+        return self._is_full and self._sealed >= settings.SEALED_SEGMENTS_MAX
 
     def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
         """Write the files of so many new jobs, the newest first: the oldest may start soon.
@@ -348,7 +354,7 @@ class Ledger:
 
     def close(self) -> None:
         """Write what has no file yet, and close everything."""
-        self.files.end_new_files()
+        self.files.end_compaction()
         self.files.write_pending()
         self.write_serial()
         self._journal.close()
@@ -379,30 +385,6 @@ class Ledger:
         new = self._journal.size - self._repeated_bytes
         return self._journal.is_full and new >= settings.JOURNAL_SEGMENT_BYTES // 2
 
-    @property
-    def _is_behind_at_renewal(self) -> bool:
-        """Whether to let the segment grow until the files of new jobs have been written.
-
-        The queue writes some at a time, and a new segment would need all of them at once.
-        """
-        if self._is_being_cut:
-            return True
-        if self._may_repeat_unwritten:
-            return False
-        return self.files.has_thread or self.files.unwritten_count > settings.FILES_AT_ONCE
-
-    @property
-    def _may_repeat_unwritten(self) -> bool:
-        """Whether the next segment is to have the new jobs without files once more.
-
-        A queue that is never idle has some at any moment; its journal must not grow for ever.
-        """
-        if self._is_fresh or self._is_cut_due or self.journal_used < settings.JOURNAL_REPEATS_FROM:
-            return False
-        if self.files.unwritten_count > settings.FILES_UNWRITTEN_MAX:
-            return False
-        return self.files.unwritten_bytes() <= settings.JOURNAL_SEGMENT_BYTES // 16
-
     def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> None:
         effects, self._effects = self._effects, []
         self._staged.clear()
@@ -430,49 +412,57 @@ class Ledger:
             self.files.forget(job_id)
             done()
 
-    def _renew_in_thread(self) -> None:
-        """Begin a new segment; a thread flushes the file system and deletes the old ones."""
-        if self._carry_out_cut is None or self._is_doubtful:
-            self.retry()
+    def _compact(self) -> None:
+        """Give the sealed segments to the compactor, unless it is at work."""
+        if self._sealed == 0 or self._compaction is not None or self.is_read_only:
             return
+        assert self._compact_in_thread is not None
+        wanted, left_out = self.files.begin_compaction(self._covered)
+        compaction = Compaction(self.directory, wanted, left_out)
         try:
-            self._bring_up_files(is_some_enough=self._may_repeat_unwritten)
-            if self._is_fresh:
-                # A start has just begun one.
-                self._covered &= self._repeated
-            else:
-                self._begin_segment()
-        except errors.StorageError as error:
-            self.refuse_writes(error)
-            return
-        self._cut_in_thread()
-
-    def _cut_in_thread(self) -> None:
-        """Have a thread delete the older segments."""
-        assert self._carry_out_cut is not None
-        try:
-            cut = self._journal.prepare_cut(self._check())
+            cut = self._journal.prepare_cut(compaction.check)
         except errors.StorageError as error:
             self.refuse_writes(error)
             return
         if cut is None:
-            # There were none at the start.
-            self._is_fresh = False
+            self._sealed = 0
             return
-        self._is_being_cut = True
+        self.files.hand_to(compaction, wanted)
+        self._compaction, self._compacted = compaction, self._sealed
         self._inputs_to_remove, self._refused_inputs = self._refused_inputs, []
-        self._carry_out_cut(cut)
+        self._compact_in_thread(compaction, cut)
 
-    def was_cut(self, error: errors.StorageError | None) -> None:
-        """The old segments are gone, or (``error``) the file system could not be flushed."""
-        self._is_being_cut = False
-        if error is not None:
-            self._refused_inputs += self._inputs_to_remove
+    def was_compacted(self, failure: errors.StorageError | None = None) -> None:
+        """The compactor has come to an end: the segments are gone, or they all stay.
+
+        ``failure``: that of a predecessor's compactor, whose flush concerns this queue, too.
+        """
+        if failure is not None:
             self._is_doubtful = True
-            self.refuse_writes(error)
+            self.refuse_writes(failure)
             return
-        self._is_cut_due, self._older_bytes = False, 0
-        self._remove_inputs(self._inputs_to_remove)
+        compaction, self._compaction = self._compaction, None
+        assert compaction is not None
+        self.files.end_compaction()
+        if compaction.is_done:
+            self._sealed -= self._compacted
+            self._cover_again(compaction)
+            self._remove_inputs(self._inputs_to_remove)
+            return
+        self._refused_inputs += self._inputs_to_remove
+        if compaction.error is not None:
+            self._is_doubtful |= compaction.are_files_written
+            self.refuse_writes(compaction.error)
+
+    def _cover_again(self, compaction: Compaction) -> None:
+        """Store the states that no segment has any more, though the compactor wrote no files.
+
+        A predecessor in this process has deleted the segments that it had flushed.
+        """
+        if self._sealed == 0:
+            for job_id in compaction.left_over():
+                if job_id not in self._covered and (state := self.files.unwritten(job_id)):
+                    self.store_state((job_id, *state), _nothing)
 
     def _renew_journal(self) -> None:
         """Begin a new segment and delete the old ones, whose states the job files have.
@@ -487,7 +477,8 @@ class Ledger:
             self._journal.append_last_id(self.last_id)
             self._journal.commit(self.last_id)
         else:
-            self._begin_segment()
+            # With all states that files may lack after the flush: the disk may refuse some files.
+            self._begin_segment(self.files.states)
         self._is_fresh = True
         self._write_anew()
         try:
@@ -495,8 +486,8 @@ class Ledger:
         except errors.StorageError:
             self._is_doubtful = True
             raise
-        self._is_doubtful = self._is_fresh = self._is_cut_due = False
-        self._older_bytes = 0
+        self._is_doubtful = self._is_fresh = False
+        self._sealed = 0
         names, self._refused_inputs = self._refused_inputs, []
         self._remove_inputs(names)
 
@@ -511,14 +502,9 @@ class Ledger:
             with contextlib.suppress(errors.StorageError):
                 self.directory.spool.remove_file(name)
 
-    def _bring_up_files(self, *, is_some_enough: bool = False) -> None:
-        """Write and move the files that are late: only the old segments have these changes.
-
-        ``is_some_enough``: the new segment repeats the states of new jobs without files.
-        """
-        self.files.end_new_files()
-        if not is_some_enough:
-            self.files.write_pending()
+    def _bring_up_files(self) -> None:
+        """Write and move the files that are late: only the old segments have these changes."""
+        self.files.write_pending()
         self._archive_late()
 
     def _archive_late(self) -> None:
@@ -526,14 +512,8 @@ class Ledger:
         if self._unarchived:
             raise errors.StorageError("files cannot be moved into the archive")
 
-    def _begin_segment(self) -> None:
-        """Begin a segment with all states that job files may lack once they are flushed.
-
-        These are the states of jobs whose files other processes write, or the disk refused.
-        """
-        self._append_segment(self.files.states)
-
-    def _append_segment(self, states: Mapping[int, State]) -> None:
+    def _begin_segment(self, states: Mapping[int, State]) -> None:
+        """Begin a segment that answers for the files of these jobs."""
         self._journal.begin(self.last_id)
         for job_id, known in states.items():
             serial, body = parts(known)

@@ -123,6 +123,8 @@ class HandOver:
                 op.status = JobStatus.QUEUED
         self._table.give_status(row, job.status)
         self._store.reader.waits.changed(row.id)
+        # From now on the newest segment repeats the state, until the process writes the file.
+        self._ledger.files.claim(row.id)
         if self._ledger.is_covered(row.id):
             self._starting[row.id] = body, job
             if self._ledger.in_memory(row.id) is None:
@@ -172,6 +174,11 @@ class HandOver:
             self._refuse(row, message)
             return
         job = self._read_starting(row.id)
+        if not self._ledger.is_covered(row.id):
+            # The disk was tried again meanwhile: the newest segment does not have the job.
+            self._refuse(row, message)
+            self._announcements.pending([(row, job.judged_inputs)])
+            return
         gate = self._gate.decide(job, row.chosen)
         if not gate.is_open:
             self._refuse(row, message)

@@ -127,9 +127,8 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.StoreEstimates, lambda _: queue.estimating.store()),
             _noted(messages.StoreAges, lambda _: announcements.ages.store()),
             _noted(messages.DiskRetried, lambda _: store.retry_disk()),
-            _noted(messages.JournalCut, store.note_cut),
+            _noted(messages.Compacted, store.note_compacted),
             _noted(messages.SegmentMade, store.note_segment),
-            _noted(messages.FilesWritten, store.note_files),
         )
     )
 

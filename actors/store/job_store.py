@@ -15,8 +15,6 @@ from ...storage.disk import free_memory
 from ...storage.jobs import job_bounds, jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
-from ..durable.background_files import BackgroundFiles
-from ..durable.file_pace import Due, FilePace
 from ..durable.ledger import Ledger
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
@@ -29,9 +27,11 @@ if TYPE_CHECKING:
 
     from ...storage.log.journal import Cut, Journal
     from ...storage.log.segment_ahead import SegmentAhead
+    from ...storage.queue_files.compaction import Compaction
     from ...storage.queue_files.job_files import QueueDirectory
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, PendingEnd
+    from ..runtime.idle_work import IdleWork
     from ..runtime.runtime import Runtime
     from .job_rows import Row
     from .job_table import JobTable
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 
 _MENDED_NAMED_MAX = 10
+
+_HURRY_FROM = 0.5
+"""How full the newest segment is when the compactor works though messages wait."""
 
 
 class JobStore:
@@ -54,11 +57,9 @@ class JobStore:
         journal: Journal,
     ) -> None:
         self.table = table
-        self.ledger = Ledger(directory, journal, self._carry_out_cut, self._make_in_thread)
+        self.ledger = Ledger(directory, journal, self._compact_in_thread, self._make_in_thread)
         self.ledger.files.when_mended = self._note_mended
-        self.background_files = BackgroundFiles(runtime, self.ledger.files)
-        self._pace, self._due = FilePace(), Due()
-        self._written = 0
+        self._work: IdleWork | None = None
         self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.unread = LazyRows()
@@ -327,26 +328,31 @@ class JobStore:
         factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
         self._runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
 
-    def _carry_out_cut(self, cut: Cut) -> None:
-        """Flush the file system in a thread, which may take long; `JournalCut` follows."""
+    def _compact_in_thread(self, compaction: Compaction, cut: Cut) -> None:
+        """Have a thread compact sealed segments; `Compacted` follows."""
         incarnation = self._runtime.incarnation
 
-        def carry_out() -> Message:
-            text = None
-            try:
-                cut.carry_out()
-            except errors.StorageError as error:
-                text = error.text
-            return messages.JournalCut(incarnation=incarnation, error=text)
+        def finished() -> Message:
+            text = None if compaction.error is None else compaction.error.text
+            return messages.Compacted(incarnation=incarnation, error=text)
 
-        self._runtime.in_thread(carry_out)
+        steps = compaction.steps(cut)
+        try:
+            self._work = self._runtime.when_idle(steps, finished)
+        except RuntimeError:
+            # There is no thread to be had.
+            for _ in steps:
+                pass
+            self.ledger.was_compacted()
 
-    def note_cut(self, message: messages.JournalCut) -> None:
-        """A thread of this queue, or of its predecessor, has flushed the file system or failed."""
-        error = None if message.error is None else errors.StorageError(message.error)
-        # A failure of the predecessor's flush concerns this queue as well.
-        if message.incarnation == self._runtime.incarnation or error is not None:
-            self.ledger.was_cut(error)
+    def note_compacted(self, message: messages.Compacted) -> None:
+        """The compactor of this queue, or of its predecessor, has come to an end."""
+        if message.incarnation == self._runtime.incarnation:
+            self._work = None
+            self.ledger.was_compacted()
+        elif message.error is not None:
+            # A failure of the predecessor's flush concerns this queue as well.
+            self.ledger.was_compacted(errors.StorageError(message.error))
 
     def _make_in_thread(self, ahead: SegmentAhead) -> None:
         """Make the journal's next segment in a thread; `SegmentMade` follows."""
@@ -385,61 +391,38 @@ class JobStore:
             self._retry_later()
         self._runtime.patience_seconds = self._patience_seconds()
         kept = len(self.table) * settings.JOB_MEMORY_BYTES
-        kept += self.ledger.files.unwritten_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
+        kept += self.ledger.files.missing_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
         self._runtime.host.keep_memory("jobs", kept)
 
     def _commit(self, meanwhile: Callable[[], None] | None) -> None:
-        """Commit, and let files be created meanwhile, or afterwards, as far as they are due."""
-        ledger, files, due = self.ledger, self.ledger.files, self._due
-        before = files.unwritten_count
-        if due.files and self.background_files.is_due:
+        """Commit; the compactor may work meanwhile if the newest segment is half full."""
+        fullness = self.ledger.fullness
+        if self._work is not None and fullness > _HURRY_FROM:
             # The flush does not need the interpreter.
-            self.background_files.allow(due.files)
-        ledger.commit(meanwhile)
-        new = max(0, files.unwritten_count - before)
-        created = files.written_count - self._written
-        self._due = due = self._pace.after_turn(new, created, ledger.journal_used)
-        if ledger.is_far_behind or due.wait:
-            self._write_urgently(settings.FILES_SLICE_SECONDS * (due.wait or 1.0))
-        elif due.files and not self.background_files.is_due:
-            ledger.write_newest(min(due.files, settings.FILES_AT_ONCE))
-        self._written = files.written_count
-
-    def _write_urgently(self, seconds: float) -> None:
-        """Write files though messages wait, until the time is up."""
-        if not (self.background_files.is_due and self.background_files.hurry(seconds)):
-            self._write_slice(is_urgent=True)
+            self._work.allow(settings.FILES_AT_ONCE)
+        self.ledger.commit(meanwhile)
+        if self._work is not None and self.ledger.must_wait:
+            # The longer the segment, the longer the wait: it does not grow for ever.
+            self._work.hurry(settings.FILES_SLICE_SECONDS * fullness**2)
 
     def write_files(self) -> None:
-        """Write files of new jobs until the time is up or a message waits."""
+        """Write some files of new jobs; if many are missing, have the compactor write them."""
         ledger = self.ledger
         if ledger.files.has_left_memory and not ledger.has_unwritten:
             # In a turn without other work, as it takes a few milliseconds.
             ledger.files.has_left_memory = False
             free_memory.give_back()
-            return
-        if not (self.background_files.is_due and self.background_files.begin()):
-            self._write_slice(is_urgent=False)
-
-    def note_files(self, message: messages.FilesWritten) -> None:
-        """The thread that creates files is through, or has failed."""
-        self.background_files.note_written(message)
-
-    def _write_slice(self, *, is_urgent: bool) -> None:
-        is_behind = self.ledger.is_behind
-        end = self._runtime.clock() + settings.FILES_SLICE_SECONDS
-
-        def is_enough() -> bool:
-            has_news = not is_urgent and self._runtime.has_news
-            return has_news or self._runtime.clock() >= end
-
-        count = settings.FILES_SLICE_MAX if is_behind else settings.FILES_AT_ONCE
-        self.ledger.write_newest(count, is_enough)
-        self.ledger.renew_if_due()
+        elif ledger.is_behind:
+            ledger.write_serial()
+            ledger.seal()
+        else:
+            ledger.write_newest(settings.FILES_AT_ONCE, lambda: self._runtime.has_news)
 
     def close(self) -> None:
         """Write what has no file yet, and close what is open."""
-        self.background_files.close()
+        self.ledger.files.stop_compaction()
+        if self._work is not None:
+            self._work.finish()
         self.unread.forget()
         try:
             self.announcements.ages.store()
@@ -452,9 +435,9 @@ class JobStore:
 
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
-        if self.ledger.is_read_only or self.background_files.is_under_way:
-            return None
         ledger = self.ledger
-        if ledger.has_unwritten or ledger.files.is_short_of_spares:
-            return 0 if ledger.is_behind else settings.FILES_REST_SECONDS
+        if ledger.is_read_only:
+            return None
+        if ledger.has_work_at_rest or ledger.files.is_short_of_spares:
+            return settings.FILES_REST_SECONDS
         return settings.MEMORY_REST_SECONDS if ledger.files.has_left_memory else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
-from ...storage.queue_files import job_files, replay, spool
+from ...storage.queue_files import compaction, job_files, replay, spool
 from . import reconciling
 from .job_classes import row_of
 from .job_rows import Phase
@@ -40,11 +40,12 @@ def load(
     daemon_lock: str,
     progress: Progress = lambda *_: None,
 ) -> Loaded:
-    """Everything in the directory, with the job files brought up to the journal.
+    """Everything in the directory. What job files lack of the journal is noted for the ledger.
 
     ``daemon_lock`` is this daemon's own lock file. A job that names it has no process yet: the job
     queue was replaced while the process was being made. ``progress`` is called again and again.
     """
+    compaction.give_up_predecessor(directory)
     progress("reading the journal", 0, 0)
     said = replay.read_journal(queue_journal)
     loaded = Loaded(archived=said.archived)
@@ -58,10 +59,6 @@ def load(
     loaded.quarantined += directory.keep_damaged(queue_journal.segments())
     in_files = set(directory.live_ids(names)).difference(said.archived)
     ids = in_files | _only_in_journal(directory, said, in_files)
-    # If so, a flush of files by our predecessor failed, or did not come to its end.
-    is_doubtful = queue_journal.has_older
-    many = len(said.states) if is_doubtful else len(ids) - len(in_files)
-    loaded.is_late = many > settings.FILES_UNWRITTEN_MAX
     quick = RowLoader(loaded.unread)
     for job_id in _told(ids, progress):
         journaled = said.states.get(job_id)
@@ -69,7 +66,8 @@ def load(
             found = body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
             row = None if body is None else quick.row(job_id, body)
             if row is not None and body is not None and _is_newest(row, body, journaled):
-                _add_undecoded(directory, loaded, (row, body), journaled, is_doubtful=is_doubtful)
+                loaded.table.add(row)
+                _note_files(loaded, (row.id, row.serial, body), journaled)
                 continue
             job, body = replay.newest_of(body, job_id, journaled)
             life = _life(job, daemon_lock)
@@ -79,10 +77,10 @@ def load(
         except errors.StorageError as error:
             loaded.quarantined.append(f"job-{job_id}: {error.text}")
             continue
-        if journaled is not None and (life is Life.ALIVE or not loaded.is_late):
-            _bring_up(directory, loaded, (job, body), journaled, life)
-        elif journaled is not None:
-            _note_late(loaded, (job, body), journaled, is_doubtful=is_doubtful)
+        if life is not Life.ALIVE:
+            _note_files(loaded, (job.id, job.serial, body), journaled)
+        if journaled is not None and _is_unflushed_final(job, body, journaled[0]):
+            loaded.unflushed_finals[job.id] = journaled
         _note_mended(loaded, job, found, body, life)
         _add(loaded, job, body, life)
         quick.note_decoded()
@@ -112,8 +110,8 @@ def _last_id(
         directory.highest_archived_id(limit),
         directory.highest_quarantined_id(limit),
         *ids,
-        # They are deleted later: no other job must get them.
-        *(spool.owner_of(name) for name in loaded.refused_inputs if loaded.is_late),
+        # They may be deleted later: no other job must get them.
+        *(spool.owner_of(name) for name in loaded.refused_inputs),
     )
     return job_files.last_id(recorded, named)
 
@@ -139,27 +137,22 @@ def _is_newest(row: Row, body: bytes, journaled: replay.State | None) -> bool:
     return not replay.is_ahead(journaled[0], row.serial)
 
 
-def _add_undecoded(
-    directory: QueueDirectory,
-    loaded: Loaded,
-    found: tuple[Row, bytes],
-    journaled: replay.State | None,
-    *,
-    is_doubtful: bool,
+def _note_files(
+    loaded: Loaded, found: tuple[int, int, bytes], journaled: replay.State | None
 ) -> None:
-    """Add a pending job that has no process; with its text as `_bring_up` and `_note_late`."""
-    row, body = found
-    loaded.table.add(row)
+    """Note whether the job's file has the state of the journal, an older one, or a newer one.
+
+    ``found``: id, serial and text of the job's newest state.
+    """
     if journaled is None:
         return
-    if not loaded.is_late:
-        if journaled[1] is body:
-            _write(directory, row.id, journaled, loaded)
-        return
-    if is_doubtful or journaled[1] is body:
-        loaded.unwritten[row.id] = row.serial, body
-    if row.serial > journaled[0]:
-        loaded.ahead[row.id] = row.serial, body
+    job_id, serial, body = found
+    if journaled[1] is body:
+        loaded.unwritten[job_id] = serial, body
+    elif serial > journaled[0]:
+        loaded.ahead[job_id] = serial, body
+    else:
+        loaded.written[job_id] = serial, body
 
 
 def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
@@ -179,21 +172,6 @@ def _only_in_journal(
     return {one for one in ids if one not in archived or not _is_archived(directory, one)}
 
 
-def _bring_up(
-    directory: QueueDirectory,
-    loaded: Loaded,
-    found: tuple[jobs.Job, bytes],
-    journaled: tuple[int, bytes],
-    life: Life,
-) -> None:
-    """Write the state of the journal into the job's file, unless a process writes that."""
-    job, body = found
-    if life is not Life.ALIVE and journaled[1] is body:
-        _write(directory, job.id, journaled, loaded)
-    if _is_unflushed_final(job, body, journaled[0]):
-        loaded.unflushed_finals[job.id] = journaled
-
-
 def _note_mended(
     loaded: Loaded, job: jobs.Job, found: bytes | None, body: bytes, life: Life
 ) -> None:
@@ -202,33 +180,6 @@ def _note_mended(
         return
     if job_files.is_damaged(found):
         loaded.mended.append(job.id)
-
-
-def _note_late(
-    loaded: Loaded,
-    found: tuple[jobs.Job, bytes],
-    journaled: tuple[int, bytes],
-    *,
-    is_doubtful: bool,
-) -> None:
-    """Note what is to be written into the job's file later, and what the journal has not."""
-    job, body = found
-    if is_doubtful or journaled[1] is body:
-        loaded.unwritten[job.id] = job.serial, body
-    if job.serial > journaled[0]:
-        loaded.ahead[job.id] = job.serial, body
-    if _is_unflushed_final(job, body, journaled[0]):
-        loaded.unflushed_finals[job.id] = journaled
-
-
-def _write(
-    directory: QueueDirectory, job_id: int, state: tuple[int, bytes], loaded: Loaded
-) -> None:
-    """Write the state of the journal into the file; if the disk refuses, note the job."""
-    try:
-        directory.write(job_id, state[1], flush=False)
-    except errors.StorageError:
-        loaded.unwritten[job_id] = state
 
 
 def _archive_again(

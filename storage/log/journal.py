@@ -400,23 +400,32 @@ class Cut:
 
     def __init__(self, directory: Path, descriptor: int, old: list[Path], check: Check) -> None:
         self._directory = directory
+        # This is a duplicate: the journal may close its own meanwhile.
         self._descriptor = descriptor
-        self._old = old
+        self._close = weakref.finalize(self, os.close, descriptor)
         self._check = check
+        self.old = old
+        """The old segments, oldest first."""
 
     def give_up(self) -> None:
-        """Delete nothing. Call this or `carry_out`, once."""
-        os.close(self._descriptor)
+        """Delete nothing more, and close what is open."""
+        self._close()
 
     def carry_out(self) -> None:
         """Flush, check, then delete. Call it once. `StorageError` if one of these fails."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """As `carry_out`, step by step."""
         try:
             flush_file_system(self._directory, self._descriptor)
         finally:
-            # This descriptor is a duplicate: the journal may close its own meanwhile.
-            os.close(self._descriptor)
-        self._check(self._old)
-        for path in self._old:
+            self._close()
+        yield
+        self._check(self.old)
+        yield
+        for path in self.old:
             with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 

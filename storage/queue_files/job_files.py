@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from .. import errors, settings
@@ -84,6 +85,11 @@ class QueueDirectory:
         """Spare files for new versions, also for the processes of jobs."""
         self.spool = spool.SpoolDirectory(self._queue)
         """Files beside the jobs: large standard input, output."""
+
+    @property
+    def path(self) -> str:
+        """Where the directory is."""
+        return self._queue
 
     def prepare(self) -> None:
         """Make the missing files and folders; `DataDirectoryError` for an unknown version."""
@@ -173,12 +179,19 @@ class QueueDirectory:
             # Something other than a plain file lay in this place: put it aside, do not lose it.
             self.quarantine(spare, name=f"job-{job_id}")
 
-    def create(self, job_id: int, body: bytes) -> bool:
-        """Make the job's file, not flushed; False if there is something in its place.
+    def write_in_thread(self, job_id: int, body: bytes) -> bool:
+        """As `write` without a flush, into a new file: any thread may call this.
 
-        Any thread may call this.
+        False, and nothing is written, if something other than a plain file lies in its place.
         """
-        return documents.create(path(self._queue, job_id), body)
+        file = path(self._queue, job_id)
+        if documents.create(file, body):
+            return True
+        with documents.storage_errors(file):
+            if not stat.S_ISREG(os.lstat(file).st_mode):
+                return False
+        documents.replace(file, body, flush=False)
+        return True
 
     def flush_names(self) -> None:
         """Make the names of the live jobs' files durable."""

@@ -36,6 +36,13 @@ def check(directory: QueueDirectory, old: Sequence[Path], left_out: Container[in
     """
     records = (segments.records_of(path, journal.RECORDS) for path in old)
     said = replay.content_of(itertools.chain.from_iterable(records))
+    check_content(directory, said, left_out)
+
+
+def check_content(
+    directory: QueueDirectory, said: JournalContent, left_out: Container[int]
+) -> None:
+    """As `check`, of segments that say this."""
     found = missing(directory, said, left_out)
     names = [f"job-{job_id}" for job_id in itertools.islice(found, _NAMED_MAX)]
     if names:

@@ -32,6 +32,27 @@ class JournalContent(msgspec.Struct):
     archived: dict[int, State | None]
     last_id: int
 
+    def note(self, record: Record) -> None:
+        """Take in the next record."""
+        match record:
+            case journal.SegmentBegun():
+                self.last_id = max(self.last_id, record.last_id)
+            case journal.JobsStored():
+                for job_id, serial, body in record.jobs:
+                    self._note_state(job_id, serial, body)
+            case journal.StateStored():
+                self._note_state(record.job_id, record.serial, record.body)
+            case journal.JobArchived():
+                # A second record, after two requests at the same time, adds nothing.
+                known = self.archived.get(record.job_id)
+                self.archived[record.job_id] = self.states.pop(record.job_id, known)
+
+    def _note_state(self, job_id: int, serial: int, body: bytes) -> None:
+        self.last_id = max(self.last_id, job_id)
+        known = self.states.get(job_id)
+        if known is None or serial > known[0]:
+            self.states[job_id] = (serial, body)
+
 
 def read_journal(queue_journal: Journal) -> JournalContent:
     """Replay the journal.
@@ -49,26 +70,8 @@ def content_of(records: Iterable[Record]) -> JournalContent:
     """What these records say together."""
     journaled = JournalContent({}, {}, 0)
     for record in records:
-        match record:
-            case journal.SegmentBegun():
-                journaled.last_id = max(journaled.last_id, record.last_id)
-            case journal.JobsStored():
-                for job_id, serial, body in record.jobs:
-                    _note(journaled, job_id, serial, body)
-            case journal.StateStored():
-                _note(journaled, record.job_id, record.serial, record.body)
-            case journal.JobArchived():
-                # A second record, after two requests at the same time, adds nothing.
-                known = journaled.archived.get(record.job_id)
-                journaled.archived[record.job_id] = journaled.states.pop(record.job_id, known)
+        journaled.note(record)
     return journaled
-
-
-def _note(journaled: JournalContent, job_id: int, serial: int, body: bytes) -> None:
-    journaled.last_id = max(journaled.last_id, job_id)
-    known = journaled.states.get(job_id)
-    if known is None or serial > known[0]:
-        journaled.states[job_id] = (serial, body)
 
 
 def is_ahead(journaled: int | None, in_file: int | None) -> bool:

@@ -10,12 +10,13 @@ from tests.actors.runtime.stage import Stage
 from tests.refusals import refuse
 from tests.transcripts.player import Command, Player, listed
 
+from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import reconciling
 from ganger.actors.store.reconciling import Life
 from ganger.storage.alive import lock_files
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import JobArchived, StateStored
+from ganger.storage.log.journal import JobArchived, Journal, StateStored
 from ganger.transport import messages
 
 
@@ -86,6 +87,10 @@ class Recovery(Player):
     def start(self, _: Command) -> str:
         assert self.disk is not None
         found = self.disk.load()
+        # Few jobs: it writes their files at once.
+        kept = Journal(self.disk.places.journal)
+        Ledger(self.disk.directory, kept).begin(found)
+        kept.close()
         died = {job.id for job in found.died}
         lines = [
             f"job {row.id}: {row.phase.name.lower().replace('_', ' ')}, {row.status},"

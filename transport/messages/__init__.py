@@ -140,7 +140,7 @@ QueueMessage = (
     | JobsChosen | JobsRejected | ReportStatuses | ReportAllJobs | ReportRunning | ReportJobs
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
-    | JobExited | StartFailed | PeerGone | DiskRetried | JournalCut | SegmentMade | FilesWritten
+    | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
     | SubmissionsDue
     | StoreEstimates | StoreAges | JobWaitsDue | GatheredDue
 )

@@ -116,10 +116,11 @@ class ReportRunning(Notice, frozen=True):
     """From an executor that starts: send the jobs that have a process."""
 
 
-class JournalCut(Notice, frozen=True):
-    """From the queue's own thread: it has deleted old segments of the journal.
+class Compacted(Notice, frozen=True):
+    """From the queue's own thread: the compactor has come to an end.
 
-    ``error``: it has not, because the file system could not be flushed.
+    ``error``: why the sealed segments of the journal are still there; also null if the queue gave
+    the compaction up.
     """
 
     incarnation: int
@@ -130,13 +131,6 @@ class SegmentMade(Notice, frozen=True):
     """From the queue's own thread: the journal's next segment is ready, or cannot be made now."""
 
     error: str | None = None
-
-
-class FilesWritten(Notice, frozen=True):
-    """From the queue's own thread: it has ended this batch of files of new jobs, or failed."""
-
-    incarnation: int
-    batch: int
 
 
 class SubmissionsDue(Notice, frozen=True):

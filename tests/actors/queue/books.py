@@ -80,13 +80,17 @@ class Books:
         return said
 
     def after_crash(self, *, lost: tuple[int, ...] = ()) -> dict[int, bytes | None]:
-        """What a successor finds if the daemon dies now; ``lost`` files go with the machine."""
+        """What a successor knows if the daemon dies now; ``lost`` files go with the machine."""
         for job_id in lost:
             (self.places.queue / f"job-{job_id}").write_bytes(b"")
         directory = QueueDirectory(self.places)
         loaded = recovery.load(directory, Journal(self.places.journal), "none")
         assert loaded.quarantined == []
-        return {row.id: directory.read(row.id) for row in loaded.table}
+        found = {**loaded.living, **loaded.unwritten}
+        return {
+            row.id: found[row.id][1] if row.id in found else directory.read(row.id)
+            for row in loaded.table
+        }
 
     def is_read_only(self) -> bool:
         return self.ledger.is_read_only

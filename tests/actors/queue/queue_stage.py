@@ -88,10 +88,10 @@ class Queue:
             self.let_threads_work()
 
     def let_threads_work(self) -> None:
-        """The threads that create files are through, and say so."""
+        """The compactor is through, and says so."""
         for work in self.stage.beside:
             work.run()
-        if said := self.stage.take(messages.FilesWritten):
+        if said := self.stage.take(messages.Compacted):
             self.actor.turn(*said)
 
     def greet(self, job_id: int) -> str:

@@ -1,21 +1,23 @@
-"""A start that finds many jobs without files writes none; the older segments stay until then."""
+"""A start that finds many jobs in the journal leaves their files to the compactor."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.actors.queue.leftovers import Leftovers
-from tests.refusals import refusing
+from tests.refusals import refusing, refusing_flushes
 
 from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import recovery
-from ganger.storage import errors, settings
+from ganger.storage import settings
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log import journal
-from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Cut, JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.queue_files.compaction import Compaction
 
 QUEUED, _, _, RUNNING, _, SUCCESS, _ = JobStatus
 
@@ -25,7 +27,7 @@ class Start:
 
     def __init__(self, root: Path) -> None:
         self.disk = Leftovers(root)
-        self.cuts: list[journal.Cut] = []
+        self.given: list[tuple[Compaction, Cut]] = []
 
     def new_jobs(self, *ids: int) -> None:
         self.disk.journal(JobsStored([(one, 1, self.disk.body(one, 1, QUEUED)) for one in ids]))
@@ -34,7 +36,7 @@ class Start:
         kept = Journal(self.disk.places.journal)
         self.loaded = recovery.load(self.disk.directory, kept, self.disk.own.path)
         assert self.loaded.quarantined == []
-        self.ledger = Ledger(self.disk.directory, kept, self.cuts.append)
+        self.ledger = Ledger(self.disk.directory, kept, lambda *given: self.given.append(given))
         self.ledger.begin(self.loaded)
         self.ledger.commit()
         return self.ledger
@@ -51,13 +53,20 @@ class Start:
     def segments(self) -> int:
         return len(Journal(self.disk.places.journal).segments())
 
-    def write_all(self) -> None:
-        self.ledger.write_newest(100)
-        self.ledger.renew_if_due()
+    def compact(self) -> None:
+        """The compactor comes to its end."""
+        self.steps(sys.maxsize)
+        self.given.clear()
+        self.ledger.was_compacted()
+        self.ledger.commit()
 
-    def cut(self) -> None:
-        self.cuts.pop().carry_out()
-        self.ledger.was_cut(None)
+    def steps(self, count: int) -> Compaction:
+        """The compactor, after so many steps: the first ones write a file each."""
+        compaction, cut = self.given[-1]
+        self.running = compaction.steps(cut)
+        for _ in itertools.islice(self.running, count):
+            pass
+        return compaction
 
     def close(self) -> None:
         self.ledger._journal.close()
@@ -68,7 +77,6 @@ class Start:
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2)
-    monkeypatch.setattr(settings, "FILES_AT_ONCE", 0)
     made = Start(tmp_path)
     yield made
     made.close()
@@ -80,13 +88,11 @@ def test_many_new_jobs_are_ready_before_their_files_are_written(start: Start) ->
     assert start.statuses() == dict.fromkeys((1, 2, 3), QUEUED)
     assert (start.files(), start.segments(), ledger.is_read_only) == ([], 2, False)
     assert ledger.files.body(2) == start.disk.body(2, 1, QUEUED)
-    start.write_all()
+    start.compact()
     assert start.files() == [1, 2, 3]
-    assert start.segments() == 2
-    start.cut()
     assert start.segments() == 1
-    start.write_all()
-    assert not start.cuts
+    assert not start.given
+    assert ledger.files.missing_count == 0
     assert start.statuses() == {row.id: row.status for row in start.disk.load().table}
 
 
@@ -103,51 +109,43 @@ def test_what_is_killed_before_its_files_are_written_starts_again_with_them(star
         ledger.store_state((2, number, start.disk.body(2, number, QUEUED)), lambda: None)
         ledger.commit()
         assert start.segments() == number
-        # In doubt, the file is written again: a flush of it may have failed.
-        assert start.loaded.unwritten.keys() == {1, 2, 3}
-        ledger.write_newest(1)
+        found = start.loaded
+        assert found.unwritten.keys() | found.written.keys() == {1, 2, 3}
+        start.steps(1)
         ledger._journal.close()
     ledger = start.begin()
     assert ledger.files.serial(2) == 4
-    start.write_all()
-    start.cut()
+    start.compact()
     assert start.segments() == 1
+    assert start.files() == [1, 2, 3]
 
 
 def test_files_that_may_be_lost_are_written_anew(start: Start) -> None:
     start.new_jobs(1, 2, 3)
     start.begin()
-    start.write_all()
-    before = start.inodes()
     # The flush is not carried out. The files are there to be read.
-    start.cuts.clear()
-    start.ledger._journal.close()
-    start.begin()
+    start.steps(3)
+    before = start.inodes()
     assert start.files() == [1, 2, 3]
-    start.write_all()
+    start.ledger._journal.close()
+    with contextlib.ExitStack() as kept:
+        for one in start.files():
+            # So that nobody gets the number of its inode.
+            kept.enter_context(open(start.disk.places.queue / f"job-{one}", "rb"))
+        start.begin()
+        start.compact()
     assert not before & start.inodes()
 
 
-def test_jobs_whose_segments_a_predecessor_may_still_delete_count_as_not_covered(
-    start: Start,
-) -> None:
+def test_a_state_that_only_sealed_segments_have_does_not_cover_a_start(start: Start) -> None:
     start.new_jobs(1, 2, 3)
     ledger = start.begin()
+    assert not ledger.is_covered(1)
+    ledger.store_state((1, 2, start.disk.body(1, 2, QUEUED)), lambda: None)
+    ledger.commit()
     assert ledger.is_covered(1)
-    ledger._journal.close()
-    ledger = start.begin()
-    assert not ledger.is_covered(1)
-    ledger.write_newest(100)
-    ledger.renew_if_due()
-    assert not ledger.is_covered(1)
-
-
-def test_what_is_covered_by_the_older_segments_is_not_when_they_may_go(start: Start) -> None:
-    start.new_jobs(1, 2, 3)
-    ledger = start.begin()
-    assert ledger.is_covered(3)
-    start.write_all()
-    assert not ledger.is_covered(3)
+    start.compact()
+    assert ledger.is_covered(1)
 
 
 @pytest.mark.parametrize("is_doubtful", [False, True])
@@ -171,7 +169,7 @@ def test_an_end_that_was_not_flushed_is_in_the_new_segment(
     (disk.places.queue / "job-4").write_bytes(b"")
     start.begin()
     assert start.statuses()[4] is SUCCESS
-    start.write_all()
+    start.compact()
     assert disk.directory.read(4) == ended
 
 
@@ -216,17 +214,16 @@ def test_a_disk_that_refuses_the_new_segment_loses_nothing(start: Start) -> None
         assert start.begin().is_read_only
     assert start.ledger.retry()
     assert (start.files(), start.segments()) == ([1, 2, 3], 1)
-    assert not start.cuts
+    assert not start.given
 
 
 def test_a_file_system_that_cannot_be_flushed_is_written_anew(start: Start) -> None:
     start.new_jobs(1, 2, 3)
     start.begin()
-    start.write_all()
+    with refusing_flushes():
+        start.compact()
     before = start.inodes()
-    start.cuts.pop().give_up()
-    start.ledger.was_cut(errors.StorageError("no"))
-    assert start.ledger.is_read_only
+    assert (start.ledger.is_read_only, start.ledger.is_doubtful) == (True, True)
     assert start.ledger.retry()
     assert not before & start.inodes()
     assert start.segments() == 1
@@ -237,31 +234,25 @@ def test_inputs_without_a_job_go_with_the_older_segments(start: Start) -> None:
     disk.directory.spool.write_inputs([("job-9-input-0", b"x")])
     start.new_jobs(1, 2, 3)
     start.begin()
-    start.write_all()
     assert disk.directory.spool.names() == ["job-9-input-0"]
     assert start.loaded.last_id == 9
-    start.cut()
+    start.compact()
     assert disk.directory.spool.names() == []
-
-
-def test_older_segments_count_when_the_journal_must_not_grow(start: Start) -> None:
-    start.new_jobs(1, 2, 3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 100)
-        patch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 2)
-        start.begin()
-        assert start.ledger.is_far_behind
 
 
 def test_what_was_noted_since_is_in_the_journal_before_the_older_segments_go(start: Start) -> None:
     start.new_jobs(1, 2, 3)
     ledger = start.begin()
-    handed_over = start.disk.body(2, 2, QUEUED, livelock=start.disk.own.path)
-    ledger.files.lend_spares(2)
-    ledger.note(2, 2, handed_over)
+    starting = start.disk.body(2, 2, QUEUED)
+    ledger.files.claim(2)
+    ledger.store_state((2, 2, starting), lambda: None)
+    ledger.commit()
+    handed_over = start.disk.body(2, 3, QUEUED, livelock=start.disk.own.path)
+    ledger.note(2, 3, handed_over)
     ledger.files.write_state(2)
-    start.write_all()
-    start.cut()
+    ledger.files.lend_spares(2)
+    start.compact()
+    assert start.disk.directory.read(2) == handed_over
     ledger._journal.close()
     # The process writes the file without a flush, and the machine is lost.
     (start.disk.places.queue / "job-2").write_bytes(b"")
@@ -277,7 +268,7 @@ def test_what_waits_for_its_flush_does_not_go_with_a_segment_that_fails(start: S
     body = start.disk.body(4, 1, QUEUED)
     ledger.store_new([(4, 1, body)], lambda: said.append("done"), lambda _: said.append("failed"))
     with refusing("fdatasync"):
-        start.write_all()
+        ledger.seal()
         ledger.commit()
     assert said == ["failed"]
 
@@ -289,7 +280,74 @@ def test_when_all_files_are_written_their_memory_is_free(start: Start) -> None:
     ledger.store_new(states, lambda: None, lambda _: None)
     ledger.commit()
     large = sys.getsizeof(ledger.files._states), sys.getsizeof(ledger.files._unwritten)
-    ledger.write_newest(200)
+    ledger.seal()
+    start.compact()
     assert not ledger.has_unwritten
+    assert ledger.files.has_left_memory
     assert sys.getsizeof(ledger.files._states) < large[0] / 10
     assert sys.getsizeof(ledger.files._unwritten) < large[1] / 10
+
+
+# The compactor and the queue at the same file.
+
+
+def ended_beside_others(start: Start) -> Ledger:
+    """A start behind a journal with four jobs; the last one has ended, and none has a file."""
+    start.new_jobs(1, 2, 3)
+    start.disk.journal(StateStored(4, 2, start.disk.body(4, 2, SUCCESS)))
+    # Two segments would mean that a flush has failed.
+    ledger = start.begin()
+    assert start.files() == []
+    return ledger
+
+
+def test_a_job_that_only_sealed_segments_have_is_archived_and_they_stay(start: Start) -> None:
+    ledger = ended_beside_others(start)
+    ledger.store_archived(4, lambda: None)
+    ledger.commit()
+    # Nobody has flushed the file in the archive: the segments that answer for it must stay.
+    before = start.segments()
+    start.steps(sys.maxsize)
+    assert start.segments() == before
+    start.compact()
+    assert start.given
+    start.compact()
+    assert (start.segments(), start.files()) == (1, [1, 2, 3])
+    assert start.disk.directory.read_archived(4) == start.disk.body(4, 2, SUCCESS)
+
+
+def test_a_file_that_the_compactor_has_flushed_is_not_written_once_more(start: Start) -> None:
+    ledger = ended_beside_others(start)
+    # Four files, then the flush; the queue has not heard of them yet.
+    start.steps(5)
+    before = (start.disk.places.queue / "job-4").stat().st_ino
+    ledger.store_archived(4, lambda: None)
+    ledger.commit()
+    archived = start.disk.places.archive / "0" / "job-4"
+    assert archived.stat().st_ino == before
+    for _ in start.running:
+        pass
+    ledger.was_compacted()
+    assert start.segments() == 1
+    assert ledger.files.missing_count == 0
+
+
+def test_states_whose_segments_a_predecessor_has_deleted_are_stored_again(start: Start) -> None:
+    start.new_jobs(1, 2, 3)
+    start.begin()
+    start.steps(4)
+    late = start.running
+    start.ledger._journal.close()
+    # The queue was replaced within this process; the flush of the first one ends now.
+    ledger = start.begin()
+    for _ in late:
+        pass
+    start.compact()
+    assert [ledger.is_covered(one) for one in (1, 2, 3)] == [True, True, True]
+    # So the files may be written in turns again.
+    ledger.write_newest(3)
+    for one in (1, 2, 3):
+        (start.disk.places.queue / f"job-{one}").write_bytes(b"")
+    ledger._journal.close()
+    start.begin()
+    assert start.statuses() == dict.fromkeys((1, 2, 3), QUEUED)

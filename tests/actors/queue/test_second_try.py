@@ -99,7 +99,7 @@ class Story:
         for _ in range(TRIES):
             self.queue.rest()
             self.queue.stage.run_timers()
-            own = (messages.DiskRetried, messages.JournalCut, messages.JobExited)
+            own = (messages.DiskRetried, messages.Compacted, messages.JobExited)
             said = [one for name, one in self.queue.stage.sent if name == "job_queue"]
             for asked in self.queue.stage.take(messages.StartJobs):
                 self.asked_for |= {job_id for job_id, _ in asked.jobs}

@@ -13,154 +13,99 @@ from tests.refusals import refusing, refusing_flushes
 from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store.loaded import Loaded
 from ganger.storage import errors, settings
-from ganger.storage.log import journal
-from ganger.storage.log.journal import Journal
+from ganger.storage.log.journal import Cut, Journal
 from ganger.storage.log.segment_ahead import SegmentAhead
 from ganger.storage.queue_files import replay
+from ganger.storage.queue_files.compaction import Compaction
 
 
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
 
 
-def test_files_may_be_behind_up_to_their_bounds(
-    books: Books, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    books.commit_new(1, 2)
-    ledger = books.ledger
-    for more, is_over in ((0, False), (-1, True)):
-        monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2 + more)
-        monkeypatch.setattr(settings, "FILES_AT_ONCE", 2 + more)
-        assert (ledger.is_behind, ledger._is_behind_at_renewal) == (is_over, is_over)
-    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 2)
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
-    # (a full segment, one that must not grow any more)
-    for more, is_full, must_not in ((1, False, False), (0, False, True), (-1, True, True)):
-        monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", ledger._journal.size + more)
-        assert (ledger.is_behind, ledger.is_far_behind) == (is_full, must_not)
-    ledger.write_newest(2)
-    assert not ledger.is_behind
-    assert not ledger.is_far_behind
-
-
-def books_with_cuts(tmp_path: Path) -> tuple[Books, list[journal.Cut]]:
-    """Books whose journal is cut by the test, as another thread does it."""
-    cuts: list[journal.Cut] = []
+def books_with_compactor(tmp_path: Path) -> tuple[Books, list[tuple[Compaction, Cut]]]:
+    """Books whose compactor works when the test says so, as another thread does it."""
+    given: list[tuple[Compaction, Cut]] = []
     books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.ledger = Ledger(books.directory, books.journal, lambda *one: given.append(one))
     books.begin()
-    return books, cuts
+    return books, given
+
+
+def compact(books: Books, given: list[tuple[Compaction, Cut]]) -> None:
+    """The compactor comes to its end; the next turn may give it more."""
+    compaction, cut = given.pop()
+    for _ in compaction.steps(cut):
+        pass
+    books.ledger.was_compacted()
+    books.ledger.commit()
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_a_segment_grows_while_files_of_new_jobs_are_missing(books: Books) -> None:
-    names = set()
-
-    def note() -> None:
-        names.add(tuple(path.name for path in Journal(books.places.journal).segments()))
-
-    for job_id in range(1, 101):
+def test_at_most_two_segments_are_sealed_and_the_newest_grows_meanwhile(tmp_path: Path) -> None:
+    books, given = books_with_compactor(tmp_path)
+    for job_id in range(1, 61):
         books.commit_new(job_id)
-        note()
-    assert len(names) == 1
-    # All but a few written: the next commit begins a new one.
-    assert books.ledger.is_behind
-    books.ledger.write_newest(95)
-    books.commit_new(101)
-    note()
-    assert len(names) == 2
-    assert not books.ledger.is_far_behind
-    # However many are missing, there is an end to it.
-    for job_id in range(102, 202):
-        books.commit_new(job_id)
-        note()
-    assert len(names) == 2
-    assert books.ledger.is_far_behind
-
-
-def test_a_queue_that_is_never_idle_begins_a_segment_that_repeats_jobs_without_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "FILES_AT_ONCE", 2)
-    books, cuts = books_with_cuts(tmp_path)
-    books.commit_new(*range(1, 101))
-    size = books.ledger._journal.size
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", size - 1)
-    for factor, missing, is_renewed in ((2, 50, False), (3, 5, False), (2, 5, True)):
-        # Too many have no files, the journal is not used half, or neither.
-        monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", factor)
-        books.ledger.write_newest(books.ledger.files.unwritten_count - missing)
-        books.ledger.renew_if_due()
-        assert bool(cuts) == is_renewed
-    assert books.ledger.files.unwritten_count == 5
-    for cut in cuts:
-        cut.carry_out()
-        books.ledger.was_cut(None)
+    _, second, newest = books.journal.segments()
+    assert len(given) == 1
+    assert books.ledger.must_wait
+    assert books.ledger.fullness > 2
+    # Of what only sealed segments have, the newest one does not cover anything.
+    assert [books.ledger.is_covered(one) for one in (1, 60)] == [False, True]
+    compact(books, given)
+    # The newest one has grown full, and is the second of the sealed ones now.
+    assert books.journal.segments()[:2] == [second, newest]
+    compact(books, given)
+    assert not given
     assert len(books.journal.segments()) == 1
-    assert sorted(books.after_crash()) == list(range(1, 101))
+    assert books.after_crash() == {n: body(n, 1) for n in range(1, 61)}
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_while_another_thread_cuts_the_journal_the_old_segments_are_not_relied_on(
-    tmp_path: Path,
-) -> None:
-    books, cuts = books_with_cuts(tmp_path)
-    for job_id in range(1, 41):
+def test_while_the_compactor_works_the_disk_is_not_tried_again(tmp_path: Path) -> None:
+    books, given = books_with_compactor(tmp_path)
+    for job_id in range(1, 31):
         books.commit_new(job_id)
-        books.ledger.files.write_pending()
-    [cut] = cuts
-    old, *_, newest = books.journal.segments()
-    # One at a time: the newest grows meanwhile.
-    assert [old, newest] == books.journal.segments()
-    assert not books.ledger.is_covered(1)
-    assert books.ledger.is_covered(40)
+    books.ledger.refuse_writes(errors.StorageError("no"))
+    assert not books.ledger.retry()
+    compact(books, given)
+    # It was given up: all segments stay.
+    assert len(books.journal.segments()) == 3
+    assert not books.ledger.is_doubtful
     assert books.ledger.retry()
-    cut.carry_out()
-    assert books.journal.segments() == [newest]
-    books.ledger.was_cut(None)
-    books.commit_new(41)
-    assert len(cuts) == 2
-    books.ledger.was_cut(errors.StorageError("no"))
-    assert books.is_read_only()
-    # The kernel may have lost what that flush was to cover, and reports no error again.
-    (books.places.queue / "job-41").write_bytes(b"")
-    assert books.ledger.retry()
-    assert sorted(books.after_crash()) == list(range(1, 42))
-    cuts[1].carry_out()
-    books.close()
+    assert len(books.journal.segments()) == 1
+    assert books.after_crash() == {n: body(n, 1) for n in range(1, 31)}
 
 
 @pytest.mark.usefixtures("small_segments")
 def test_a_segment_that_is_full_of_what_it_repeats_is_not_followed_by_another_at_once(
     tmp_path: Path,
 ) -> None:
-    books, cuts = books_with_cuts(tmp_path)
+    books, given = books_with_compactor(tmp_path)
 
-    def commit(*ids: int) -> int:
+    def commit(serial: int, *ids: int) -> int:
         """Commit new states of these jobs: how many segments begin until nothing is left to do."""
         for job_id in ids:
-            books.store_state(job_id, 2)
+            books.store_state(job_id, serial)
         books.ledger.commit()
         begun = 0
-        while cuts and begun < 5:
+        while given and begun < 5:
             begun += 1
-            cuts.pop().carry_out()
-            books.ledger.was_cut(None)
-            books.ledger.commit()
+            compact(books, given)
         return begun
 
-    books.commit_new(*range(1, 101))
+    books.store_new(*range(1, 101))
+    assert commit(1) == 1
     for job_id in range(1, 101):
-        # Its process changes the file from now on, so the next segment repeats its state.
-        assert books.ledger.files.write_state(job_id)
-    assert commit() == 1
+        # Its process is being made: the next segment repeats its state.
+        books.ledger.files.claim(job_id)
+    assert commit(2, *range(1, 101)) == 1
     assert books.ledger._journal.size > 5 * settings.JOURNAL_SEGMENT_BYTES
-    assert commit() == 0
-    assert commit(1, 2, 3) == 0
-    assert commit(*range(4, 14)) == 1
-    states = {n: body(n, 2 if n < 14 else 1) for n in range(1, 101)}
+    assert commit(3) == 0
+    assert commit(3, 1, 2, 3) == 0
+    assert commit(3, *range(4, 14)) == 1
+    states = {n: body(n, 3 if n < 14 else 2) for n in range(1, 101)}
     assert books.after_crash() == states
 
 
@@ -371,29 +316,29 @@ def three_left(tmp_path: Path) -> None:
     books.close()
 
 
-def begin_after_many(tmp_path: Path) -> tuple[Books, list[journal.Cut]]:
+def begin_after_many(tmp_path: Path) -> tuple[Books, list[tuple[Compaction, Cut]]]:
     """A start behind a journal with too many jobs to read their files in a turn."""
-    cuts: list[journal.Cut] = []
+    given: list[tuple[Compaction, Cut]] = []
     books = Books(tmp_path)
-    books.ledger = Ledger(books.directory, books.journal, cuts.append)
+    books.ledger = Ledger(books.directory, books.journal, lambda *one: given.append(one))
     many = settings.FILES_UNWRITTEN_MAX + 1
     books.ledger.begin(Loaded(last_id=3, journaled=many))
-    return books, cuts
+    return books, given
 
 
 @pytest.mark.usefixtures("three_left")
 @pytest.mark.parametrize("found", [b"", bytes(40), body(2, 0)])
-def test_a_thread_reads_the_files_back_after_a_start_and_segments_stay_until_then(
+def test_the_compactor_reads_files_back_after_a_start_and_segments_stay_until_then(
     tmp_path: Path, found: bytes
 ) -> None:
-    books, [cut] = begin_after_many(tmp_path)
+    books, given = begin_after_many(tmp_path)
     old, newest = books.journal.segments()
     assert not books.is_read_only()
     (books.places.queue / "job-2").write_bytes(found)
-    with pytest.raises(errors.StorageError, match=r"the disk does not have .*: job-2$") as caught:
-        cut.carry_out()
+    [(compaction, _)] = given
+    compact(books, given)
+    assert "the disk does not have what was written: job-2" in str(compaction.error)
     assert books.journal.segments() == [old, newest]
-    books.ledger.was_cut(caught.value)
     assert books.is_read_only()
     assert books.ledger.retry()
     assert old not in books.journal.segments()
@@ -403,31 +348,28 @@ def test_a_thread_reads_the_files_back_after_a_start_and_segments_stay_until_the
 
 @pytest.mark.usefixtures("three_left")
 def test_a_start_on_a_disk_that_refuses_the_flush_is_in_doubt(tmp_path: Path) -> None:
+    books, given = begin_after_many(tmp_path)
     with refusing_flushes():
-        books, cuts = begin_after_many(tmp_path)
-    assert (books.is_read_only(), books.ledger.is_doubtful, cuts) == (True, True, [])
+        compact(books, given)
+    assert (books.is_read_only(), books.ledger.is_doubtful, given) == (True, True, [])
     assert books.ledger.retry()
     assert len(books.journal.segments()) == 1
     assert books.after_crash() == {n: body(n, 1) for n in (1, 2, 3)}
     books.close()
 
 
-def test_a_queue_that_runs_reads_files_back_before_segments_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    books, cuts = books_with_cuts(tmp_path)
+def test_a_queue_that_runs_reads_files_back_before_segments_go(tmp_path: Path) -> None:
+    books, given = books_with_compactor(tmp_path)
     books.commit_new(1, 2)
     books.ledger.files.write_pending()
     # The process of this job writes its file: the new segment answers for that.
     books.ledger.files.lend_spares(2)
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1)
     books.commit_new(3)
-    books.ledger.files.write_pending()
-    books.ledger.renew_if_due()
-    [cut] = cuts
+    books.ledger.seal()
     for job_id in (1, 2):
         (books.places.queue / f"job-{job_id}").write_bytes(bytes(40))
-    with pytest.raises(errors.StorageError, match=r"have what was written: job-1$"):
-        cut.carry_out()
+    [(compaction, _)] = given
+    compact(books, given)
+    assert str(compaction.error).endswith("have what was written: job-1")
     assert len(books.journal.segments()) == 2
     books.close()

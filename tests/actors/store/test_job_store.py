@@ -127,48 +127,6 @@ def test_a_quiet_queue_makes_spare_files_until_a_message_comes(queue: Queue) -> 
     assert all(os.path.exists(path) for path in spared)
 
 
-def test_a_queue_that_is_never_quiet_writes_files_too(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 5)
-    queue.submitted(*[spec()] * 5)
-    assert file_numbers(queue) == []
-    queue.submitted(*[spec()] * 20)
-    # The journal has room: a flood is not held up by its first files.
-    assert file_numbers(queue) == []
-    # There are too many: it goes on as soon as nothing waits.
-    runtime = queue.actor.component.runtime
-    assert runtime.patience_seconds == 0
-    size = queue.actor.component.store.ledger._journal.size
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 1)
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", size / 0.9)
-    monkeypatch.setattr(settings, "FILES_SLICE_SECONDS", 0.0)
-    queue.submitted(spec())
-    count = len(file_numbers(queue))
-    assert 0 < count < 10
-    monkeypatch.undo()
-    # What comes is not kept waiting.
-    queue.stage.dispatcher.has_work = True
-    queue.actor.component.quiet()
-    assert len(file_numbers(queue)) == count + 1
-    queue.stage.dispatcher.has_work = False
-    queue.rest()
-    assert file_numbers(queue) == list(range(1, 5 + 20 + 2))
-
-
-def test_a_journal_that_grows_on_and_on_has_files_written_whatever_waits(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.submitted(*[spec()] * 20)
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 1_000)
-    monkeypatch.setattr(settings, "JOURNAL_SEGMENTS_FACTOR_MAX", 2)
-    monkeypatch.setattr(settings, "FILES_SLICE_SECONDS", 60.0)
-    queue.stage.dispatcher.has_work = True
-    queue.actor.end_turn()
-    queue.stage.dispatcher.has_work = False
-    assert file_numbers(queue) == list(range(1, 21))
-
-
 def test_files_wait_for_the_disk_and_not_for_ever(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     full = errors.StorageError("job-2: no space left")
@@ -252,14 +210,11 @@ def test_new_jobs_are_announced_before_they_are_withdrawn_in_the_middle_of_a_tur
     assert sent[:2] == [messages.JobsArrived, messages.JobsFinished]
 
 
-@pytest.mark.parametrize("is_ours", [True, False])
-def test_a_flush_of_a_replaced_queue_that_failed_makes_this_one_read_only(
-    queue: Queue, *, is_ours: bool
-) -> None:
-    incarnation = queue.actor.component.runtime.incarnation - (not is_ours)
-    queue.actor.notify(messages.JournalCut(incarnation=incarnation))
+def test_a_flush_of_a_replaced_queue_that_failed_makes_this_one_read_only(queue: Queue) -> None:
+    incarnation = queue.actor.component.runtime.incarnation - 1
+    queue.actor.notify(messages.Compacted(incarnation=incarnation))
     assert not queue.actor.component.store.ledger.is_read_only
-    queue.actor.notify(messages.JournalCut(incarnation=incarnation, error="Input/output error"))
+    queue.actor.notify(messages.Compacted(incarnation=incarnation, error="Input/output error"))
     assert queue.submit(spec()).refusal[0] == "ReadOnlyError"
 
 

@@ -205,7 +205,7 @@ class Machine:
         self._deliver_notices()
 
     def step_aside(self, count: int) -> None:
-        """Let the thread that creates files of new jobs take so many steps, if there is one."""
+        """Let the compactor take up to ``count`` steps, if it is at work."""
         for work in self._stage.beside:
             work.take(count)
         self._deliver_notices()
@@ -285,7 +285,7 @@ class Machine:
                         line.inbox.append(Received(message.message, 0))
                     case messages.RefuseHandOver() if message.job_id in self.processes:
                         self.end(self.processes[message.job_id])
-                    case messages.DiskRetried() | messages.JournalCut() | messages.FilesWritten():
+                    case messages.DiskRetried() | messages.Compacted():
                         (self.queue if name == "job_queue" else self.locks).notify(message)
                     case messages.OwnerEnded():
                         assert name == "lock_manager"

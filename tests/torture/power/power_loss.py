@@ -48,7 +48,7 @@ ACTIONS_PER_SCRIPT = 70
 ACTIONS_AFTER_RECOVERY: Sequence[int] = (0, 10, 25)
 SECOND_LOSSES = 3
 LATE_FILES_CHANCE = 0.5
-BACKGROUND_FILES_CHANCE = 0.5
+RESTING_COMPACTOR_CHANCE = 0.5
 """How likely it is that another thread creates the files of new jobs."""
 SECOND_LOSS_CHANCE = 0.12
 REPAIR_CHANCE = 0.2
@@ -238,7 +238,7 @@ class _Run:
         with pytest.MonkeyPatch.context() as patch:
             small_limits(patch)
             if random.Random(f"files {where}").random() < LATE_FILES_CHANCE:
-                # A start writes no files, and the queue writes them all before it flushes them.
+                # A start leaves all segments to the compactor, which writes all files.
                 patch.setattr(settings, "FILES_UNWRITTEN_MAX", 0)
                 patch.setattr(settings, "FILES_AT_ONCE", 0)
             _choose_who_creates(patch, where)
@@ -292,9 +292,9 @@ def _connect(machine: Machine, recorder: Recorder) -> None:
 
 
 def _choose_who_creates(patch: pytest.MonkeyPatch, where: str) -> None:
-    """Have another thread create the files of new jobs, or the queue."""
-    if random.Random(f"thread {where}").random() < BACKGROUND_FILES_CHANCE:
-        patch.setattr(settings, "BACKGROUND_FILES_MIN", 0)
+    """Have the compactor write the files of new jobs when the queue rests, or the queue."""
+    if random.Random(f"thread {where}").random() < RESTING_COMPACTOR_CHANCE:
+        patch.setattr(settings, "FILES_UNWRITTEN_MAX", 0)
 
 
 def _bring_up(disk: Disk, events: list[Event], entries: Sequence[Entry]) -> None:

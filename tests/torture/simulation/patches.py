@@ -153,7 +153,7 @@ def simulated() -> Iterator[None]:
         (settings, "REPORT_JOBS", 3),
         # Each world chooses its own (see `world`).
         (settings, "JOURNAL_SEGMENT_BYTES", settings.JOURNAL_SEGMENT_BYTES),
-        (settings, "BACKGROUND_FILES_MIN", settings.BACKGROUND_FILES_MIN),
+        (settings, "FILES_UNWRITTEN_MAX", settings.FILES_UNWRITTEN_MAX),
         (channels, "pair", sockets.pair),
         (channels, "select", Select),
         (dealer, "Dealer", network.Dealer),

@@ -221,9 +221,8 @@ ONCE: tuple[type[Message], ...] = (
     messages.CommitTemporaryIps,
     messages.CommitReleaseTemporaryIp,
     # Results of a component's own thread, and replies on their way out.
-    messages.JournalCut,
+    messages.Compacted,
     messages.SegmentMade,
-    messages.FilesWritten,
     messages.WholeWritten,
     messages.SsconfWritten,
     messages.OpcodeDecided,

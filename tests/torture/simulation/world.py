@@ -402,8 +402,8 @@ def playground(folder: Path) -> Iterator[Path]:
 def world(character: Character, seed: str, root: Path) -> Iterator[World]:
     """One world; nothing is left of it afterwards."""
     settings.JOURNAL_SEGMENT_BYTES = character.segment_bytes
-    # In every other world a thread creates the files of new jobs.
-    settings.BACKGROUND_FILES_MIN = random.Random(f"files {seed}").choice((0, 100))
+    # In every other world the compactor writes the files of new jobs when the queue rests.
+    settings.FILES_UNWRITTEN_MAX = random.Random(f"files {seed}").choice((0, 1_000))
     folder = root / "case"
     folder.mkdir()
     made = World(character, seed, folder)

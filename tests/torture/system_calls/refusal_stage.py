@@ -25,8 +25,8 @@ ANY_DESCRIPTOR = "any descriptor"
 LIMITS = "JOURNAL_SEGMENT_BYTES=2048 DISK_RETRY_SECONDS=0.1"
 """So that segments are renewed, and the disk is tried again, within each case."""
 
-THREADS = ("", " BACKGROUND_FILES_MIN=0")
-"""Who creates the files of new jobs: the queue in its turns, or another thread. By turns."""
+THREADS = ("", " FILES_UNWRITTEN_MAX=0")
+"""Who writes the files of new jobs: the queue in its turns, or the compactor. By turns."""
 
 WAIT_SECONDS = 40.0
 
