@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 5.0
 RECOVERY_SECONDS = 10.0
 LARGE = 80_000
+_READ_ONLY_CODE = 74
+"""Exit code of ``ganger status`` while the queue is read-only."""
 """Bytes in a job whose process flushes its own file, because the journal does not take it."""
 
 
@@ -233,10 +235,12 @@ class Case:
                 self.problems.append(f"status: {status.error!r}")
             return
         done = self._daemon.run("status", "-o", "json", check=False)
-        if done.returncode != 0:
+        if done.returncode not in {0, _READ_ONLY_CODE}:
             self.problems.append(f"status ends with {done.returncode}: {done.stderr.strip()}")
             return
         is_read_only = json.loads(done.stdout)["is_read_only"]
+        if is_read_only != (done.returncode == _READ_ONLY_CODE):
+            self.problems.append(f"status ends with {done.returncode}, and says {is_read_only=}")
         is_refused = any(isinstance(one.error, errors.ReadOnlyError) for one in outcomes)
         if is_refused and not is_read_only:
             self.problems.append("status does not say that the daemon is read-only")
