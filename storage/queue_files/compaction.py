@@ -94,6 +94,9 @@ class Compaction:
                 self.is_done = True
         except errors.StorageError as error:
             self.error = error
+        except errors.GangerError as error:
+            # Of a segment that cannot be read, say: a start will name it.
+            self.error = errors.StorageError(error.text)
         finally:
             cut.give_up()
             if _under_way.get(self._directory.path) is self:

@@ -134,10 +134,11 @@ class InodePool(BorrowedInodes):
     def renew(self) -> None:
         """Delete all spares, lent ones too: the disk may have refused a page of any.
 
-        Who has borrowed one makes a new file under its name.
+        Who has borrowed one makes a new file under its name. `StorageError` if one stays.
         """
         self.close()
-        self.clear()
+        with documents.storage_errors(self._directory):
+            self.clear()
 
     def _thin_out(self) -> None:
         """Delete a few that were long unused: a burst of writes needs many, and passes."""

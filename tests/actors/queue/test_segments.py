@@ -15,7 +15,7 @@ from ganger.actors.store.loaded import Loaded
 from ganger.storage import errors, settings
 from ganger.storage.log.journal import Cut, Journal
 from ganger.storage.log.segment_ahead import SegmentAhead
-from ganger.storage.queue_files import replay
+from ganger.storage.queue_files import inodes, replay
 from ganger.storage.queue_files.compaction import Compaction
 
 
@@ -217,6 +217,21 @@ def test_after_a_failed_flush_everything_that_it_covers_is_written_anew(books: B
     # Once is enough.
     assert books.ledger.retry()
     assert [path.stat().st_ino for path in files] == after
+
+
+def test_spares_that_cannot_be_deleted_are_no_reason_to_end(books: Books) -> None:
+    """Any of them may have a page that the disk has refused: none is written into again."""
+    books.commit_new(1)
+    books.ledger.files.write_pending()
+    spare = books.places.queue / f"{inodes.PREFIX}lent"
+    spare.write_bytes(b"")
+    with refusing_flushes():
+        assert not books.ledger.retry()
+    with refusing("unlink"):
+        assert not books.ledger.retry()
+    assert books.is_read_only()
+    assert books.ledger.retry()
+    assert not spare.exists()
 
 
 def test_a_file_system_that_cannot_be_flushed_all_day_gets_no_more_segments(books: Books) -> None:
