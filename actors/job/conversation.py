@@ -15,8 +15,9 @@ import msgspec
 
 from ...storage import errors
 from ...transport import messages
+from ...transport.links.wire_link import Received
 from ...transport.messages import Message, Request
-from .daemon_link import Link, Received
+from .daemon_link import Link
 
 REPLY_SECONDS = 5.0
 """How long `Conversation.try_ask` waits for a reply."""

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from ...storage import errors
 from ...transport import messages
 from ...transport.envelopes import Envelope
+from ...transport.links.process_link import ProcessLink
 from ...transport.messages import JOB_MESSAGES, RECEIVERS
 from ...transport.zmq.router import Router
 from ..runtime.actor import start
 from ..runtime.addresses import SUPERVISOR
-from ..runtime.process_link import ProcessLink
 from .wire_listener import WireAddress, WireListener
 
 if TYPE_CHECKING:

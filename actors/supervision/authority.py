@@ -26,10 +26,10 @@ from ...storage.alive import lock_files
 from ...storage.disk import descriptors
 from ...transport import messages
 from ...transport.envelopes import Envelope
+from ...transport.links.process_link import LinkedReceiver, ProcessLink
 from ...transport.zmq.connection_event import ConnectionEvent
 from ...transport.zmq.dealer import Dealer
 from ..runtime.component import Component
-from ..runtime.process_link import LinkedReceiver, ProcessLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

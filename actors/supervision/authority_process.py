@@ -24,12 +24,12 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.alive import lock_files, parent_death
 from ...storage.disk import documents, paths
+from ...transport.links.process_link import LinkedReceiver
 from ...transport.messages import ComponentHung
 from ..listeners.authority_listener import AuthorityListener
 from ..runtime.actor import start
 from ..runtime.directory import Directory
 from ..runtime.host import Host
-from ..runtime.process_link import LinkedReceiver
 from . import logs
 from .authority import READY, STOP, AuthoritySetting
 from .log_writer import LogWriter

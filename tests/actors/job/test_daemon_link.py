@@ -13,6 +13,7 @@ from ganger.actors.job import daemon_link
 from ganger.actors.processes import channels
 from ganger.storage.locks.locks import Owner
 from ganger.transport import frames, messages
+from ganger.transport.links import wire_link
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
 ATTACH = messages.AttachJob(job_id=5, lock_file="/l/job_000005_1", process_id=7)
@@ -31,7 +32,7 @@ class Successor:
         theirs.close()
         self.hear()
 
-    def hear(self, *news: bytes | ConnectionEvent) -> list[daemon_link.Received]:
+    def hear(self, *news: bytes | ConnectionEvent) -> list[wire_link.Received]:
         """The link takes in what has come."""
         self._dealer.receive.side_effect = [*news, None]
         return self.link.receive()
@@ -39,7 +40,7 @@ class Successor:
     def wait(self) -> None:
         """Let the time go by after which the link asks again."""
         with self._monkeypatch.context() as patched:
-            patched.setattr(daemon_link, "ATTACH_SECONDS", 0.0)
+            patched.setattr(wire_link, "ATTACH_SECONDS", 0.0)
             self.hear()
 
     def asked(self) -> list[int]:
@@ -60,7 +61,7 @@ class Successor:
 
 @pytest.fixture(name="successor")
 def link_that_seeks_a_successor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Successor]:
-    monkeypatch.setattr(daemon_link, "ATTACH_SECONDS", 1_000.0)
+    monkeypatch.setattr(wire_link, "ATTACH_SECONDS", 1_000.0)
     made = Successor(monkeypatch)
     yield made
     made.link.close()
@@ -146,7 +147,7 @@ class Elsewhere:
     def reply(self, message: messages.Message, number: int) -> None:
         self.news.append(frames.encode(message, number))
 
-    def let_in(self, link: daemon_link.Link) -> list[daemon_link.Received]:
+    def let_in(self, link: daemon_link.Link) -> list[wire_link.Received]:
         """Answer the newest attachment; what the job then receives."""
         link.receive()
         number, attach = self.got[-1]
@@ -204,7 +205,7 @@ def test_lock_requests_go_to_the_process_of_the_lock_manager(direct: Direct) -> 
     assert direct.link.send(release, 2)
     assert there.got[-1:] == [(2, release)]
     there.reply(messages.LocksGranted(), 1)
-    granted = daemon_link.Received(messages.LocksGranted(), 1)
+    granted = wire_link.Received(messages.LocksGranted(), 1)
     assert direct.link.wait({}, None) == []
     assert direct.link.receive() == [granted]
     assert direct.received_by_daemon() == [WAITS]
@@ -222,7 +223,7 @@ def test_when_that_process_was_replaced_unanswered_requests_are_asked_for_again(
     assert not direct.link.send(LOCKS, 1)
     # The daemon is still there.
     assert direct.link.is_up
-    again = daemon_link.Received(messages.ResendRequested(), 0)
+    again = wire_link.Received(messages.ResendRequested(), 0)
     assert there.let_in(direct.link) == [again]
     direct.link.send(LOCKS, 2)
     assert there.got[-1] == (2, LOCKS)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ganger.actors.job import job_log
-from ganger.actors.job.daemon_link import Link, Received
+from ganger.actors.job.daemon_link import Link
 from ganger.actors.job.job import JobActor
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.disk import documents
@@ -22,6 +22,7 @@ from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import Owner
 from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
+from ganger.transport.links.wire_link import Received
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}

@@ -11,7 +11,6 @@ from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file, refu
 from tests.actors.operations.unlock import PIN, OpUnlock
 
 from ganger.actors.job.conversation import Conversation
-from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.storage import opcodes
 from ganger.storage.jobs import jobs
@@ -19,6 +18,7 @@ from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files import output_blocks, spool
 from ganger.transport import frames, messages
+from ganger.transport.links.wire_link import Received
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 

@@ -12,13 +12,13 @@ import pytest
 from tests.actors.job.test_job import DELAY, LOCKED, FakeLink, actor, file
 
 from ganger.actors.job import conversation
-from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.storage import config_files, opcodes
 from ganger.storage.disk.paths import Places
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
+from ganger.transport.links.wire_link import Received
 from ganger.transport.messages import ChosenUnder, GateAnswered
 
 QUEUED, CANCELED, SUCCESS = JobStatus.QUEUED, JobStatus.CANCELED, JobStatus.SUCCESS

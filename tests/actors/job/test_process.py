@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ganger.actors.job import process
-from ganger.actors.job.daemon_link import Link, Received
+from ganger.actors.job.daemon_link import Link
 from ganger.actors.processes import channels
 from ganger.transport import frames, messages
+from ganger.transport.links.wire_link import Received
 
 GO = messages.JobGo(body=b"{}", spares=[], secrets={}, queue="/q", socket="/s")
 

@@ -14,13 +14,13 @@ from tests.actors.job.test_job import DELAY, LOCKED, FakeLink
 from tests.own_children import leave_alone
 
 from ganger.actors.job import process
-from ganger.actors.job.daemon_link import Received
 from ganger.actors.processes import channels, descendants, own_state
 from ganger.storage import errors, opcodes
 from ganger.storage.alive import lock_files, process_identity
 from ganger.storage.disk import documents
 from ganger.storage.jobs import jobs
 from ganger.transport import messages
+from ganger.transport.links.wire_link import Received
 
 FAILING = {"OP_ID": "OP_TEST_DELAY", "duration": -1.0, "on_master": False}
 

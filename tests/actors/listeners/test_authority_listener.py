@@ -16,8 +16,9 @@ from ganger.actors.listeners.job_credentials import JobCredentials
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.runtime.host import Host
 from ganger.storage.locks.locks import Owner
-from ganger.transport import frames, link_frames, messages
+from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
+from ganger.transport.links import link_frames
 from ganger.transport.zmq.peers import Credentials, Incoming
 
 DAEMON = Credentials(kind="local", uid=os.geteuid(), pid=os.getppid())

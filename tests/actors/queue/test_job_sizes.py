@@ -16,7 +16,6 @@ from tests.refusals import refusing
 
 from ganger.actors.execution.children import ChannelAddress
 from ganger.actors.job import process
-from ganger.actors.job.daemon_link import Received
 from ganger.actors.job.job import JobActor
 from ganger.actors.processes import channels
 from ganger.actors.store.job_rows import Phase
@@ -28,6 +27,7 @@ from ganger.storage.opcodes import Opcode, OperationContext, catalogue
 from ganger.storage.queue_files import job_files, spool
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
+from ganger.transport.links.wire_link import Received
 from ganger.transport.messages import DiskRetried, JobSpec, SubmitJobs
 
 SUCCESS, ERROR, QUEUED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.QUEUED

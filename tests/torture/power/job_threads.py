@@ -16,7 +16,7 @@ from tests.torture.power import promises
 from tests.torture.power.promises import Event
 
 from ganger.actors.job import job
-from ganger.actors.job.daemon_link import Link, Received
+from ganger.actors.job.daemon_link import Link
 from ganger.actors.job.state_recorder import StateRecorder
 from ganger.actors.operations import registry
 from ganger.storage import settings
@@ -28,6 +28,7 @@ from ganger.storage.opcodes import OperationContext
 from ganger.storage.opcodes.catalogue import OpExec
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
+from ganger.transport.links.wire_link import Received
 from ganger.transport.messages import Message
 
 BATON_SECONDS = 60

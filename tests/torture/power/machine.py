@@ -21,7 +21,6 @@ from tests.torture.power.promises import Event, Found
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.config.stored_configuration import Edit
-from ganger.actors.job.daemon_link import Received
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.store.job_rows import Phase
@@ -39,6 +38,7 @@ from ganger.storage.queue_files import job_files, output_files, spool
 from ganger.transport import messages
 from ganger.transport.client.output_reading import OutputReading
 from ganger.transport.envelopes import Envelope
+from ganger.transport.links.wire_link import Received
 from ganger.transport.messages import JobSpec, Message
 
 _REFUSED = os.strerror(errno.EIO)

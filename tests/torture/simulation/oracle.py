@@ -15,7 +15,6 @@ from tests.torture.simulation.release_oracle import Releases
 from tests.torture.simulation.user_rules import BEGUN, RuleBook
 from tests.torture.simulation.waiting_oracle import Waiting
 
-from ganger.actors.job.daemon_link import ATTACH_SECONDS
 from ganger.actors.locks.locking import LockState
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.rules import filtering
@@ -29,6 +28,7 @@ from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 from ganger.storage.prediction.policy import Policy
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
+from ganger.transport.links.wire_link import ATTACH_SECONDS
 
 if TYPE_CHECKING:
     from tests.torture.simulation.user import Follower

@@ -8,17 +8,22 @@ those that it makes.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage import errors
-from ...transport import link_frames
-from ...transport.envelopes import Envelope
-from ...transport.messages import Failure, InterimReply, Request
+from ..envelopes import Envelope
+from ..messages import Failure, InterimReply, Request
+from . import link_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .directory import Directory
+
+class Directory(Protocol):
+    """Knows the components of this process by name."""
+
+    def tell(self, name: str, envelope: Envelope) -> None:
+        """Send ``envelope`` to a component."""
 
 
 class ProcessLink:

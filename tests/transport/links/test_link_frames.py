@@ -11,8 +11,9 @@ import pytest
 from ganger.storage import errors, settings
 from ganger.storage.filters import rules
 from ganger.storage.locks.locks import Owner
-from ganger.transport import link_frames, messages
-from ganger.transport.link_frames import LinkFrame
+from ganger.transport import messages
+from ganger.transport.links import link_frames
+from ganger.transport.links.link_frames import LinkFrame
 
 OWNER = Owner(7, "/l/job_000007_1", 815)
 EVERY_FILTER = [

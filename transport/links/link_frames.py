@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 import msgspec
 
-from ..storage import errors, settings
-from ..storage.filters import rules
-from ..storage.plain_values import encodable
-from . import messages
-from .messages import Message, filter_evaluator, several
+from ...storage import errors, settings
+from ...storage.filters import rules
+from ...storage.plain_values import encodable
+from .. import messages
+from ..messages import Message, filter_evaluator, several
 
 _encode = msgspec.msgpack.Encoder().encode
 

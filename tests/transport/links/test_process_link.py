@@ -6,11 +6,11 @@ import pytest
 from tests.actors.runtime.stage import Asker
 
 from ganger.actors.runtime.directory import Directory
-from ganger.actors.runtime.process_link import LinkedReceiver, ProcessLink
 from ganger.storage import errors
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
+from ganger.transport.links.process_link import LinkedReceiver, ProcessLink
 
 OWNER = Owner(7, "/l/job_000007_1", 815)
 REQUEST = messages.RequestLocks(OWNER, 0, [("node/a", "shared")])
