@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import recovery
 from ganger.storage.disk import paths
 from ganger.storage.fsck import checking, repairing, survey
@@ -109,7 +110,11 @@ class RepairStep(NamedTuple):
 def start(places: paths.Places) -> RepairStep:
     """Load the directory as a daemon does; unreadable files are not part of the outcome."""
     directory = QueueDirectory(places)
-    loaded = recovery.load(directory, Journal(places.journal), "/run/daemon")
+    kept = Journal(places.journal)
+    loaded = recovery.load(directory, kept, "/run/daemon")
+    # Loading writes no files: the ledger does, as it begins.
+    Ledger(directory, kept).begin(loaded)
+    kept.close()
     table = {row.id: (row.phase.name, str(row.status), row.serial) for row in loaded.table}
     return RepairStep(
         table,

@@ -23,7 +23,7 @@ LOSSES = 4
 
 RENEW = "inodes.InodePool.renew"
 DROP = "job_files.QueueDirectory.drop_pages"
-CHECK = "read_back.check"
+CHECK = "read_back.check_content"
 """What keeps a page that the disk has refused out of job files, and what finds it there."""
 
 
