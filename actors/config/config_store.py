@@ -100,9 +100,11 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._forecasts = Forecasts(self.runtime, self._stored)
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
-        self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self)
         context = PartContext(self.runtime, self._stored, self._changes, self)
         self._parts = Parts(context, _INSTALLED.objects.values())
+        self._opcodes = OpcodeRuns(
+            self.runtime, self._stored, self._changes, self, operations=self._parts.operations
+        )
         self._parts.begin()
         for problem in _INSTALLED.problems:
             self.log.error("a part of a package is left out", problem=problem)

@@ -16,7 +16,7 @@ import msgspec
 from ...storage import errors, opcodes, settings
 from ...storage.alive import lock_files
 from ...storage.cluster.objects import ObjectKind
-from ...storage.cluster.operations import delays, table
+from ...storage.cluster.operations import deciding, delays
 from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.locks.locks import CONFIG_LOCK
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...storage.cluster.configuration import Change, Configuration
-    from ...storage.cluster.operations.base import Outcome
+    from ...storage.cluster.operations.base import Operation, Operations, Outcome
     from ...transport.messages import LockHolders, OperationProblem, Reply, RunOpcode
     from ..runtime.runtime import Runtime
 
 
-OPERATIONS = {**table.OPERATIONS, **query_operations.OPERATIONS}
-"""All operations by the ids of their opcodes (`catalogue.RUN_IN_STORE` has the ids)."""
+OWN: Operations = {**query_operations.OPERATIONS, **delays.OPERATIONS, "OP_QUERY": QUERY}
+"""The core's operations by the ids of their opcodes; parts bring theirs (`parts.ConfigPart`)."""
 
 
-_PREPARED = {**OPERATIONS, **delays.OPERATIONS, "OP_QUERY": QUERY}
-
-
-def prepared(snapshot: Configuration, message: PrepareOpcode, now: float) -> OpcodePrepared:
+def prepared(
+    operations: Operations, snapshot: Configuration, message: PrepareOpcode, now: float
+) -> OpcodePrepared:
     """The locks that the opcode needs now, or its error."""
+    given = Circumstances(message.new_uuid, now)
     try:
         opcode = opcodes.parse(message.opcode)
-        needs = table.locks_of(opcode, snapshot, Circumstances(message.new_uuid, now), _PREPARED)
+        needs = deciding.locks_of(opcode, snapshot, given, operations)
     except (OperationError, errors.BadRequestError) as error:
         return OpcodePrepared(locks={}, serial_no=snapshot.serial_no, error=problem_of(error))
     plain = msgspec.to_builtins(needs)
@@ -66,7 +66,12 @@ def prepared(snapshot: Configuration, message: PrepareOpcode, now: float) -> Opc
 
 
 def decided(
-    snapshot: Configuration, message: RunOpcode, now: float, known: Callable[[], Mapping[str, Any]]
+    operations: Operations,
+    snapshot: Configuration,
+    message: RunOpcode,
+    *,
+    now: float,
+    known: Callable[[], Mapping[str, Any]],
 ) -> Outcome:
     """What the opcode does. Raises `OperationError` or `BadRequestError`: it changes nothing.
 
@@ -74,9 +79,9 @@ def decided(
     """
     opcode = opcodes.parse(message.opcode)
     held = LockNeeds.of(message.locks)
-    needs_known = opcode.op_id in query_operations.OPERATIONS
+    needs_known = operations[opcode.op_id].needs_known
     given = Circumstances(message.new_uuid, now, held, known() if needs_known else {})
-    outcome = table.decided(opcode, snapshot, given, OPERATIONS)
+    outcome = deciding.decided(opcode, snapshot, given, operations)
     size = len(msgspec.json.encode([outcome.result, outcome.log]))
     if size > settings.OPCODE_ANSWER_BYTES_MAX:
         text = (
@@ -171,11 +176,14 @@ class OpcodeRuns:
         configuration: StoredConfiguration,
         changes: ChangeLine,
         store: StoreForOpcodes,
+        *,
+        operations: Operations,
     ) -> None:
         self._runtime = runtime
         self._configuration = configuration
         self._changes = changes
         self._store = store
+        self._operations = {**operations, **OWN}
         self._answers = Answers(configuration)
         self._in_line: dict[tuple[int, int], _Repeats] = {}
 
@@ -185,7 +193,7 @@ class OpcodeRuns:
             self._tell_wait(envelope, message.job_id)
         elif isinstance(message, PrepareOpcode):
             now = self._runtime.wall_clock()
-            envelope.reply(prepared(self._configuration.snapshot, message, now))
+            envelope.reply(prepared(self._operations, self._configuration.snapshot, message, now))
         elif (answer := self._answers.find(message)) is not None:
             envelope.reply(answer)
         elif (waiting := self._in_line.get(_key(message))) is not None:
@@ -215,7 +223,8 @@ class OpcodeRuns:
 
     def _run(self, envelope: Envelope, message: RunOpcode) -> None:
         """Carry the opcode out: at once if it changes nothing, else when the lock is free."""
-        if _is_long(message):
+        operation = self._operation(message)
+        if operation is not None and operation.is_long:
             self._in_line[_key(message)] = _Repeats(self._in_line, _key(message), envelope)
             decide = functools.partial(self._decided, self._configuration.snapshot, message)
             self._runtime.in_thread(functools.partial(_decided_in_thread, message, decide))
@@ -225,7 +234,7 @@ class OpcodeRuns:
         except (OperationError, errors.BadRequestError) as error:
             self._answer(envelope, message, failed(error))
             return
-        if _writes_files(message):
+        if operation is not None and operation.writes_files and not message.opcode.get("dry_run"):
             # A repetition does it again, which does no harm.
             self._store.write_files(envelope, _answer_of(message, outcome))
             return
@@ -236,6 +245,9 @@ class OpcodeRuns:
         repeats.waits_for_lock = True
         waiting = msgspec.structs.replace(envelope, reply_to=repeats)
         self._changes.add(waiting, lambda snapshot: self._made(snapshot, waiting, message))
+
+    def _operation(self, message: RunOpcode) -> Operation | None:
+        return self._operations.get(str(message.opcode.get("OP_ID")))
 
     def _made(self, snapshot: Configuration, envelope: Envelope, message: RunOpcode) -> Made:
         def fail(error: OperationError | errors.BadRequestError) -> None:
@@ -263,7 +275,7 @@ class OpcodeRuns:
     def _decided(self, snapshot: Configuration, message: RunOpcode) -> Outcome:
         now = self._runtime.wall_clock()
         known = functools.partial(known_cluster, self._runtime.host.places, now)
-        outcome = decided(snapshot, message, now, known)
+        outcome = decided(self._operations, snapshot, message, now=now, known=known)
         if outcome.changes:
             self._store.check_slots(new_run_slots(snapshot, outcome))
         return outcome
@@ -271,17 +283,6 @@ class OpcodeRuns:
     def _answer(self, envelope: Envelope, message: RunOpcode, answer: OpcodeRan) -> None:
         self._answers.keep(_key(message), answer)
         envelope.reply(answer)
-
-
-def _is_long(message: RunOpcode) -> bool:
-    operation = OPERATIONS.get(str(message.opcode.get("OP_ID")))
-    return operation is not None and operation.is_long
-
-
-def _writes_files(message: RunOpcode) -> bool:
-    operation = OPERATIONS.get(str(message.opcode.get("OP_ID")))
-    is_real = not message.opcode.get("dry_run")
-    return operation is not None and operation.writes_files and is_real
 
 
 def _decided_in_thread(message: RunOpcode, decide: Callable[[], Outcome]) -> OpcodeDecided:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
+    from ...storage.cluster.operations.base import Operations
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, Reply
     from ..runtime.runtime import Runtime
@@ -46,6 +47,9 @@ class ConfigPart:
     takes: ClassVar[tuple[type[Message], ...]] = ()
     """The messages that come to this part."""
 
+    operations: ClassVar[Operations] = {}
+    """What the part does to the configuration for opcodes, by their ids."""
+
     def __init__(self, context: PartContext) -> None:
         self._context = context
 
@@ -74,6 +78,10 @@ class Parts:
 
     def __init__(self, context: PartContext, kinds: Iterable[type[ConfigPart]]) -> None:
         self._parts = [kind(context) for kind in kinds]
+        self.operations = {
+            op_id: operation for part in self._parts for op_id, operation in part.operations.items()
+        }
+        """The operations of all parts."""
         self._takers = {kind: part for part in self._parts for kind in part.takes}
         for part in self._parts:
             context.configuration.when_changed(part.note)

@@ -1,10 +1,11 @@
-"""Ganeti's part of the configuration store: WConfD's methods, and the ssconf files."""
+"""Ganeti's part of the configuration store: opcodes, WConfD's methods, and the ssconf files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
+from ...storage.ganeti.operations import table
 from ...transport import messages
 from ..config.parts import ConfigPart, PartContext, Written
 from .reservation_keeper import ReservationKeeper, ReservationMessage
@@ -21,6 +22,7 @@ _OwnNotice = messages.SsconfDue | messages.SsconfWritten | messages.SweepReserva
 class GanetiPart(ConfigPart):
     """The part of the configuration store for Ganeti's programs."""
 
+    operations = table.OPERATIONS
     takes = get_args(ReservationMessage | CatalogueMessage | _OwnNotice)
 
     def __init__(self, context: PartContext) -> None:

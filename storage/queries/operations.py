@@ -28,7 +28,7 @@ def _read_values(opcode: AnyOpcode, snapshot: Configuration, given: Circumstance
 
 
 OPERATIONS: Final[Operations] = {
-    "OP_CLUSTER_CONFIG_QUERY": Operation(_no_locks, _read_values),
-    "OP_CLUSTER_QUERY": Operation(_no_locks, _describe),
+    "OP_CLUSTER_CONFIG_QUERY": Operation(_no_locks, _read_values, needs_known=True),
+    "OP_CLUSTER_QUERY": Operation(_no_locks, _describe, needs_known=True),
 }
 """The operations by the ids of their opcodes."""

@@ -18,8 +18,9 @@ from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import problems
 from ganger.storage.cluster.notation import encode
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations import table
+from ganger.storage.cluster.operations import deciding
 from ganger.storage.cluster.operations.base import Circumstances, Outcome
+from ganger.storage.ganeti.operations.table import OPERATIONS
 from ganger.storage.opcodes import OperationError
 
 DATA = Path(__file__).parent / "data"
@@ -52,8 +53,10 @@ class Replay:
         recorded = recorded_opcode(job_id)
         opcode = opcodes.parse(recorded["input"])
         given = Circumstances(new_uuid, now)
-        held = table.locks_of(opcode, self.configuration, given)
-        outcome = table.decided(opcode, self.configuration, given._replace(held=held))
+        held = deciding.locks_of(opcode, self.configuration, given, OPERATIONS)
+        outcome = deciding.decided(
+            opcode, self.configuration, given._replace(held=held), OPERATIONS
+        )
         assert outcome.result == recorded["result"]
         assert list(outcome.log) == recorded["log"]
         self.configuration = self.configuration.changed(outcome.changes, now)

@@ -12,7 +12,7 @@ import pytest
 from tests.clusters import made_configuration, uuid_of
 from tests.faults.harness import Daemon, until
 from tests.seeds import seed
-from tests.storage.cluster.operations.held_configuration import HeldConfiguration
+from tests.storage.ganeti.operations.held_configuration import HeldConfiguration
 from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, until_running
 
 from ganger import Client, JobStatus

@@ -1,1 +1,1 @@
-"""What do opcodes do to the configuration? Pure."""
+"""How does an opcode look at the configuration, and change it? Pure."""

@@ -97,6 +97,8 @@ class Operation(NamedTuple):
     """It changes nothing, and takes long in a large configuration: a thread decides it."""
     writes_files: bool = False
     """It changes nothing; it ends when the files of the configuration are written anew."""
+    needs_known: bool = False
+    """Whether it needs `Circumstances.known`."""
 
 
 def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:

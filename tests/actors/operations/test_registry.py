@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ganger.actors.config import opcode_runs
 from ganger.actors.operations import registry
 from ganger.actors.operations.test_context import TestContext
 from ganger.storage import errors, opcodes, settings
@@ -51,9 +50,9 @@ def test_every_opcode_called_built_in_is_in_the_table_and_no_other() -> None:
         for op_id in catalogue.known_ids()
         if (declared := catalogue.find(op_id)) is not None and declared.built_in
     }
-    elsewhere = set(opcode_runs.OPERATIONS) | catalogue.QUERIES
+    elsewhere = catalogue.RUN_IN_STORE | catalogue.QUERIES
     assert built_in == set(registry.OPERATIONS) | elsewhere
-    assert not set(registry.OPERATIONS) & set(opcode_runs.OPERATIONS)
+    assert not set(registry.OPERATIONS) & elsewhere
 
 
 def test_an_opcode_without_an_operation_is_not_run() -> None:

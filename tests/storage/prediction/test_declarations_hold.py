@@ -17,8 +17,9 @@ from tests.storage.queries.recorded_clusters import larger
 from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations import delays, table
+from ganger.storage.cluster.operations import deciding, delays
 from ganger.storage.cluster.operations.base import Circumstances
+from ganger.storage.ganeti.operations import table
 from ganger.storage.opcodes import LockNeeds, catalogue
 from ganger.storage.prediction.declared import answer_to, forecast, question_of
 from ganger.storage.prediction.group_locks import NEW
@@ -172,7 +173,7 @@ def requested(opcode: Mapping[str, Any], snapshot: Configuration) -> LockForecas
     typed = opcodes.parse(opcode)
     if typed.is_locked_by_store:
         given = Circumstances(NEW_UUID, 1_800_000_000.0)
-        needs: LockNeeds = table.locks_of(typed, snapshot, given, OPERATIONS)
+        needs: LockNeeds = deciding.locks_of(typed, snapshot, given, OPERATIONS)
     else:
         needs = typed.lock_needs()
     return forecast_of_locks(needs.to_changes())

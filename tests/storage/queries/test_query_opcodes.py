@@ -10,7 +10,7 @@ import pytest
 
 from ganger.storage import errors, opcodes
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.operations import table
+from ganger.storage.cluster.operations import deciding
 from ganger.storage.cluster.operations.base import Circumstances
 from ganger.storage.opcodes import LockNeeds
 from ganger.storage.queries import operations
@@ -33,8 +33,8 @@ def snapshot_of_ganeti() -> Configuration:
 def answer(snapshot: Configuration, op_id: str, **parameters: Any) -> Any:
     opcode = opcodes.parse({"OP_ID": op_id, **parameters})
     given = Circumstances("", 0.0, known=KNOWN)
-    assert table.locks_of(opcode, snapshot, given, operations.OPERATIONS) == LockNeeds()
-    outcome = table.decided(opcode, snapshot, given, operations.OPERATIONS)
+    assert deciding.locks_of(opcode, snapshot, given, operations.OPERATIONS) == LockNeeds()
+    outcome = deciding.decided(opcode, snapshot, given, operations.OPERATIONS)
     assert (outcome.changes, outcome.log) == ((), ())
     return outcome.result
 

@@ -1,0 +1,1 @@
+"""What do Ganeti's opcodes do to the configuration? Pure."""
