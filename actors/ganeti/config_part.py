@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, get_args
 from ...storage.ganeti.operations import table
 from ...transport import messages
 from ..config.parts import ConfigPart, PartContext, Written
-from .reservation_keeper import ReservationKeeper, ReservationMessage
+from . import wconfd_table
+from .reservation_keeper import ReservationKeeper
 from .ssconf_files import SsconfFiles
-from .wconfd_catalogue import Catalogue, CatalogueMessage
+from .wconfd_catalogue import Catalogue
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
@@ -23,7 +24,7 @@ class GanetiPart(ConfigPart):
     """The part of the configuration store for Ganeti's programs."""
 
     operations = table.OPERATIONS
-    takes = get_args(ReservationMessage | CatalogueMessage | _OwnNotice)
+    takes = get_args(wconfd_table.CallMessage | _OwnNotice)
 
     def __init__(self, context: PartContext) -> None:
         super().__init__(context)
@@ -39,9 +40,7 @@ class GanetiPart(ConfigPart):
     def note(self, before: Configuration, after: Configuration, changes: Sequence[Change]) -> None:
         self._ssconf.note(before, after, changes)
 
-    def take(
-        self, envelope: Envelope, message: ReservationMessage | CatalogueMessage | _OwnNotice
-    ) -> None:
+    def take(self, envelope: Envelope, message: wconfd_table.CallMessage | _OwnNotice) -> None:
         match message:
             case messages.SsconfDue():
                 self._ssconf.write_due()
@@ -49,10 +48,8 @@ class GanetiPart(ConfigPart):
                 self._ssconf.note_written(message)
             case messages.SweepReservations():
                 self._reservations.sweep()
-            case _ if isinstance(message, ReservationMessage):
-                self._reservations.take(envelope, message)
             case _:
-                self._catalogue.take(envelope, message)
+                wconfd_table.serve(self._catalogue, envelope, message)
 
     def turn_ended(self) -> None:
         """Store the reservations of the turn, and tell."""

@@ -6,8 +6,8 @@ reservations within a second.
 
 from __future__ import annotations
 
-import functools
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, settings
@@ -34,21 +34,6 @@ if TYPE_CHECKING:
 FILE_MODE = 0o600
 """As that of the locks."""
 
-_OfOwner = (
-    messages.DropAllReservations
-    | messages.GenerateMac
-    | messages.ReserveMac
-    | messages.GenerateDrbdSecret
-    | messages.ReserveLv
-    | messages.ReserveIp
-    | messages.ReleaseIp
-    | messages.GenerateIp
-    | messages.ListReservedIps
-)
-_OfDisk = messages.ComputeDrbdMap | messages.AllocateDrbdMinor | messages.ReleaseDrbdMinors
-_Commit = messages.CommitTemporaryIps | messages.CommitReleaseTemporaryIp
-ReservationMessage = _OfOwner | _OfDisk | _Commit
-
 
 class ReservationKeeper:
     """The part of the configuration store that owns the reservations."""
@@ -70,95 +55,98 @@ class ReservationKeeper:
         self._is_sweep_due = self._is_changed = False
         self.sweep()
 
-    # ------------------------------------------------------------ requests
+    # ------------------------------------------------------------ methods
 
-    def take(self, envelope: Envelope, message: ReservationMessage) -> None:
-        """Handle one message; the reply waits for the end of the turn."""
-        snapshot = self._configuration.snapshot
-        match message:
-            case messages.CommitTemporaryIps():
-                self._check_alive(message.owner)
-                self._changes.add_unlocked(envelope, lambda now: self._committed(envelope, now))
-            case messages.CommitReleaseTemporaryIp(network=network, address=address):
-                self._changes.add_unlocked(
-                    envelope,
-                    lambda now: _made(envelope, message, released_address(now, network, address)),
-                )
-            case (
-                messages.ComputeDrbdMap()
-                | messages.AllocateDrbdMinor()
-                | messages.ReleaseDrbdMinors()
-            ):
-                value = undamaged(
-                    snapshot, functools.partial(self._of_disk, message), errors.ModificationError
-                )
-                self._answers.append((envelope, value))
-            case _:
-                if not isinstance(message, messages.DropAllReservations):
-                    self._check_alive(message.owner)
-                value = undamaged(
-                    snapshot, functools.partial(self._of_owner, message), errors.ModificationError
-                )
-                self._answers.append((envelope, value))
+    def answer(self, envelope: Envelope, give: Callable[[], object]) -> None:
+        """Reply with what ``give`` gives, at the end of the turn: then it is on disk.
 
-    def _of_owner(self, message: _OfOwner) -> Any:  # noqa: ANN401 - JSON
-        """What the method gives; it changes the table in memory. Raises `ReservationError`."""
-        table, in_use = self._reservations, self._configuration.in_use
-        owner = message.owner
-        if isinstance(message, messages.ListReservedIps):
-            return [[one.action, one.address, one.network] for one in table.ip_changes(owner)]
+        It may change the table in memory. Raises `ReservationError`.
+        """
         self._is_changed = True
-        value: Any = None
-        match message:
-            case messages.DropAllReservations():
-                table.drop(owner)
-            case messages.GenerateMac(network=network):
-                prefix = self._mac_prefix(network)
-                macs = in_use(MAC_ADDRESS)
-                value = table.generate_mac(owner, prefix, macs, random_bytes=os.urandom)
-            case messages.ReserveMac(mac=mac):
-                table.reserve_mac(owner, mac, in_use(MAC_ADDRESS))
-            case messages.GenerateDrbdSecret():
-                secrets = self._configuration.provided(SECRET)
-                value = table.generate_secret(owner, secrets, random_bytes=os.urandom)
-            case messages.ReserveLv(volume=volume):
-                table.reserve_volume(owner, volume, self._configuration.provided(VOLUME))
-            case messages.ReserveIp(network=network, address=address, checks_external=checks):
-                found = self._network(network)
-                table.reserve_ip(owner, found, address, is_external_checked=checks)
-            case messages.ReleaseIp(network=network, address=address):
-                table.release_ip(owner, self._network(network), address)
-            case messages.GenerateIp(network=network):
-                value = table.generate_ip(owner, self._network(network))
-        return value
+        value = undamaged(self._configuration.snapshot, give, errors.ModificationError)
+        self._answers.append((envelope, value))
 
-    def _of_disk(self, message: _OfDisk) -> Any:  # noqa: ANN401 - JSON
-        table, snapshot = self._reservations, self._configuration.snapshot
-        match message:
-            case messages.ComputeDrbdMap():
-                disks = snapshot.objects(ObjectKind.DISK)
-                used = ((minor, uuid) for uuid, disk in disks for minor in drbd_minors(disk))
-                nodes = (uuid for uuid, _ in snapshot.objects(ObjectKind.NODE))
-                return table.minors_map(nodes, used)
-            case messages.AllocateDrbdMinor(disk=disk, nodes=nodes):
-                for node in nodes:
-                    if snapshot.get(ObjectKind.NODE, node) is None:
-                        text = f"Could not find node with UUID {shortened(node)}"
-                        raise errors.ModificationError(text)
-                self._is_changed = True
-                return table.allocate_minors(
-                    disk, nodes, lambda node: self._configuration.in_use(MINOR, on_node(node))
-                )
-            case messages.ReleaseDrbdMinors(disk=disk):
-                self.release_minors(disk)
-                return None
+    def drop(self, owner: Owner) -> None:
+        """End all reservations of the owner, except minors."""
+        self._reservations.drop(owner)
 
-    def _committed(self, envelope: Envelope, snapshot: Configuration) -> Made:
-        message = envelope.message
-        assert isinstance(message, messages.CommitTemporaryIps)
-        networks = self.committed_networks(message.owner, snapshot)
-        changes = [Change(ObjectKind.NETWORK, uuid, network) for uuid, network in networks.items()]
-        return _made(envelope, message, Modified(changes, lambda _: None))
+    def generate_mac(self, owner: Owner, network: str | None) -> str:
+        """Reserve a random MAC address with the prefix of a network (UUID), or of the cluster."""
+        prefix, macs = self._mac_prefix(network), self._configuration.in_use(MAC_ADDRESS)
+        return self._reservations.generate_mac(owner, prefix, macs, random_bytes=os.urandom)
+
+    def reserve_mac(self, owner: Owner, mac: str) -> None:
+        """Reserve a MAC address."""
+        self._reservations.reserve_mac(owner, mac, self._configuration.in_use(MAC_ADDRESS))
+
+    def generate_secret(self, owner: Owner) -> str:
+        """Reserve a random secret of 40 hexadecimal digits."""
+        secrets = self._configuration.provided(SECRET)
+        return self._reservations.generate_secret(owner, secrets, random_bytes=os.urandom)
+
+    def reserve_volume(self, owner: Owner, volume: str) -> None:
+        """Reserve a logical volume, ``group/name``."""
+        self._reservations.reserve_volume(owner, volume, self._configuration.provided(VOLUME))
+
+    def reserve_ip(self, owner: Owner, network: str, address: str, checks: bool) -> None:  # noqa: FBT001 - an argument of WConfD
+        """Record that the owner's commit reserves an IPv4 address in a network (UUID)."""
+        found = self._network(network)
+        self._reservations.reserve_ip(owner, found, address, is_external_checked=checks)
+
+    def release_ip(self, owner: Owner, network: str, address: str) -> None:
+        """Record that the owner's commit releases an IPv4 address in a network (UUID)."""
+        self._reservations.release_ip(owner, self._network(network), address)
+
+    def generate_ip(self, owner: Owner, network: str) -> str:
+        """Record that the owner's commit reserves the lowest free address of a network (UUID)."""
+        return self._reservations.generate_ip(owner, self._network(network))
+
+    def reserved_ips(self, owner: Owner) -> list[list[str]]:
+        """What the owner has recorded: (reserve or release, address, network) of each."""
+        changes = self._reservations.ip_changes(owner)
+        return [[one.action, one.address, one.network] for one in changes]
+
+    def minors_map(self) -> object:
+        """For each node (UUID) the disk of each minor, in use or reserved."""
+        snapshot = self._configuration.snapshot
+        disks = snapshot.objects(ObjectKind.DISK)
+        used = ((minor, uuid) for uuid, disk in disks for minor in drbd_minors(disk))
+        nodes = (uuid for uuid, _ in snapshot.objects(ObjectKind.NODE))
+        return self._reservations.minors_map(nodes, used)
+
+    def allocate_minors(self, disk: str, nodes: list[str]) -> list[int]:
+        """Reserve for a disk (UUID) the smallest free minor on each of the nodes."""
+        for node in nodes:
+            if self._configuration.snapshot.get(ObjectKind.NODE, node) is None:
+                text = f"Could not find node with UUID {shortened(node)}"
+                raise errors.ModificationError(text)
+        return self._reservations.allocate_minors(
+            disk, nodes, lambda node: self._configuration.in_use(MINOR, on_node(node))
+        )
+
+    def commit(self, envelope: Envelope[messages.CallMethodAsOwner]) -> None:
+        """Make the recorded changes of the owner in its networks. The reservations stay.
+
+        This and `commit_release` need no lock: their callers hold it.
+        """
+        owner = envelope.message.owner
+        self.check_alive(owner)
+
+        def make(snapshot: Configuration) -> Made:
+            networks = self.committed_networks(owner, snapshot)
+            changes = [Change(ObjectKind.NETWORK, *one) for one in networks.items()]
+            return _made(envelope, name_of(owner), Modified(changes, lambda _: None))
+
+        self._changes.add_unlocked(envelope, make)
+
+    def commit_release(
+        self, envelope: Envelope[messages.CallMethod], network: str, address: str
+    ) -> None:
+        """Release an IPv4 address in a network (UUID) at once."""
+        sender = envelope.message.sender
+        self._changes.add_unlocked(
+            envelope, lambda now: _made(envelope, sender, released_address(now, network, address))
+        )
 
     def _network(self, uuid: str) -> Network:
         found: Network | None = self._configuration.snapshot.get(ObjectKind.NETWORK, uuid)
@@ -229,18 +217,15 @@ class ReservationKeeper:
             self._is_sweep_due = True
             self._runtime.later(settings.OWNERS_SWEEP_SECONDS, messages.SweepReservations())
 
-    def _check_alive(self, owner: Owner) -> None:
+    def check_alive(self, owner: Owner) -> None:
+        """Raise `LockRequestError` if the owner is dead."""
         if lock_files.is_dead(owner.lock_file):
             text = f"the owner's lock file {shortened(owner.lock_file)} is dead"
             raise errors.LockRequestError(text)
 
 
-def _made(envelope: Envelope, message: _Commit, modified: Modified) -> Made:
+def _made(envelope: Envelope, who: str, modified: Modified) -> Made:
     def done(after: Configuration) -> None:
         envelope.reply(messages.ConfigAnswered(modified.value(after)))
 
-    if isinstance(message, messages.CommitTemporaryIps):
-        who = name_of(message.owner)
-    else:
-        who = message.sender
     return Made(Edit(modified.changes, who, "addresses committed"), done)

@@ -1,4 +1,4 @@
-"""WConfD's methods about the configuration, as the store serves them.
+"""What serves WConfD's methods about the configuration (`wconfd_table`), in the store's turns.
 
 What each one changes is decided in `modifications`. Those that change something without the lock of
 their caller stand in the line of changes, but do not wait there (`change_line`).
@@ -21,6 +21,7 @@ from ...storage.ganeti.modifications import InUse, Modified
 from ...storage.locks.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages
+from ...transport.envelopes import Envelope
 from ...transport.messages import ConfigAnswered
 from ..config import objects
 from ..config.change_line import ChangeLine, Made, name_of
@@ -28,7 +29,6 @@ from ..config.stored_configuration import Edit, StoredConfiguration
 from ..runtime.addresses import LOCK_MANAGER
 
 if TYPE_CHECKING:
-    from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
     from .reservation_keeper import ReservationKeeper
 
@@ -38,47 +38,8 @@ DESTROYER = "config_store-destruction"
 _DESTROYERS_PRIORITY = -21
 """Before every job."""
 
-_UPDATED = {
-    messages.UpdateCluster: ObjectKind.CLUSTER,
-    messages.UpdateNode: ObjectKind.NODE,
-    messages.UpdateInstance: ObjectKind.INSTANCE,
-    messages.UpdateNodeGroup: ObjectKind.NODE_GROUP,
-    messages.UpdateNetwork: ObjectKind.NETWORK,
-    messages.UpdateDisk: ObjectKind.DISK,
-}
-
-_Update = (
-    messages.UpdateCluster
-    | messages.UpdateNode
-    | messages.UpdateInstance
-    | messages.UpdateNodeGroup
-    | messages.UpdateNetwork
-    | messages.UpdateDisk
-)
-_Modification = (
-    messages.RemoveInstance
-    | messages.AddInstanceDisk
-    | messages.AttachInstanceDisk
-    | messages.DetachInstanceDisk
-    | messages.RemoveInstanceDisk
-    | messages.SetInstancePrimaryNode
-    | messages.SetInstanceStatus
-    | messages.AllocatePort
-    | messages.AddTcpUdpPort
-    | _Update
-)
-_Write = messages.WriteConfig | messages.WriteConfigAndUnlock
-_Whole = (
-    messages.ReadConfig
-    | messages.LockConfig
-    | messages.UnlockConfig
-    | _Write
-    | messages.VerifyConfig
-    | messages.FlushConfig
-    | messages.FlushConfigGroup
-    | messages.PrepareClusterDestruction
-)
-CatalogueMessage = _Whole | messages.AddInstance | _Modification
+_Call = Envelope[messages.CallMethod]
+_OwnersCall = Envelope[messages.CallMethodAsOwner]
 
 
 class StoreForCatalogue(Protocol):
@@ -117,41 +78,28 @@ class Catalogue:
         self._runtime = runtime
         self._configuration = configuration
         self._changes = changes
-        self._reservations = reservations
+        self.reservations = reservations
         self._store = store
         self._given: _Given | None = None
 
-    def take(self, envelope: Envelope, message: CatalogueMessage) -> None:
-        """Handle one message."""
-        match message:
-            case messages.AddInstance():
-                self._add_instance(envelope, message)
-            case messages.ReadConfig():
-                envelope.reply(ConfigAnswered(self._whole(reveals=message.reveals)))
-            case messages.LockConfig():
-                self._lock(envelope, message)
-            case messages.UnlockConfig():
-                self._unlock(envelope, message.owner, ConfigAnswered())
-            case messages.WriteConfig() | messages.WriteConfigAndUnlock():
-                self._write(envelope, message)
-            case messages.VerifyConfig():
-                found = problems(self._configuration.snapshot)
-                envelope.reply(messages.ConfigVerified(found))
-            case messages.FlushConfig() | messages.FlushConfigGroup():
-                self._flush(envelope, message)
-            case messages.PrepareClusterDestruction():
-                self._prepare_destruction(envelope, message)
-            case _:
-                self._modify(envelope, message)
-
     # ------------------------------------------------------------ the whole configuration
+
+    def read(self, envelope: _Call) -> None:
+        """Give the whole configuration."""
+        envelope.reply(ConfigAnswered(self._whole(reveals=envelope.message.reveals)))
+
+    def verify(self, envelope: Envelope) -> None:
+        """Give what is wrong with the whole configuration, one line each."""
+        envelope.reply(ConfigAnswered(problems(self._configuration.snapshot)))
 
     def _whole(self, *, reveals: bool) -> dict[str, Any]:
         whole = self._configuration.snapshot.to_document()
         return whole if reveals else masked(whole)
 
-    def _lock(self, envelope: Envelope, message: messages.LockConfig) -> None:
-        mode = LockMode.SHARED if message.is_shared else LockMode.EXCLUSIVE
+    def lock(self, envelope: _OwnersCall, is_shared: bool) -> None:  # noqa: FBT001 - an argument of WConfD
+        """Take ``cluster/config`` now or never, and give the whole configuration; null: never."""
+        message = envelope.message
+        mode = LockMode.SHARED if is_shared else LockMode.EXCLUSIVE
 
         def tried(reply: messages.LocksTried) -> None:
             if reply.blockers:
@@ -166,30 +114,45 @@ class Catalogue:
         asked = messages.TryLocks(message.owner, [(CONFIG_LOCK, mode.value)])
         self._runtime.ask(LOCK_MANAGER, asked, tried, envelope.refuse)
 
+    def unlock(self, envelope: _OwnersCall) -> None:
+        """Release ``cluster/config``."""
+        self._unlock(envelope, envelope.message.owner, ConfigAnswered())
+
     def _unlock(self, envelope: Envelope, owner: Owner, answer: messages.Reply) -> None:
         if self._given is not None and self._given.owner == owner:
             self._given = None
         release = messages.ReleaseLocks(owner, LockLevel.CONFIG)
         self._runtime.ask(LOCK_MANAGER, release, lambda _: envelope.reply(answer), envelope.refuse)
 
-    def _write(self, envelope: Envelope, message: _Write) -> None:
-        objects.check_depth("config", message.config)
-        unlocks = isinstance(message, messages.WriteConfigAndUnlock)
+    def write(self, envelope: _OwnersCall, config: dict[str, Any]) -> None:
+        """Change all that is another one in ``config``; the owner must hold the lock.
+
+        What others have changed since the owner has read the configuration stays as it is.
+        """
+        self._write(envelope, config, unlocks=False)
+
+    def write_and_unlock(self, envelope: _OwnersCall, config: dict[str, Any]) -> None:
+        """As `write`, then release the lock; false: the owner did not hold it exclusively."""
+        self._write(envelope, config, unlocks=True)
+
+    def _write(self, envelope: _OwnersCall, config: dict[str, Any], *, unlocks: bool) -> None:
+        objects.check_depth("config", config)
+        owner = envelope.message.owner
 
         def make(snapshot: Configuration) -> Made:
-            given = self._given_to(message)
-            changes = modifications.rewritten(snapshot, given.whole, message.config, given.view)
+            given = self._given_to(owner, config)
+            changes = modifications.rewritten(snapshot, given.whole, config, given.view)
             for change in changes:
                 objects.check_unmasked(change.place, change.object)
-            edit = Edit(changes, name_of(message.owner), "configuration written")
+            edit = Edit(changes, name_of(owner), "configuration written")
             return Made(edit, done(changes))
 
         def done(changes: list[Change]) -> Callable[[Configuration], None]:
             def finish(_: Configuration) -> None:
-                if self._given is not None and self._given.owner == message.owner:
-                    self._given.whole = message.config
+                if self._given is not None and self._given.owner == owner:
+                    self._given.whole = config
                 if unlocks:
-                    self._unlock(envelope, message.owner, ConfigAnswered(value=True))
+                    self._unlock(envelope, owner, ConfigAnswered(value=True))
                     self._store.answer_in_force(_nobody(envelope), ConfigAnswered(), changes)
                 else:
                     self._store.answer_in_force(envelope, ConfigAnswered(), changes)
@@ -203,34 +166,34 @@ class Catalogue:
             text = "Requested lock OwnExclusive on the configuration missing"
             envelope.refuse(errors.LockRequestError(text))
 
-        self._changes.add_of_holder(envelope, make, message.owner, refuse)
+        self._changes.add_of_holder(envelope, make, owner, refuse)
 
-    def _given_to(self, message: _Write) -> _Given:
+    def _given_to(self, owner: Owner, config: dict[str, Any]) -> _Given:
         """What the writer has read under its lock; the present, if that is not known."""
         given, grants = self._given, self._changes.grants
-        if given is not None and given.owner == message.owner and given.grants == grants:
+        if given is not None and given.owner == owner and given.grants == grants:
             return given
         # It has got the lock in another way, or from our predecessor.
-        reveals = not objects.is_masked(message.config)
+        reveals = not objects.is_masked(config)
         whole = self._whole(reveals=reveals)
-        return _Given(message.owner, whole, grants, reveals=reveals)
+        return _Given(owner, whole, grants, reveals=reveals)
 
-    def _flush(
-        self, envelope: Envelope, message: messages.FlushConfig | messages.FlushConfigGroup
-    ) -> None:
-        if isinstance(message, messages.FlushConfigGroup) and (
-            self._configuration.snapshot.get(ObjectKind.NODE_GROUP, message.group) is None
-        ):
-            text = f"Could not find node group with UUID {shortened(message.group)}"
-            raise errors.ModificationError(text)
+    def flush(self, envelope: Envelope) -> None:
+        """Answer when ``config.data`` and the ssconf files hold all changes."""
         self._store.flush(envelope, ConfigAnswered())
+
+    def flush_group(self, envelope: Envelope, group: str) -> None:
+        """As `flush`, for the nodes of one group (UUID)."""
+        if self._configuration.snapshot.get(ObjectKind.NODE_GROUP, group) is None:
+            text = f"Could not find node group with UUID {shortened(group)}"
+            raise errors.ModificationError(text)
+        self.flush(envelope)
 
     # ------------------------------------------------------------ the end of a cluster
 
-    def _prepare_destruction(
-        self, envelope: Envelope, message: messages.PrepareClusterDestruction
-    ) -> None:
-        owner = message.owner
+    def prepare_destruction(self, envelope: _OwnersCall) -> None:
+        """Take ``cluster/BGL`` over from its exclusive owner for good, and leave no master node."""
+        owner = envelope.message.owner
 
         def heard(reply: messages.OwnerRead) -> None:
             if (BGL, LockMode.EXCLUSIVE) not in reply.locks:
@@ -259,82 +222,82 @@ class Catalogue:
 
     # ------------------------------------------------------------ modifications
 
-    def _add_instance(self, envelope: Envelope, message: messages.AddInstance) -> None:
-        uuid = _checked(ObjectKind.INSTANCE, message.instance)
+    def add_instance(
+        self,
+        envelope: _OwnersCall,
+        instance: dict[str, Any],
+        replaces: bool,  # noqa: FBT001 - an argument of WConfD
+    ) -> None:
+        """Add an instance, or replace one, and commit the owner's addresses. Gives true."""
+        uuid = _checked(ObjectKind.INSTANCE, instance)
+        owner = envelope.message.owner
 
         def make(snapshot: Configuration) -> Made:
             modified = modifications.added_instance(
                 snapshot,
-                message.instance,
+                instance,
                 self._in_use(),
-                replaces=message.replaces,
-                committed=functools.partial(self._reservations.committed_networks, message.owner),
+                replaces=replaces,
+                committed=functools.partial(self.reservations.committed_networks, owner),
             )
-            return self._made(envelope, modified, name_of(message.owner), "addInstance", uuid)
+            return self._made(envelope, modified, name_of(owner), "addInstance", uuid)
 
         self._changes.add_of_holder(
             envelope,
             make,
-            message.owner,
+            owner,
             functools.partial(self._changes.add, envelope, make, _busy(envelope, value=False)),
         )
 
-    def _modify(self, envelope: Envelope, message: _Modification) -> None:
-        why = type(message).__name__
-        why = why[0].lower() + why[1:]
-        decide, released, busy = self._decision(message)
-        show = masked if getattr(message, "reveals", True) is False else _unmasked
+    def add_disk(
+        self,
+        envelope: _Call,
+        uuid: str,
+        disk: dict[str, Any],
+        index: int | None,
+        replaces: bool,  # noqa: FBT001 - an argument of WConfD
+    ) -> None:
+        """Add or replace a disk, and attach it at this index; None: as the last one. Gives true."""
+
+        def decide(snapshot: Configuration) -> Modified:
+            in_use = self._in_use()
+            return modifications.added_disk(
+                snapshot, uuid, disk, in_use, index=index, replaces=replaces
+            )
+
+        self.modify(envelope, decide, busy=False, released=_checked(ObjectKind.DISK, disk))
+
+    def update(self, envelope: _Call, kind: ObjectKind, found: dict[str, Any]) -> None:
+        """Replace an object if it still has its serial number; a disk's reserved minors are free.
+
+        Gives the new serial number and the time.
+        """
+        uuid = _checked(kind, found)
+        released = uuid if kind is ObjectKind.DISK else ""
+        decide = functools.partial(modifications.updated, kind=kind, found=found)
+        self.modify(envelope, decide, busy=None, released=released)
+
+    def modify(
+        self,
+        envelope: _Call,
+        decide: Callable[[Configuration], Modified],
+        *,
+        busy: bool | None,
+        released: str = "",
+    ) -> None:
+        """Make the decided changes; ``busy``: what it gives if they cannot wait for the lock.
+
+        ``released``: the disk whose minors are free then.
+        """
+        message = envelope.message
+        show = _unmasked if message.reveals else masked
 
         def make(snapshot: Configuration) -> Made:
             modified = decide(snapshot)
             shown = Modified(modified.changes, lambda after: show(modified.value(after)))
-            return self._made(envelope, shown, message.sender, why, released)
+            return self._made(envelope, shown, message.sender, message.method, released)
 
         self._changes.add(envelope, make, _busy(envelope, value=busy))
-
-    def _decision(
-        self, message: _Modification
-    ) -> tuple[Callable[[Configuration], Modified], str, bool | None]:
-        """What to decide, the disk whose minors are free then, and the value if it cannot wait."""
-        part = functools.partial
-        match message:
-            case messages.RemoveInstance(instance=uuid):
-                return lambda now: modifications.removed_instance(now, uuid), "", False
-            case messages.AddInstanceDisk(instance=uuid, disk=disk):
-                added = lambda now: modifications.added_disk(  # noqa: E731
-                    now, uuid, disk, self._in_use(), index=message.index, replaces=message.replaces
-                )
-                return added, _checked(ObjectKind.DISK, disk), False
-            case messages.AttachInstanceDisk(instance=uuid, disk=own, index=index):
-                return lambda now: modifications.attached_disk(now, uuid, own, index), "", False
-            case messages.DetachInstanceDisk(instance=uuid, disk=own):
-                return lambda now: modifications.detached_disk(now, uuid, own), "", False
-            case messages.RemoveInstanceDisk(instance=uuid, disk=own):
-                removed = part(modifications.detached_disk, uuid=uuid, disk=own, is_removed=True)
-                return removed, "", False
-            case messages.SetInstancePrimaryNode(instance=uuid, node=node):
-                return lambda now: modifications.with_primary_node(now, uuid, node), "", False
-            case messages.SetInstanceStatus(instance=uuid):
-                state = {
-                    "admin_state": message.admin_state,
-                    "disks_active": message.disks_active,
-                    "admin_state_source": message.admin_state_source,
-                }
-                return lambda now: modifications.with_status(now, uuid, state), "", None
-            case messages.AllocatePort():
-                return modifications.allocated_port, "", None
-            case messages.AddTcpUdpPort(port=port):
-                return lambda now: modifications.added_port(now, port), "", False
-            case _:
-                return self._update(message)
-
-    def _update(
-        self, message: _Update
-    ) -> tuple[Callable[[Configuration], Modified], str, bool | None]:
-        kind = _UPDATED[type(message)]
-        uuid = _checked(kind, message.object)
-        released = uuid if kind is ObjectKind.DISK else ""
-        return lambda now: modifications.updated(now, kind, message.object), released, None
 
     def _in_use(self) -> InUse:
         return InUse(self._configuration.in_use(MAC_ADDRESS), self._configuration.in_use("UUID"))
@@ -344,7 +307,7 @@ class Catalogue:
     ) -> Made:
         def done(after: Configuration) -> None:
             if released:
-                self._reservations.release_minors(released)
+                self.reservations.release_minors(released)
             answer = ConfigAnswered(modified.value(after))
             self._store.answer_in_force(envelope, answer, modified.changes)
 

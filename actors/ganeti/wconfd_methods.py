@@ -1,14 +1,14 @@
-"""WConfD's methods: which message each one sends, and what of the reply its caller gets. Pure.
+"""WConfD's methods: which message each one sends, and what of the reply its caller gets.
 
-Names, arguments and results are those of Ganeti's WConfD (Ganeti design: daemon refactoring).
+Names, arguments and results are those of Ganeti's WConfD (Ganeti design: daemon refactoring). Those
+about the configuration are in `wconfd_table`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple
 
 from ...storage import errors
 from ...storage.locks.locks import Integer, LockLevel, LockMode, Owner
@@ -18,11 +18,8 @@ from ...transport.ganeti.luxi import Call, UnreadableCallError
 from ...transport.messages import Message, Request
 from ..runtime.addresses import CONFIG_STORE, LOCK_MANAGER
 from ..runtime.directory import Address
-
-ClientId = Owner
-"""Who calls: a job id or a name, the path of its lock file, its process."""
-
-ValueT = TypeVar("ValueT")
+from .wconfd_table import METHODS as CONFIG_METHODS
+from .wconfd_table import ClientId, ConfigMethod, typed
 
 _LEVELS = {level.value: level for level in LockLevel}
 
@@ -49,14 +46,10 @@ def prepare(call: Call) -> Prepared:
     method = METHODS.get(call.method)
     if method is None:
         raise UnreadableCallError(f"unknown method '{shortened(call.method)}'")
-    if len(call.args) != len(method.takes):
-        raise UnreadableCallError(
-            f"{call.method}: expected {len(method.takes)} arguments, got {len(call.args)}"
-        )
-    values = [
-        _typed(call, place, argument, kind)
-        for place, (argument, kind) in enumerate(zip(call.args, method.takes, strict=True))
-    ]
+    try:
+        values = typed(call.method, call.args, method.takes)
+    except errors.BadRequestError as error:
+        raise UnreadableCallError(error.text) from error
     return Prepared(method.to, method.request(*values), method.result)
 
 
@@ -65,14 +58,6 @@ def echoed(call: Call) -> str:
     if len(call.args) != 1 or not isinstance(call.args[0], str):
         raise UnreadableCallError("echo: expected one string")
     return call.args[0]
-
-
-def _typed(call: Call, place: int, argument: object, kind: Any) -> Any:  # noqa: ANN401
-    try:
-        return msgspec.convert(argument, kind)
-    except msgspec.ValidationError as error:
-        text = f"{call.method}: argument {place + 1}: {error}"
-        raise UnreadableCallError(text) from error
 
 
 def level_named(name: str) -> LockLevel:
@@ -114,74 +99,23 @@ def _value(reply: messages.ConfigAnswered) -> object:
     return reply.value
 
 
-def _verified(reply: messages.ConfigVerified) -> None:
-    if reply.problems:
-        raise errors.ConfigVerifyError("Validation failed", reply.problems)
+def _verified(reply: messages.ConfigAnswered) -> None:
+    if reply.value:
+        raise errors.ConfigVerifyError("Validation failed", reply.value)
 
 
-def _config(takes: tuple[Any, ...], request: Callable[..., Request[Any]]) -> WconfdMethod:
-    return WconfdMethod(takes, CONFIG_STORE, request, _value)
+def _config(name: str, method: ConfigMethod) -> WconfdMethod:
+    result = _verified if name == "verifyConfig" else _value
+    request = functools.partial(_of_values, name, method)
+    return WconfdMethod(method.takes, CONFIG_STORE, request, result)
 
 
-_Object = dict[str, Any]
-_Uuid = str
-_Index = Integer | None
+def _of_values(name: str, method: ConfigMethod, *values: object) -> Request[Any]:
+    return method.message(name, values)
 
-_OF_CONFIGURATION: dict[str, WconfdMethod] = {
-    "readConfig": _config((), lambda: messages.ReadConfig(reveals=True)),
-    "lockConfig": _config(
-        (ClientId, bool), lambda owner, shared: messages.LockConfig(owner, shared, reveals=True)
-    ),
-    "unlockConfig": _config((ClientId,), messages.UnlockConfig),
-    "writeConfig": _config((ClientId, _Object), messages.WriteConfig),
-    "writeConfigAndUnlock": _config((ClientId, _Object), messages.WriteConfigAndUnlock),
-    "verifyConfig": WconfdMethod((), CONFIG_STORE, messages.VerifyConfig, _verified),
-    "flushConfig": _config((), messages.FlushConfig),
-    "flushConfigGroup": _config((_Uuid,), messages.FlushConfigGroup),
-    "prepareClusterDestruction": _config((ClientId,), messages.PrepareClusterDestruction),
-    "addInstance": _config((_Object, ClientId, bool), messages.AddInstance),
-    "removeInstance": _config((_Uuid,), messages.RemoveInstance),
-    "addInstanceDisk": _config((_Uuid, _Object, _Index, bool), messages.AddInstanceDisk),
-    "attachInstanceDisk": _config((_Uuid, _Uuid, _Index), messages.AttachInstanceDisk),
-    "detachInstanceDisk": _config((_Uuid, _Uuid), messages.DetachInstanceDisk),
-    "removeInstanceDisk": _config((_Uuid, _Uuid), messages.RemoveInstanceDisk),
-    "setInstancePrimaryNode": _config((_Uuid, _Uuid), messages.SetInstancePrimaryNode),
-    "setInstanceStatus": _config(
-        (_Uuid, str | None, bool | None, str | None),
-        lambda uuid, state, active, source: messages.SetInstanceStatus(
-            uuid, state, active, source, reveals=True
-        ),
-    ),
-    "allocatePort": _config((), messages.AllocatePort),
-    "addTcpUdpPort": _config((messages.Port,), messages.AddTcpUdpPort),
-    "updateCluster": _config((_Object,), messages.UpdateCluster),
-    "updateNode": _config((_Object,), messages.UpdateNode),
-    "updateInstance": _config((_Object,), messages.UpdateInstance),
-    "updateNodeGroup": _config((_Object,), messages.UpdateNodeGroup),
-    "updateNetwork": _config((_Object,), messages.UpdateNetwork),
-    "updateDisk": _config((_Object,), messages.UpdateDisk),
-}
-
-_OF_RESERVATIONS: dict[str, WconfdMethod] = {
-    "dropAllReservations": _config((ClientId,), messages.DropAllReservations),
-    "computeDRBDMap": _config((), messages.ComputeDrbdMap),
-    "allocateDRBDMinor": _config((_Uuid, list[_Uuid]), messages.AllocateDrbdMinor),
-    "releaseDRBDMinors": _config((_Uuid,), messages.ReleaseDrbdMinors),
-    "generateMAC": _config((ClientId, _Uuid | None), messages.GenerateMac),
-    "reserveMAC": _config((ClientId, str), messages.ReserveMac),
-    "generateDRBDSecret": _config((ClientId,), messages.GenerateDrbdSecret),
-    "reserveLV": _config((ClientId, str), messages.ReserveLv),
-    "reserveIp": _config((ClientId, _Uuid, str, bool), messages.ReserveIp),
-    "releaseIp": _config((ClientId, _Uuid, str), messages.ReleaseIp),
-    "generateIp": _config((ClientId, _Uuid), messages.GenerateIp),
-    "commitTemporaryIps": _config((ClientId,), messages.CommitTemporaryIps),
-    "commitReleaseTemporaryIp": _config((_Uuid, str), messages.CommitReleaseTemporaryIp),
-    "listReservedIps": _config((ClientId,), messages.ListReservedIps),
-}
 
 METHODS: dict[str, WconfdMethod] = {
-    **_OF_CONFIGURATION,
-    **_OF_RESERVATIONS,
+    **{name: _config(name, method) for name, method in CONFIG_METHODS.items()},
     "listLocks": _locks((ClientId,), messages.ReadOwner, lambda reply: _pairs(reply.locks)),
     "listAllLocks": _locks(
         (), messages.ReadLockTable, lambda reply: [lock for lock, _ in reply.held]

@@ -4,6 +4,8 @@ Some hold the configuration lock and write the whole, some compare and set one o
 number, some use WConfD's short modifications. The store and the lock manager fail in between.
 """
 
+# ruff: noqa: FBT003 - arguments of Ganeti's methods have no names
+
 from __future__ import annotations
 
 import copy
@@ -19,6 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.actors.config.store_and_locks import StoreAndLocks
+from tests.actors.ganeti.wconfd_calls import call
 from tests.actors.runtime.stage import Asker, Stage
 from tests.clusters import uuid_of
 
@@ -82,7 +85,7 @@ class Writers(RuleBasedStateMachine):
     def lock(self, writer: int) -> None:
         if self.wholes[writer] is not None:
             return
-        asker = self.both.ask(messages.LockConfig(self.owners[writer], is_shared=False))
+        asker = self.both.ask(call("lockConfig", self.owners[writer], False))
         if asker.answers and isinstance(asker.answer, ConfigAnswered):
             self.wholes[writer] = copy.deepcopy(asker.answer.value)
 
@@ -93,15 +96,15 @@ class Writers(RuleBasedStateMachine):
             return
         tag = f"whole-{next(self.numbers)}"
         whole["nodes"][node]["tags"].append(tag)
-        kind = messages.WriteConfigAndUnlock if unlocks else messages.WriteConfig
-        self.update(node, tag, kind(self.owners[writer], copy.deepcopy(whole)))
+        method = "writeConfigAndUnlock" if unlocks else "writeConfig"
+        self.update(node, tag, call(method, self.owners[writer], copy.deepcopy(whole)))
         self.both.settle()
         if unlocks:
             self.wholes[writer] = None
 
     @rule(writer=writers)
     def unlock(self, writer: int) -> None:
-        self.both.ask(messages.UnlockConfig(self.owners[writer]))
+        self.both.ask(call("unlockConfig", self.owners[writer]))
         self.olds[writer] = self.wholes[writer] or self.olds[writer]
         self.wholes[writer] = None
 
@@ -112,7 +115,7 @@ class Writers(RuleBasedStateMachine):
         if whole is not None and self.wholes[writer] is None:
             tag = f"old-{next(self.numbers)}"
             whole["nodes"][node]["tags"].append(tag)
-            self.update(node, tag, messages.WriteConfig(self.owners[writer], whole))
+            self.update(node, tag, call("writeConfig", self.owners[writer], whole))
             self.both.settle()
 
     # ------------------------------------------------------------ without
@@ -131,7 +134,7 @@ class Writers(RuleBasedStateMachine):
         found = copy.deepcopy(self.read[node])
         found["tags"].append(tag)
         if is_short:
-            self.update(node, tag, messages.UpdateNode(found))
+            self.update(node, tag, call("updateNode", found))
         else:
             self.update(node, tag, self.changing(found))
         if settles:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests import clusters
+from tests.actors.ganeti.wconfd_calls import call
 from tests.clusters import uuid_of
 from tests.faults.harness import Daemon, until
 from tests.system.ganeti.wconfd import Owners, connected
@@ -131,10 +132,10 @@ def ask(client: Client, message: Any) -> Any:
 
 def test_clients_read_the_whole_without_its_secrets(daemon: Daemon) -> None:
     with daemon.client() as client:
-        whole = ask(client, messages.ReadConfig(reveals=True)).value
+        whole = ask(client, call("readConfig", reveals=True)).value
         secrets = {str(one["osparams_private"]) for one in whole["instances"].values()}
         assert secrets == {"{'password': '<redacted>'}"}
-        state = messages.SetInstanceStatus(uuid_of("instances", 0), "down", None, None, True)
+        state = call("setInstanceStatus", uuid_of("instances", 0), "down", None, None, reveals=True)
         found = ask(client, state).value
         assert found["osparams_private"] == {"password": "<redacted>"}
         assert found["admin_state"] == "down"
@@ -146,16 +147,16 @@ def test_an_owner_is_the_process_at_the_other_end(daemon: Daemon) -> None:
     with Owners(daemon) as owners, daemon.client() as client:
         identifier, path, pid = owners.own("me")
         own = Owner(identifier, path, pid)
-        whole = ask(client, messages.LockConfig(own, is_shared=False, reveals=True)).value
+        whole = ask(client, call("lockConfig", own, False, reveals=True)).value
         assert "secret-0" not in str(whole)
         whole["nodes"][NODE]["tags"] = ["x"]
-        assert ask(client, messages.WriteConfigAndUnlock(own, whole)).value is True
+        assert ask(client, call("writeConfigAndUnlock", own, whole)).value is True
         assert client.objects(ObjectKind.NODE, NODE)[0]["tags"] == ["x"]
-        assert ask(client, messages.GenerateMac(own, None)).value.startswith("aa:00:00:")
+        assert ask(client, call("generateMAC", own, None)).value.startswith("aa:00:00:")
         for other in (Owner("me", path, 1), Owner(7, path, pid)):
             for message in (
-                messages.LockConfig(other, is_shared=True),
-                messages.GenerateMac(other, None),
+                call("lockConfig", other, True),
+                call("generateMAC", other, None),
             ):
                 with pytest.raises(errors.NotAllowedError):
                     ask(client, message)

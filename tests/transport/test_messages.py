@@ -31,9 +31,7 @@ ALL: list[type[Message]] = [
 ]
 FILES = {
     "job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")],
-    "config_store": [
-        f"config_store{part}" for part in ("", "_catalogue", "_from_jobs", "_reservations")
-    ],
+    "config_store": ["config_store", "config_store_from_jobs"],
 }
 CLIENT_REQUESTS = set(get_args(messages.ClientRequest))
 SPEC = messages.JobSpec(ops=[{"OP_ID": "OP_X", "a": 1}], priority=-5, depends=[(-1, ["error"])])
@@ -294,27 +292,22 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (messages.QueryFields("job"), {"type": "query_fields", "what": "job"}),
     (messages.DescribeCluster(), {"type": "describe_cluster"}),
     (
-        messages.ReadConfig(reveals=True),
-        {"type": "read_config", "reveals": True},
-    ),
-    (
-        messages.WriteConfig(OWNER, {"version": 3_000_000}),
-        {"type": "write_config", "owner": [*OWNER_BODY], "config": {"version": 3_000_000}},
-    ),
-    (
-        messages.AddInstance({"uuid": "i"}, OWNER, replaces=False),
+        messages.CallMethod("updateNode", [{"uuid": "n"}], reveals=True),
         {
-            "type": "add_instance",
-            "instance": {"uuid": "i"},
-            "owner": [*OWNER_BODY],
-            "replaces": False,
+            "type": "call_method",
+            "method": "updateNode",
+            "args": [{"uuid": "n"}],
+            "reveals": True,
         },
     ),
-    (messages.UpdateNode({"uuid": "n"}), {"type": "update_node", "object": {"uuid": "n"}}),
-    (messages.ComputeDrbdMap(), {"type": "compute_drbd_map"}),
     (
-        messages.GenerateMac(OWNER, None),
-        {"type": "generate_mac", "owner": [*OWNER_BODY], "network": None},
+        messages.CallMethodAsOwner("generateMAC", OWNER, [None]),
+        {
+            "type": "call_method_as_owner",
+            "method": "generateMAC",
+            "owner": [*OWNER_BODY],
+            "args": [None],
+        },
     ),
     (messages.ConfigAnswered(value=[1]), {"type": "config_answered", "value": [1]}),
     (

@@ -23,9 +23,7 @@ from .authority import *
 from .authority_listener import *
 from .base import *
 from .config_store import *
-from .config_store_catalogue import *
 from .config_store_from_jobs import *
-from .config_store_reservations import *
 from .executor import *
 from .filter_evaluator import *
 from .installed_listener import *
@@ -53,13 +51,7 @@ QueueRequest = (
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
     | ReadObjects | CountObjects | ChangeObjects | SetValues | ReadHistory
-    | QueryConfiguration | QueryFields | DescribeCluster | SetWatcherPause
-    | ReadConfig | VerifyConfig | FlushConfig | FlushConfigGroup
-    | RemoveInstance | AddInstanceDisk | AttachInstanceDisk | DetachInstanceDisk
-    | RemoveInstanceDisk | SetInstancePrimaryNode | SetInstanceStatus
-    | AllocatePort | AddTcpUdpPort
-    | UpdateCluster | UpdateNode | UpdateInstance | UpdateNodeGroup | UpdateNetwork | UpdateDisk
-    | ComputeDrbdMap | AllocateDrbdMinor | ReleaseDrbdMinors | CommitReleaseTemporaryIp
+    | QueryConfiguration | QueryFields | DescribeCluster | SetWatcherPause | CallMethod
 )
 SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
@@ -77,7 +69,7 @@ ClientReply = (
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
     | ClusterDescribed
-    | ConfigAnswered | ConfigVerified
+    | ConfigAnswered
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
 )
 
@@ -91,12 +83,7 @@ LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
 )
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
-ConfigRequestOfOwner = (
-    LockConfig | UnlockConfig | WriteConfig | WriteConfigAndUnlock | PrepareClusterDestruction
-    | AddInstance | DropAllReservations | GenerateMac | ReserveMac | GenerateDrbdSecret
-    | ReserveLv | ReserveIp | ReleaseIp | GenerateIp | ListReservedIps | CommitTemporaryIps
-)
-ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | ConfigRequestOfOwner
+ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | CallMethodAsOwner
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
@@ -195,7 +182,7 @@ ACCEPTED: dict[str, UnionType] = {
 
 JOB_MESSAGES: tuple[type[Message], ...] = get_args(JobMessage)
 
-OWNER_REQUESTS = get_args(LockRequestOfJob | ConfigRequestOfOwner)
+OWNER_REQUESTS = get_args(LockRequestOfJob | CallMethodAsOwner)
 """What a client may say as an owner of locks and reservations."""
 
 _FROM_OUTSIDE = get_args(ClientRequest | JobMessage)

@@ -377,3 +377,31 @@ class ClusterDescribed(Reply, frozen=True):
 
 class DescribeCluster(Request[ClusterDescribed], frozen=True):
     """Describe the cluster as a whole: its versions, its master, its parameters."""
+
+
+class ConfigAnswered(Reply, frozen=True):
+    """What the method gives, as JSON; null: it has no result, or another owner has the lock."""
+
+    value: Any = None
+
+
+class CallMethod(Request[ConfigAnswered], frozen=True):
+    """Call a method that a package brings to the store, such as one of Ganeti's WConfD.
+
+    The package says which arguments it takes. ``sender`` is for the history: the daemon fills it
+    in. ``reveals``: only a package's own door shows secrets; the daemon says no for everybody else.
+    """
+
+    method: str
+    args: list[Any] = []
+    reveals: bool = False
+    sender: str = ""
+
+
+class CallMethodAsOwner(Request[ConfigAnswered], frozen=True):
+    """As `CallMethod`, for a method of an owner of locks. The door checks that its caller is it."""
+
+    method: str
+    owner: Owner
+    args: list[Any] = []
+    reveals: bool = False

@@ -1,11 +1,14 @@
 """Reservations are on disk before they are announced, and end with their owners."""
 
+# ruff: noqa: FBT003 - arguments of Ganeti's methods have no names
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 from tests.actors.config.store_and_locks import StoreAndLocks
+from tests.actors.ganeti.wconfd_calls import call
 from tests.actors.runtime.stage import Asker
 from tests.clusters import uuid_of
 from tests.refusals import refusing
@@ -36,8 +39,8 @@ def stored(both: StoreAndLocks) -> ReservationsFile:
 
 def test_a_reservation_is_on_disk_before_it_is_announced(both: StoreAndLocks) -> None:
     owner = both.locks.owner(7)
-    asker = both.say(messages.ReserveMac(owner, MAC))
-    secret = both.say(messages.GenerateDrbdSecret(owner))
+    asker = both.say(call("reserveMAC", owner, MAC))
+    secret = both.say(call("generateDRBDSecret", owner))
     assert asker.answers == []
     both.store.end_turn()
     assert asker.answer == ConfigAnswered()
@@ -49,28 +52,28 @@ def test_a_reservation_is_on_disk_before_it_is_announced(both: StoreAndLocks) ->
 
 def test_a_successor_knows_them(both: StoreAndLocks) -> None:
     owner = both.locks.owner(7)
-    ask(both, messages.ReserveMac(owner, MAC))
-    ask(both, messages.AllocateDrbdMinor("new", [NODE]))
+    ask(both, call("reserveMAC", owner, MAC))
+    ask(both, call("allocateDRBDMinor", "new", [NODE]))
     both.restart_store()
-    name, text = ask(both, messages.ReserveMac(both.locks.owner(8), MAC)).refusal
+    name, text = ask(both, call("reserveMAC", both.locks.owner(8), MAC)).refusal
     assert name == "ReservationError"
     assert MAC in text
-    assert value(ask(both, messages.ComputeDrbdMap()))[NODE][1] == "new"
+    assert value(ask(both, call("computeDRBDMap")))[NODE][1] == "new"
 
 
 def test_when_the_disk_refuses_nothing_is_reserved(both: StoreAndLocks) -> None:
     owner = both.locks.owner(7)
-    ask(both, messages.ReserveLv(owner, "xenvg/kept"))
+    ask(both, call("reserveLV", owner, "xenvg/kept"))
     with refusing("rename"):
-        assert ask(both, messages.ReserveMac(owner, MAC)).refusal[0] == "StorageError"
-    assert ask(both, messages.ReserveMac(both.locks.owner(8), MAC)).answer == ConfigAnswered()
+        assert ask(both, call("reserveMAC", owner, MAC)).refusal[0] == "StorageError"
+    assert ask(both, call("reserveMAC", both.locks.owner(8), MAC)).answer == ConfigAnswered()
     assert stored(both).volumes == ((owner, ("xenvg/kept",)),)
 
 
 def test_a_dead_owner_loses_its_reservations(both: StoreAndLocks) -> None:
     owner, other = both.locks.owner(7), both.locks.owner(8)
-    ask(both, messages.ReserveMac(owner, MAC))
-    ask(both, messages.ReserveLv(other, "xenvg/x"))
+    ask(both, call("reserveMAC", owner, MAC))
+    ask(both, call("reserveLV", other, "xenvg/x"))
     both.locks.kill(owner)
     due = [timer for timer in both.stage.timers if _is_sweep(timer.alarm)]
     assert [timer.seconds for timer in due] == [0.25]
@@ -80,7 +83,7 @@ def test_a_dead_owner_loses_its_reservations(both: StoreAndLocks) -> None:
     assert stored(both).volumes == ((other, ("xenvg/x",)),)
     # Looked at again and again, while there is anybody.
     assert any(_is_sweep(timer.alarm) for timer in both.stage.timers)
-    ask(both, messages.DropAllReservations(other))
+    ask(both, call("dropAllReservations", other))
     both.stage.timers.clear()
     both.store.turn(messages.SweepReservations())
     assert not any(_is_sweep(timer.alarm) for timer in both.stage.timers)
@@ -93,7 +96,7 @@ def _is_sweep(alarm: Any) -> bool:
 
 def test_an_owner_that_died_before_the_store_began_has_none(both: StoreAndLocks) -> None:
     owner = both.locks.owner(7)
-    ask(both, messages.ReserveMac(owner, MAC))
+    ask(both, call("reserveMAC", owner, MAC))
     both.locks.kill(owner)
     both.restart_store()
     assert stored(both).macs == ()
@@ -102,15 +105,15 @@ def test_an_owner_that_died_before_the_store_began_has_none(both: StoreAndLocks)
 @pytest.mark.parametrize(
     "method",
     [
-        lambda owner: messages.ReserveMac(owner, MAC),
-        lambda owner: messages.GenerateMac(owner, None),
-        messages.GenerateDrbdSecret,
-        lambda owner: messages.ReserveLv(owner, "xenvg/x"),
-        lambda owner: messages.ReserveIp(owner, NETWORK, "10.128.0.9", checks_external=True),
-        lambda owner: messages.ReleaseIp(owner, NETWORK, "10.128.0.9"),
-        lambda owner: messages.GenerateIp(owner, NETWORK),
-        messages.ListReservedIps,
-        messages.CommitTemporaryIps,
+        lambda owner: call("reserveMAC", owner, MAC),
+        lambda owner: call("generateMAC", owner, None),
+        lambda owner: call("generateDRBDSecret", owner),
+        lambda owner: call("reserveLV", owner, "xenvg/x"),
+        lambda owner: call("reserveIp", owner, NETWORK, "10.128.0.9", True),
+        lambda owner: call("releaseIp", owner, NETWORK, "10.128.0.9"),
+        lambda owner: call("generateIp", owner, NETWORK),
+        lambda owner: call("listReservedIps", owner),
+        lambda owner: call("commitTemporaryIps", owner),
     ],
 )
 def test_an_owner_without_a_living_lock_file_is_refused(both: StoreAndLocks, method: Any) -> None:
@@ -121,11 +124,11 @@ def test_an_owner_without_a_living_lock_file_is_refused(both: StoreAndLocks, met
 
 def test_addresses_are_committed_also_while_somebody_has_the_lock(both: StoreAndLocks) -> None:
     owner = both.hold(7)
-    address = value(ask(both, messages.GenerateIp(owner, NETWORK)))
-    assert value(ask(both, messages.ListReservedIps(owner))) == [["reserve", address, NETWORK]]
-    assert ask(both, messages.CommitTemporaryIps(owner)).answer == ConfigAnswered()
+    address = value(ask(both, call("generateIp", owner, NETWORK)))
+    assert value(ask(both, call("listReservedIps", owner))) == [["reserve", address, NETWORK]]
+    assert ask(both, call("commitTemporaryIps", owner)).answer == ConfigAnswered()
     assert _pool(both).count("1") == 1
-    released = messages.CommitReleaseTemporaryIp(NETWORK, address)
+    released = call("commitReleaseTemporaryIp", NETWORK, address)
     assert ask(both, released).answer == ConfigAnswered()
     assert _pool(both).count("1") == 0
     assert ask(both, released).refusal[0] == "ReservationError"
@@ -134,7 +137,7 @@ def test_addresses_are_committed_also_while_somebody_has_the_lock(both: StoreAnd
 
 
 def _pool(both: StoreAndLocks) -> str:
-    [network] = value(both.ask(messages.ReadConfig()))["networks"].values()
+    [network] = value(both.ask(call("readConfig")))["networks"].values()
     found: str = network["reservations"]
     return found
 
@@ -142,25 +145,25 @@ def _pool(both: StoreAndLocks) -> str:
 def test_what_the_configuration_uses_is_not_reserved(both: StoreAndLocks) -> None:
     owner = both.locks.owner(7)
     refused = [
-        (messages.ReserveMac(owner, "AA:00:00:00:00:00"), "MAC already in use"),
-        (messages.ReserveLv(owner, "xenvg/disks-1.disk0"), "Logical volume already in use"),
-        (messages.GenerateMac(owner, "x"), "Network 'x' not found"),
+        (call("reserveMAC", owner, "AA:00:00:00:00:00"), "MAC already in use"),
+        (call("reserveLV", owner, "xenvg/disks-1.disk0"), "Logical volume already in use"),
+        (call("generateMAC", owner, "x"), "Network 'x' not found"),
         (
-            messages.ReserveIp(owner, NETWORK, "10.128.0.254", checks_external=True),
+            call("reserveIp", owner, NETWORK, "10.128.0.254", True),
             "IP is externally reserved",
         ),
         (
-            messages.AllocateDrbdMinor("d", [NODE, NODE]),
+            call("allocateDRBDMinor", "d", [NODE, NODE]),
             f"Duplicate nodes detected in list '{NODE}, {NODE}'",
         ),
     ]
     for message, text in refused:
         assert ask(both, message).refusal == ("ReservationError", text)
-    name, text = ask(both, messages.AllocateDrbdMinor("d", ["x"])).refusal
+    name, text = ask(both, call("allocateDRBDMinor", "d", ["x"])).refusal
     assert (name, text) == ("ModificationError", "Could not find node with UUID x")
     # Minor 0 is in use on both nodes of the first disk.
-    assert value(ask(both, messages.AllocateDrbdMinor("d", [NODE, OTHER]))) == [1, 1]
-    ask(both, messages.ReleaseDrbdMinors("d"))
+    assert value(ask(both, call("allocateDRBDMinor", "d", [NODE, OTHER]))) == [1, 1]
+    ask(both, call("releaseDRBDMinors", "d"))
     assert stored(both).minors == ()
 
 
@@ -168,15 +171,15 @@ def test_an_instance_and_a_disk_that_are_added_take_their_reservations_with_them
     both: StoreAndLocks,
 ) -> None:
     owner = both.locks.owner(7)
-    found = value(both.ask(messages.ReadConfig(reveals=True)))
+    found = value(both.ask(call("readConfig", reveals=True)))
     own = uuid_of("instances", 0)
     plain = found["disks"][uuid_of("disks", 1)]
     disk = plain | {"uuid": "new-disk", "logical_id": ["xenvg", "new"], "nodes": [NODE]}
-    ask(both, messages.AllocateDrbdMinor("new-disk", [NODE]))
-    added = ask(both, messages.AddInstanceDisk(own, disk, None, replaces=False))
+    ask(both, call("allocateDRBDMinor", "new-disk", [NODE]))
+    added = ask(both, call("addInstanceDisk", own, disk, None, False))
     assert value(added) is True
     assert stored(both).minors == ()
-    ask(both, messages.GenerateIp(owner, NETWORK))
+    ask(both, call("generateIp", owner, NETWORK))
     instance = found["instances"][own] | {"disks": [*found["instances"][own]["disks"], "new-disk"]}
-    assert value(ask(both, messages.AddInstance(instance, owner, replaces=True))) is True
+    assert value(ask(both, call("addInstance", instance, owner, True))) is True
     assert _pool(both).count("1") == 1

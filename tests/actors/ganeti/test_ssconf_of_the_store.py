@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.actors.ganeti.wconfd_calls import call
 from tests.actors.runtime.stage import Stage, Staged
 from tests.storage.queries.recorded_clusters import larger
 
@@ -177,7 +178,7 @@ def test_a_flush_answers_when_the_files_are_written_or_says_why_not(
 ) -> None:
     settle(stage, store)
     set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
-    asker = store.ask(messages.FlushConfig())
+    asker = store.ask(call("flushConfig"))
     for written in (messages.WholeWritten, messages.SsconfWritten):
         assert asker.answers == []
         stage.run_timers()
@@ -193,10 +194,10 @@ def test_a_flush_answers_when_the_files_are_written_or_says_why_not(
     with monkeypatch.context() as patch:
         patch.setattr(ssconf_files, "write", refused)
         set_value(store, ObjectKind.CLUSTER, "", "tags", ["db"])
-        failed = store.ask(messages.FlushConfig())
+        failed = store.ask(call("flushConfig"))
         settle(stage, store)
         assert failed.refusal == ("StorageError", "the disk is full")
-    again = store.ask(messages.FlushConfig())
+    again = store.ask(call("flushConfig"))
     settle(stage, store)
     assert again.answer == messages.ConfigAnswered()
     assert file_of(stage, "cluster_tags") == "db\n"

@@ -1,5 +1,7 @@
 """WConfD's methods about the configuration: who may change it when, and what they see."""
 
+# ruff: noqa: FBT003 - arguments of Ganeti's methods have no names
+
 from __future__ import annotations
 
 import copy
@@ -7,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.actors.config.store_and_locks import StoreAndLocks
+from tests.actors.ganeti.wconfd_calls import call
 from tests.actors.runtime.stage import Asker
 from tests.clusters import uuid_of
 from tests.refusals import refusing
@@ -27,12 +30,12 @@ def value(asker: Asker) -> Any:
 
 
 def read(both: StoreAndLocks, *, reveals: bool = True) -> Whole:
-    found: Whole = value(both.ask(messages.ReadConfig(reveals=reveals)))
+    found: Whole = value(both.ask(call("readConfig", reveals=reveals)))
     return copy.deepcopy(found)
 
 
 def lock(both: StoreAndLocks, owner: Owner, *, shared: bool = False, reveals: bool = True) -> Any:
-    found = value(both.ask(messages.LockConfig(owner, shared, reveals=reveals)))
+    found = value(both.ask(call("lockConfig", owner, shared, reveals=reveals)))
     return copy.deepcopy(found)
 
 
@@ -58,7 +61,7 @@ def test_who_gets_the_lock_reads_the_configuration(both: StoreAndLocks) -> None:
     assert lock(both, one) == read(both)
     assert lock(both, two) is None
     assert lock(both, two, shared=True) is None
-    assert both.ask(messages.UnlockConfig(one)).answer == ConfigAnswered()
+    assert both.ask(call("unlockConfig", one)).answer == ConfigAnswered()
     assert lock(both, one, shared=True) == lock(both, two, shared=True) == read(both)
     assert lock(both, one) is None
 
@@ -66,7 +69,7 @@ def test_who_gets_the_lock_reads_the_configuration(both: StoreAndLocks) -> None:
 def test_a_dead_owner_gets_no_lock(both: StoreAndLocks) -> None:
     owner = both.locks.owner(1)
     both.locks.kill(owner)
-    name, text = both.ask(messages.LockConfig(owner, is_shared=False)).refusal
+    name, text = both.ask(call("lockConfig", owner, False)).refusal
     assert name == "LockRequestError"
     assert owner.lock_file in text
 
@@ -80,10 +83,10 @@ def test_the_holder_writes_and_others_wait(both: StoreAndLocks) -> None:
     waiting = both.ask(
         messages.SetValues(ObjectKind.NODE, "node2.example.com", [(["powered"], False)])
     )
-    assert both.ask(messages.WriteConfig(owner, tagged(whole, "x"))).answer == ConfigAnswered()
+    assert both.ask(call("writeConfig", owner, tagged(whole, "x"))).answer == ConfigAnswered()
     assert tags(both) == ["x"]
     assert waiting.answers == []
-    written = messages.WriteConfigAndUnlock(owner, tagged(whole, "y"))
+    written = call("writeConfigAndUnlock", owner, tagged(whole, "y"))
     assert value(both.ask(written)) is True
     assert isinstance(waiting.answer, messages.ObjectsChanged)
     assert (tags(both), both.held()) == (["y"], {})
@@ -100,10 +103,10 @@ def test_without_the_exclusive_lock_nothing_is_written(
     if held:
         lock(both, owner, shared=True)
     whole = tagged(read(both), "x")
-    name, text = both.ask(messages.WriteConfig(owner, whole)).refusal
+    name, text = both.ask(call("writeConfig", owner, whole)).refusal
     assert name == "LockRequestError"
     assert text == "Requested lock OwnExclusive on the configuration missing"
-    assert value(both.ask(messages.WriteConfigAndUnlock(owner, whole))) is False
+    assert value(both.ask(call("writeConfigAndUnlock", owner, whole))) is False
     assert tags(both) == []
 
 
@@ -122,13 +125,13 @@ def test_a_whole_with_one_wrong_object_changes_nothing_and_keeps_the_lock(
         (whole | {"nodes": []}, "ModificationError"),
         (whole | {"more": deep}, "BadRequestError"),
     ]:
-        for method in (messages.WriteConfig, messages.WriteConfigAndUnlock):
-            assert both.ask(method(owner, config)).refusal[0] == error
+        for method in ("writeConfig", "writeConfigAndUnlock"):
+            assert both.ask(call(method, owner, config)).refusal[0] == error
     assert (tags(both), both.held()) == ([], {CONFIG_LOCK: [owner]})
     with refusing("fdatasync"):
-        assert both.ask(messages.WriteConfig(owner, whole)).refusal[0] == "StorageError"
+        assert both.ask(call("writeConfig", owner, whole)).refusal[0] == "StorageError"
     assert tags(both) == []
-    assert both.ask(messages.WriteConfig(owner, whole)).answer == ConfigAnswered()
+    assert both.ask(call("writeConfig", owner, whole)).answer == ConfigAnswered()
     assert tags(both) == ["x"]
 
 
@@ -139,7 +142,7 @@ def test_a_store_that_was_replaced_knows_no_older_whole_and_writes_all_the_same(
     whole = lock(both, owner)
     both.restart_store()
     assert both.held() == {CONFIG_LOCK: [owner]}
-    assert both.ask(messages.WriteConfig(owner, tagged(whole, "x"))).answer == ConfigAnswered()
+    assert both.ask(call("writeConfig", owner, tagged(whole, "x"))).answer == ConfigAnswered()
     assert tags(both) == ["x"]
 
 
@@ -148,10 +151,10 @@ def test_what_was_read_under_an_earlier_lock_does_not_count(both: StoreAndLocks)
     lock(both, owner)
     both.release(owner)
     both.ask(messages.SetValues(ObjectKind.NODE, NODE, [(["tags"], ["of-others"])]))
-    # It takes the lock as any other one, and reads without `LockConfig`.
+    # It takes the lock as any other one, and reads without ``lockConfig``.
     both.locks.take(owner, (CONFIG_LOCK, "exclusive"))
     whole = tagged(read(both), "x")
-    assert both.ask(messages.WriteConfig(owner, whole)).answer == ConfigAnswered()
+    assert both.ask(call("writeConfig", owner, whole)).answer == ConfigAnswered()
     assert tags(both) == ["x"]
 
 
@@ -165,7 +168,7 @@ def test_other_filter_rules_and_run_slots_are_in_force_when_it_is_answered(
     whole["filters"][uuid] = rule | {"reason_trail": []}
     whole["cluster"]["max_running_jobs"] = 3
     both.stage.sent.clear()
-    asker = both.ask(messages.WriteConfig(owner, whole))
+    asker = both.ask(call("writeConfig", owner, whole))
     assert asker.answers == []
     changed = both.stage.take_one(messages.RulesChanged)
     assert [one.uuid for one in changed.rules] == [uuid]
@@ -182,8 +185,8 @@ def test_secrets_are_shown_where_they_may_be(both: StoreAndLocks) -> None:
     for reveals, secret in ((True, "secret-0"), (False, MASK)):
         shown = read(both, reveals=reveals)["instances"][INSTANCE]["osparams_private"]
         locked = lock(both, owner, reveals=reveals)["instances"][INSTANCE]["osparams_private"]
-        both.ask(messages.UnlockConfig(owner))
-        state = messages.SetInstanceStatus(INSTANCE, None, None, None, reveals=reveals)
+        both.ask(call("unlockConfig", owner))
+        state = call("setInstanceStatus", INSTANCE, None, None, None, reveals=reveals)
         changed = value(both.ask(state))["osparams_private"]
         assert shown == locked == changed == {"password": secret}
 
@@ -196,33 +199,33 @@ def test_masked_secrets_are_no_change_and_are_not_written(
     whole = lock(both, owner, reveals=False)
     if is_restarted:
         both.restart_store()
-    assert both.ask(messages.WriteConfig(owner, tagged(whole, "x"))).answer == ConfigAnswered()
+    assert both.ask(call("writeConfig", owner, tagged(whole, "x"))).answer == ConfigAnswered()
     assert read(both)["instances"][INSTANCE]["osparams_private"] == {"password": "secret-0"}
     whole["instances"][INSTANCE]["tags"] = ["x"]
-    assert both.ask(messages.WriteConfig(owner, whole)).refusal[0] == "BadRequestError"
+    assert both.ask(call("writeConfig", owner, whole)).refusal[0] == "BadRequestError"
     instance = whole["instances"][INSTANCE]
-    both.ask(messages.UnlockConfig(owner))
-    assert both.ask(messages.UpdateInstance(instance)).refusal[0] == "BadRequestError"
+    both.ask(call("unlockConfig", owner))
+    assert both.ask(call("updateInstance", instance)).refusal[0] == "BadRequestError"
 
 
 # Modifications without the caller's lock.
 
 SHORT: list[tuple[Any, Any]] = [
-    (messages.RemoveInstance(INSTANCE), False),
-    (messages.AttachInstanceDisk(INSTANCE, "x", None), False),
-    (messages.DetachInstanceDisk(INSTANCE, "x"), False),
-    (messages.RemoveInstanceDisk(INSTANCE, "x"), False),
-    (messages.SetInstancePrimaryNode(INSTANCE, "x"), False),
-    (messages.SetInstanceStatus(INSTANCE, "down", None, None), None),
-    (messages.AddInstanceDisk(INSTANCE, {"uuid": "x"}, None, replaces=False), False),
-    (messages.AllocatePort(), None),
-    (messages.AddTcpUdpPort(11_001), False),
-    (messages.UpdateCluster({"uuid": "x"}), None),
-    (messages.UpdateNode({"uuid": "x"}), None),
-    (messages.UpdateInstance({"uuid": "x"}), None),
-    (messages.UpdateNodeGroup({"uuid": "x"}), None),
-    (messages.UpdateNetwork({"uuid": "x"}), None),
-    (messages.UpdateDisk({"uuid": "x"}), None),
+    (call("removeInstance", INSTANCE), False),
+    (call("attachInstanceDisk", INSTANCE, "x", None), False),
+    (call("detachInstanceDisk", INSTANCE, "x"), False),
+    (call("removeInstanceDisk", INSTANCE, "x"), False),
+    (call("setInstancePrimaryNode", INSTANCE, "x"), False),
+    (call("setInstanceStatus", INSTANCE, "down", None, None), None),
+    (call("addInstanceDisk", INSTANCE, {"uuid": "x"}, None, False), False),
+    (call("allocatePort"), None),
+    (call("addTcpUdpPort", 11_001), False),
+    (call("updateCluster", {"uuid": "x"}), None),
+    (call("updateNode", {"uuid": "x"}), None),
+    (call("updateInstance", {"uuid": "x"}), None),
+    (call("updateNodeGroup", {"uuid": "x"}), None),
+    (call("updateNetwork", {"uuid": "x"}), None),
+    (call("updateDisk", {"uuid": "x"}), None),
 ]
 
 
@@ -240,23 +243,23 @@ def test_a_modification_does_not_wait_for_the_holder(
 def test_the_holder_adds_an_instance_at_once_and_nobody_else_does(both: StoreAndLocks) -> None:
     owner, other = both.hold(1), both.locks.owner(2)
     instance = read(both)["instances"][INSTANCE] | {"os": "other"}
-    added = messages.AddInstance(instance, other, replaces=True)
+    added = call("addInstance", instance, other, True)
     assert value(both.ask(added)) is False
-    assert value(both.ask(messages.AddInstance(instance, owner, replaces=True))) is True
+    assert value(both.ask(call("addInstance", instance, owner, True))) is True
     assert read(both)["instances"][INSTANCE]["os"] == "other"
 
 
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        (messages.RemoveInstanceDisk("x", "y"), "ModificationError"),
-        (messages.SetInstancePrimaryNode(INSTANCE, "x"), "IntegrityError"),
-        (messages.SetInstanceStatus(INSTANCE, "sideways", None, None), "IntegrityError"),
-        (messages.UpdateNode({}), "ModificationError"),
-        (messages.UpdateNode({"uuid": NODE}), "StaleSerialError"),
-        (messages.UpdateNode({"uuid": NODE, "serial_no": 1}), "IntegrityError"),
-        (messages.UpdateNode({"uuid": NODE, "x": MASK}), "BadRequestError"),
-        (messages.FlushConfigGroup("x"), "ModificationError"),
+        (call("removeInstanceDisk", "x", "y"), "ModificationError"),
+        (call("setInstancePrimaryNode", INSTANCE, "x"), "IntegrityError"),
+        (call("setInstanceStatus", INSTANCE, "sideways", None, None), "IntegrityError"),
+        (call("updateNode", {}), "ModificationError"),
+        (call("updateNode", {"uuid": NODE}), "StaleSerialError"),
+        (call("updateNode", {"uuid": NODE, "serial_no": 1}), "IntegrityError"),
+        (call("updateNode", {"uuid": NODE, "x": MASK}), "BadRequestError"),
+        (call("flushConfigGroup", "x"), "ModificationError"),
     ],
 )
 def test_wrong_requests_change_nothing(both: StoreAndLocks, message: Any, error: str) -> None:
@@ -266,9 +269,31 @@ def test_wrong_requests_change_nothing(both: StoreAndLocks, message: Any, error:
     assert both.held() == {}
 
 
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (messages.CallMethod("x" * 200), "unknown method 'xxx"),
+        (messages.CallMethod("unlockConfig"), "unlockConfig: an owner of locks calls it"),
+        (messages.CallMethod("updateNode", []), "updateNode: expected 1 arguments, got 0"),
+        (messages.CallMethod("updateNode", [5]), "updateNode: argument 1: Expected `object`"),
+        (messages.CallMethod("addTcpUdpPort", [0]), "addTcpUdpPort: argument 1: Expected `int` >="),
+    ],
+)
+def test_what_is_no_call_of_a_method_is_refused(
+    both: StoreAndLocks, message: messages.CallMethod, text: str
+) -> None:
+    name, found = both.ask(message).refusal
+    assert (name, found[: len(text)]) == ("BadRequestError", text)
+
+
+def test_a_method_without_an_owner_takes_none(both: StoreAndLocks) -> None:
+    asked = messages.CallMethodAsOwner("allocatePort", both.locks.owner(1))
+    assert both.ask(asked).refusal == ("BadRequestError", "allocatePort: it has no owner")
+
+
 def test_a_cluster_that_changes_is_in_force_when_it_is_answered(both: StoreAndLocks) -> None:
     cluster = read(both)["cluster"]
-    asker = both.ask(messages.UpdateCluster(cluster | {"max_running_jobs": 3}))
+    asker = both.ask(call("updateCluster", cluster | {"max_running_jobs": 3}))
     assert asker.answers == []
     changed = both.stage.take(messages.LimitsChanged)[-1]
     assert changed.running_jobs_max == 3
@@ -280,14 +305,13 @@ def test_a_cluster_that_changes_is_in_force_when_it_is_answered(both: StoreAndLo
 
 
 def test_a_valid_configuration_has_no_problems(both: StoreAndLocks) -> None:
-    found = both.ask(messages.VerifyConfig()).answer_as(messages.ConfigVerified).problems
-    assert found == []
+    assert value(both.ask(call("verifyConfig"))) == []
 
 
 def test_a_flush_is_answered_when_the_file_is_written(both: StoreAndLocks) -> None:
     node = read(both)["nodes"][NODE]
-    both.ask(messages.UpdateNode(node | {"powered": False}))
-    first, second = both.say(messages.FlushConfig()), both.say(messages.FlushConfig())
+    both.ask(call("updateNode", node | {"powered": False}))
+    first, second = both.say(call("flushConfig")), both.say(call("flushConfig"))
     assert (first.answers, second.answers) == ([], [])
     both.stage.run_timers()
     both.store.turn(*both.stage.take(messages.WholeWritten))
@@ -304,7 +328,7 @@ def test_a_flush_is_answered_when_the_file_is_written(both: StoreAndLocks) -> No
 def test_the_big_lock_of_a_cluster_that_ends_goes_to_the_store(both: StoreAndLocks) -> None:
     owner, other = both.locks.owner(1), both.locks.owner(2)
     big = ("cluster/BGL", "exclusive")
-    asked = messages.PrepareClusterDestruction(owner)
+    asked = call("prepareClusterDestruction", owner)
     name, text = both.ask(asked).refusal
     assert (name, text) == (
         "LockRequestError",

@@ -16,18 +16,15 @@ from tests.actors.runtime.stage import Stage
 from tests.clusters import uuid_of
 
 from ganger.actors.ganeti import wconfd_methods
-from ganger.actors.runtime.addresses import CONFIG_STORE
+from ganger.actors.ganeti.wconfd_table import METHODS, ClientId
 from ganger.storage import config_files, errors
 from ganger.storage.cluster import shapes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import problems
 from ganger.storage.locks.locks import CONFIG_LOCK
 from ganger.transport.ganeti.luxi import Call, UnreadableCallError
-from ganger.transport.messages import ConfigAnswered, ConfigVerified, Failure
+from ganger.transport.messages import ConfigAnswered, Failure
 
-METHODS = {
-    name: method for name, method in wconfd_methods.METHODS.items() if method.to == CONFIG_STORE
-}
 MADE = clusters.made_configuration(nodes=3, instances=3)
 CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks")
 
@@ -96,7 +93,7 @@ def calls(draw: st.DrawFn) -> tuple[str, list[Any]]:
     given_types = METHODS[name].takes
     args: list[Any] = []
     for kind in given_types:
-        if kind is wconfd_methods.ClientId:
+        if kind is ClientId:
             args.append(None)
         elif name.startswith("writeConfig"):
             args.append(draw(wholes()))
@@ -129,7 +126,7 @@ def play(made: dict[str, Any], steps: list[tuple[str, list[Any]]], *, holds: boo
             both.store.end_turn()
             stage.sent.clear()
             for answer in asker.answers:
-                assert isinstance(answer, ConfigAnswered | ConfigVerified | Failure), answer
+                assert isinstance(answer, ConfigAnswered | Failure), answer
                 if not isinstance(answer, Failure) and name != "verifyConfig":
                     prepared.result(answer)
         for held in list(both.locks.held.values()):
@@ -140,7 +137,7 @@ def play(made: dict[str, Any], steps: list[tuple[str, list[Any]]], *, holds: boo
 
 
 def _is_owner(name: str, at: int) -> bool:
-    return METHODS[name].takes[at] is wconfd_methods.ClientId
+    return METHODS[name].takes[at] is ClientId
 
 
 @settings(max_examples=60, deadline=None)
@@ -174,7 +171,7 @@ def test_a_damaged_configuration_ends_no_store(
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_wrong_numbers_and_types_of_arguments_are_refused(name: str) -> None:
     kinds = METHODS[name].takes
-    right = {wconfd_methods.ClientId: ["x", "/l", 1], bool: True, str: "x", list[str]: [],
+    right = {ClientId: ["x", "/l", 1], bool: True, str: "x", list[str]: [],
              dict[str, Any]: {}}  # fmt: skip
     args = [right.get(kind) for kind in kinds]
     for wrong in (args[:-1], [*args, 1]):

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import msgpack
 from msgspec import inspect
 
+from ganger.actors.ganeti.wconfd_table import METHODS
 from ganger.storage import settings
 from ganger.transport import messages
 from ganger.transport.messages import PROTOCOL, Message
@@ -61,7 +62,14 @@ PREDICATES: tuple[Any, ...] = (
 ACTIONS: tuple[Any, ...] = (
     "ACCEPT", "CONTINUE", "PAUSE", "REJECT", ["RATE_LIMIT", 0], ["RATE_LIMIT", 2**63], [], 7,
 )  # fmt: skip
+ARGUMENTS: tuple[Any, ...] = (
+    [], [True], ["x"], ["x", "y"], [{}], [{"uuid": "x", "serial_no": 2**63}], [11_000], [2**63],
+    ["x", {"uuid": []}, -1, True], ["x", "down", None, None], ["x", ["y"] * 300], [None],
+    ["x", "0.0.0.0", True],
+)  # fmt: skip
 _NAMED: dict[str, tuple[Any, ...]] = {
+    "method": (*METHODS, "echo", "", "x" * 5_000),
+    "args": ARGUMENTS,
     "pid": PIDS,
     "process_id": PIDS,
     "id": IDS,
