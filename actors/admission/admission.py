@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from ...transport.envelopes import Envelope
+    from ..runtime.runtime import Runtime
+    from ..runtime.works import Work
     from ..store.announcements import Arrival
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
@@ -53,21 +55,18 @@ class _New(msgspec.Struct, frozen=True):
     retry_of: int | None
 
 
-class _UnderWay(NamedTuple):
-    """A large submission that is worked at in slices; ``key``: of one that will be stored."""
-
-    envelope: Envelope
-    key: str | None
-    work: Generator[None, None, None]
-
-
 class Admission:
     """Takes submissions."""
 
     def __init__(
-        self, store: JobStore, gate: StartGate, link_retry: Callable[[int, int], None]
+        self,
+        runtime: Runtime,
+        store: JobStore,
+        gate: StartGate,
+        link_retry: Callable[[int, int], None],
     ) -> None:
         """``link_retry``: note in an ended job (its id first) that another one repeats it."""
+        self._runtime = runtime
         self.is_drained = store.ledger.directory.is_drained
         self._store = store
         self._table = store.table
@@ -78,8 +77,6 @@ class Admission:
         self.rejections: Counter[str] = Counter()
         """How many jobs each filter rule has rejected."""
         self._arriving: list[Arrival] = []
-        self._under_way: deque[_UnderWay] = deque()
-        self._is_told = False
 
     def set_drain(self, envelope: Envelope, message: messages.SetDrain) -> None:
         """Refuse submissions from now on, or take them again."""
@@ -100,7 +97,7 @@ class Admission:
     ) -> None:
         """Check a submission as a whole, and store it; ``retry_of``: the job that it repeats.
 
-        A large one is worked at in slices (`work_on`), between which other requests are served.
+        A large one is worked at in slices, between which other requests are served.
         It has its ids from now on: smaller ones that are stored meanwhile get higher ids.
         """
         key, count = message.key, len(message.jobs)
@@ -123,40 +120,19 @@ class Admission:
             self._ledger.last_id += count
             if key is not None:
                 self._keys.take_off(key, first_id)
-        self._under_way.append(_UnderWay(envelope, key if is_stored else None, work))
+        whole = self._whole(envelope, key if is_stored else None, work)
+        self._runtime.work(whole, envelope, outlives_asker=True)
 
-    def take_turns(self, envelope: Envelope, work: Generator[None, None, None]) -> None:
-        """Do other work in slices, too; what it raises at once is the caller's."""
+    def _whole(self, envelope: Envelope, key: str | None, work: Work) -> Work:
+        """A large submission; when it is refused, those that waited for it under ``key`` come."""
+        yield
         try:
-            next(work)
-        except StopIteration:
-            return
-        self._under_way.append(_UnderWay(envelope, None, work))
-
-    def has_work(self) -> bool:
-        """Whether a large submission is under way, and no message says so yet."""
-        was_told, self._is_told = self._is_told, bool(self._under_way)
-        return self._is_told and not was_told
-
-    def work_on(self) -> None:
-        """One slice of a large submission; several take turns."""
-        self._is_told = False
-        if not self._under_way:
-            return
-        one = self._under_way.popleft()
-        try:
-            next(one.work)
-        except StopIteration:
-            return
+            yield from work
         except errors.GangerError as error:
-            one.envelope.refuse(error)
-            for repeated in self._keys.land(one.key):
+            envelope.refuse(error)
+            for repeated in self._keys.land(key):
                 self._submit_again(repeated)
-        except Exception as error:
-            one.envelope.refuse(errors.RequestFatalError.of("job_queue", repr(error)))
-            raise
-        else:
-            self._under_way.append(one)
+        return None
 
     def _submit_again(self, envelope: Envelope) -> None:
         """A submission waited for another one under its key, which was refused."""
@@ -172,7 +148,7 @@ class Admission:
         message: messages.SubmitJobs,
         first_id: int,
         retry_of: int | None,
-    ) -> Generator[None, None, None]:
+    ) -> Work:
         """Check and store a submission; yields at the end of each slice, and never if it is small.
 
         Raises what the checks raise.
@@ -211,7 +187,7 @@ class Admission:
             envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
             for repeated in self._keys.land(key) if not message.dry_run else ():
                 self._submit_again(repeated)
-            return
+            return None
         self._write_inputs(inputs)
         # A large submission has its ids already.
         self._ledger.last_id = max(self._ledger.last_id, first_id + len(drafts) - 1)
@@ -227,6 +203,7 @@ class Admission:
             functools.partial(self._not_submitted, new),
             record,
         )
+        return None
 
     def _drafting(
         self, message: messages.SubmitJobs, first_id: int, retry_of: int | None
@@ -284,14 +261,16 @@ class Admission:
 
     def _land(self, new: _New) -> None:
         """A large submission is durable: its jobs become known in slices, then it is answered."""
-        self._under_way.append(_UnderWay(new.envelope, None, self._landing(new)))
+        self._runtime.work(self._landing(new), new.envelope, outlives_asker=True)
 
-    def _landing(self, new: _New) -> Generator[None, None, None]:
+    def _landing(self, new: _New) -> Work:
+        yield
         for part in _slices(new.jobs):
             self._add(part)
             self._store.announcements.pending(_arrivals(part))
             yield
         self._tell_others(new, self._answer(new))
+        return None
 
     def _add(self, new: Iterable[_Accepted]) -> None:
         for one in new:

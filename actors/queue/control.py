@@ -15,10 +15,9 @@ from ..runtime.addresses import EXECUTOR, FILTER_EVALUATOR
 from ..store.job_rows import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from ...transport.envelopes import Envelope
     from ..runtime.runtime import Runtime
+    from ..runtime.works import Work
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
     from .hand_over import HandOver
@@ -253,9 +252,7 @@ class Control:
             return
         self._store_archived(row, envelope)
 
-    def autoarchiving(
-        self, envelope: Envelope, message: messages.AutoArchiveJobs
-    ) -> Generator[None, None, None]:
+    def autoarchiving(self, envelope: Envelope, message: messages.AutoArchiveJobs) -> Work:
         """Archive the final jobs of some age, so many at a time; yields between slices of them."""
         limit = time.time() - message.age_seconds
         old = [
@@ -278,6 +275,7 @@ class Control:
         left = max(0, len(old) - settings.AUTOARCHIVE_JOBS_MAX)
         outcome = messages.ArchiveOutcome(archived=archived, left=left)
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
+        return None
 
     def _store_archived(self, row: Row, envelope: Envelope) -> None:
         if self._ledger.is_read_only:

@@ -18,7 +18,7 @@ from ..answers.change_waits import ChangeWaits
 from ..answers.diagnosis import Diagnosis
 from ..answers.estimating import Estimating
 from ..answers.job_queries import JobQueries
-from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
+from ..runtime.addresses import FILTER_EVALUATOR
 from ..runtime.component import Component
 from ..store import recovery
 from ..store.job_store import JobStore
@@ -50,7 +50,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.estimating = Estimating(self.runtime, self.store)
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.hand_over, self.lifecycle)
-        self.admission = Admission(self.store, self.gate, self.control.link_retry)
+        self.admission = Admission(self.runtime, self.store, self.gate, self.control.link_retry)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
         self.waits = ChangeWaits(self.runtime, self.store, self.queries)
@@ -81,9 +81,6 @@ class JobQueue(Component[messages.QueueMessage]):
         has_new = self.admission.has_new
         self.store.end_turn(self.admission.announce_new if has_new else None)
         self.waits.turn_ended()
-        if self.admission.has_work():
-            # In the next turn: the components beside this one come first.
-            self.runtime.tell(JOB_QUEUE, messages.SubmissionsDue())
 
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
@@ -112,6 +109,7 @@ class JobQueue(Component[messages.QueueMessage]):
     def forget_peer(self, message: messages.PeerGone) -> None:
         """End all that waits for a client that is gone."""
         self._drop_delayed(message.peer)
+        self.runtime.forget_peer(message.peer)
         self.store.reader.stop_all_of(message.peer)
         self.diagnosis.forget_peer(message.peer)
 

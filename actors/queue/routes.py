@@ -36,10 +36,10 @@ def from_clients(queue: JobQueue) -> Routes:
         admission.submit(envelope, control.retry(message), retry_of=message.id)
 
     def watch(envelope: Envelope, message: messages.WatchJobs) -> None:
-        admission.take_turns(envelope, reader.watch(envelope, message))
+        queue.runtime.work(reader.watch(envelope, message), envelope)
 
     def autoarchive(envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
-        admission.take_turns(envelope, control.autoarchiving(envelope, message))
+        queue.runtime.work(control.autoarchiving(envelope, message), envelope)
 
     def rule_hits(envelope: Envelope, _: messages.ReadRuleHits) -> None:
         diagnosis.read_rule_hits(envelope, admission.rejections)
@@ -121,7 +121,6 @@ def from_components(queue: JobQueue) -> Routes:
             _answered(messages.ReadLastId, queue.last_id),
             _answered(messages.ReadQueueState, queue.report),
             # Alarms, and threads that have done their work.
-            _noted(messages.SubmissionsDue, lambda _: queue.admission.work_on()),
             _noted(messages.JobWaitsDue, lambda _: queue.waits.ring()),
             _noted(messages.GatheredDue, lambda _: store.reader.watches.send_gathered()),
             _noted(messages.StoreEstimates, lambda _: queue.estimating.store()),

@@ -6,15 +6,14 @@ jobs come to the front. Rejected jobs must be found wherever they stand: under a
 reject, the evaluator looks through the whole queue, a page at a time.
 
 The cost of one message is bounded, in steps (``storage/filters/metering``). Longer work is done in
-slices: a job that takes more than the rest of a slice, tests of rules, simulations. The evaluator
-sends itself one message for each slice, so that it serves other messages in between.
+slices (`Runtime.work`): a job that takes more than the rest of a slice, tests of rules,
+simulations.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Generator
 from functools import reduce
 from operator import or_
@@ -38,10 +37,7 @@ if TYPE_CHECKING:
 
     from ...transport.envelopes import Envelope
     from ..runtime.dispatcher import Alarm
-
-Work = Generator[object, None, None]
-"""Work in slices: it pauses at the end of each slice."""
-
+    from ..runtime.works import Work
 
 _HELD = filtering.Verdict(None, ActionName.PAUSE)
 """Of a job of which it is not known what the rules say."""
@@ -81,9 +77,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._alarm: Alarm | None = None
         self._slice = Slice(settings.JUDGE_STEPS_AT_ONCE)
         self._long: dict[int, Judging] = {}
-        self._asked: deque[tuple[Work, Envelope]] = deque()
+        self._is_judging = False
+        """Whether `_judging_long` is under way."""
         self._early: list[Envelope] = []
-        self._is_due = False
         # Made once: a path is put together anew each time.
         self._queue = os.fspath(self.places.queue)
         self._take_chain(filtering.RuleChain())
@@ -118,11 +114,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():
-                self._begin(self._test(envelope, message), envelope)
+                self._begin(self._test(message), envelope)
             case messages.JudgeSimulation():
-                self._begin(self._simulate(envelope, message), envelope)
-            case messages.JudgingDue():
-                self._go_on()
+                self._begin(self._simulate(message), envelope)
             case messages.ReportChain():
                 self._announce()
             case _:
@@ -254,7 +248,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                     verdict.is_running = is_running
                     self._long[job_id] = verdict
                     verdict = self._meanwhile(verdict)
-                    self._notify_due()
+                    self._judge_long()
                 found.append(verdict)
                 continue
             left = job_id if left is None else min(left, job_id)
@@ -316,42 +310,34 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
     def _begin(self, work: Work, envelope: Envelope) -> None:
         """Begin work that may take long, and that answers ``envelope``."""
-        if len(self._asked) >= settings.QUESTIONS_MAX:
+        if self.runtime.work_count >= settings.QUESTIONS_MAX:
             raise errors.BusyError("too many questions about filter rules are open; try again")
-        self._asked.append((work, envelope))
-        # Begin with the newest one: most take one slice.
-        self._asked.rotate()
-        self._work_on_asked()
-        self._notify_due()
+        self.runtime.work(self._metered(work), envelope)
 
-    def _go_on(self) -> None:
-        """Work one slice on requests and one on jobs."""
-        self._is_due = False
-        if self._asked:
-            self._work_on_asked()
-        if self._long:
-            self._work_on_long()
-        self._notify_due()
+    def _metered(self, work: Work) -> Work:
+        """Let each slice cost as many steps as a message."""
+        while True:
+            self._slice.left = settings.JUDGE_STEPS_AT_ONCE
+            try:
+                yield next(work)
+            except StopIteration as end:
+                found: messages.Message | None = end.value
+                return found
 
-    def _notify_due(self) -> None:
-        if not self._is_due and (self._asked or self._long):
-            self._is_due = True
-            self.runtime.tell(FILTER_EVALUATOR, messages.JudgingDue())
+    def _judge_long(self) -> None:
+        """Go on with the jobs that take long, if this is not under way."""
+        if not self._is_judging:
+            self._is_judging = True
+            self.runtime.work(self._judging_long())
 
-    def _work_on_asked(self) -> None:
-        work, envelope = self._asked.popleft()
-        self._slice.left = settings.JUDGE_STEPS_AT_ONCE
-        try:
-            next(work)
-        except StopIteration:
-            return
-        except errors.GangerError as error:
-            envelope.refuse(error)
-            return
-        except Exception as error:
-            envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
-            raise
-        self._asked.append((work, envelope))
+    def _judging_long(self) -> Work:
+        """Judge them in turn, one slice of one job each: together they are one work of several."""
+        while self._long:
+            yield
+            if self._long:
+                self._work_on_long()
+        self._is_judging = False
+        return None
 
     def _work_on_long(self) -> None:
         job_id = next(iter(self._long))
@@ -398,7 +384,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             message, job=None, holding=held_by, then=then, refused=refused
         )
 
-    def _test(self, envelope: Envelope, message: messages.JudgeTest) -> Work:
+    def _test(self, message: messages.JudgeTest) -> Work:
         both = (self._shared, self._what_if(message.test, message.last_id))
         fields = _fields_of(*(one.chain for one in both))
         rows: list[messages.RuleTest] = []
@@ -425,7 +411,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                         work_left -= steps
             now, would = map(_named, found)
             rows.append(messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would))
-        envelope.reply(messages.FiltersTested(rows=rows, next_after=next_after))
+        return messages.FiltersTested(rows=rows, next_after=next_after)
 
     def _what_if(
         self, asked: messages.TestFilters | messages.Simulate, last_id: int
@@ -449,7 +435,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._proposed = (wanted, found)
         return found
 
-    def _simulate(self, envelope: Envelope, message: messages.JudgeSimulation) -> Work:
+    def _simulate(self, message: messages.JudgeSimulation) -> Work:
         """Judge a page of jobs under the rules of the simulation."""
         known = self._what_if(message.simulation, message.last_id)
         fields = _fields_of(known.chain)
@@ -474,8 +460,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                     known.note(arrived.job, verdict)
             found.append(_verdict_of(arrived, verdict, 1))
         pending = len(message.jobs)
-        judged = messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
-        envelope.reply(judged)
+        return messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
 
     def _judged_in_slices(
         self, chain: filtering.RuleChain, facts: filtering.JobFacts

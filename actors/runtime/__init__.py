@@ -3,8 +3,8 @@
 `Component` is what an actor knows and does. It has no thread, no clock and no mailbox, and reaches
 everything outside through its `Runtime`: it sends messages (`tell`, `forward`), asks (`ask`), sets
 alarms (`later`), does slow work in a thread (`in_thread`) or while its dispatcher has nothing to do
-(`when_idle`), and watches descriptors. So a test puts it on a stage, without a thread, and sets the
-time. `Component` and `Runtime` say what each method does.
+(`when_idle`), works in slices (`work`), and watches descriptors. So a test puts it on a stage,
+without a thread, and sets the time. `Component` and `Runtime` say what each method does.
 
 `ComponentActor` is the pykka actor of one incarnation of a component, with a mailbox of its own. It
 handles the messages that have come, up to a limit, and then ends its turn. What the messages of one

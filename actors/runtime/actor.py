@@ -38,6 +38,7 @@ from .mailbox import (
     Quiet,
     Readable,
     Replaced,
+    SliceDue,
     TurnEnded,
 )
 from .runtime import Runtime
@@ -187,7 +188,7 @@ class ComponentActor(pykka.Actor):
     def handle_item(self, item: Any) -> None:  # noqa: ANN401 - pykka's envelope, or an `InboxItem`
         """Handle what was in the mailbox: ours, or a word of pykka's own."""
         message = item.message
-        if isinstance(message, Envelope | Answer | Expired | Replaced):
+        if isinstance(message, Envelope | Answer | Expired | Replaced | SliceDue):
             self.handle(message)
             return
         answer = self._handle_receive(message)
@@ -207,6 +208,7 @@ class ComponentActor(pykka.Actor):
                     pass
                 case TurnEnded():
                     self.component.turn_ended()
+                    self.component.runtime.request_slice()
                 case _:
                     self._take_item(message)
         except errors.GangerError as error:
@@ -233,6 +235,8 @@ class ComponentActor(pykka.Actor):
                 runtime.expire(item.number)
             case Replaced():
                 runtime.ask_again()
+            case SliceDue():
+                runtime.take_slice()
 
     def _take(self, envelope: Envelope) -> None:
         match envelope.message:

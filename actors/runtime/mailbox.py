@@ -60,7 +60,12 @@ class Expired(NamedTuple):
     number: int
 
 
+class SliceDue(NamedTuple):
+    """It is time for a slice of the work that is under way."""
+
+
 TURN_ENDED = TurnEnded()
+SLICE_DUE = SliceDue()
 QUIET = Quiet()
 
 

@@ -10,7 +10,8 @@ import msgspec
 from ...storage import errors, settings
 from ...transport.envelopes import Envelope
 from ...transport.messages import Failure, InterimReply
-from .mailbox import Answer, Expired
+from .mailbox import SLICE_DUE, Answer, Expired
+from .works import Works
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .host import Host
     from .idle_work import IdleWork
     from .served_actor import ServedActor
+    from .works import Work
 
 MessageT = TypeVar("MessageT", bound="Message")
 ReplyT = TypeVar("ReplyT", bound="Message")
@@ -64,6 +66,8 @@ class Runtime:
         # Numbers start at the clock, so that late replies to a predecessor match none.
         self._asked_last = time.monotonic_ns()
         self._handles_last = 0
+        self._works = Works(actor.name)
+        self._is_slice_due = False
 
     # ------------------------------------------------------------ messages
 
@@ -157,6 +161,43 @@ class Runtime:
     def asks(self) -> bool:
         """Whether this component waits for a reply."""
         return bool(self._asked)
+
+    # ------------------------------------------------------------ work in slices
+
+    def work(
+        self, work: Work, envelope: Envelope | None = None, *, outlives_asker: bool = False
+    ) -> None:
+        """Do ``work`` in slices: it yields at the end of each.
+
+        The first slice is taken now. Each turn that follows takes one more, of the work that has
+        waited longest, so that messages, the components beside this one and other work come in
+        between. What it returns answers ``envelope``. An expected error refuses that; any other
+        error refuses it for good, and ends this component.
+
+        The work ends early, at a ``yield``, when the envelope's deadline has passed
+        (`DeadlineError`) or its peer is gone (`forget_peer`), unless it ``outlives_asker``.
+        """
+        self._works.begin(work, envelope, outlives_asker=outlives_asker)
+
+    @property
+    def work_count(self) -> int:
+        """How many works are under way."""
+        return len(self._works.under_way)
+
+    def forget_peer(self, peer: bytes) -> None:
+        """End the work that answers this peer: it is gone."""
+        self._works.forget_peer(peer)
+
+    def request_slice(self) -> None:
+        """The turn has ended: if work is under way, the next one takes a slice of it."""
+        if self._works.under_way and not self._is_slice_due:
+            self._is_slice_due = True
+            self._actor.put(SLICE_DUE)
+
+    def take_slice(self) -> None:
+        """Take one slice of the work that is under way."""
+        self._is_slice_due = False
+        self._works.go_on(self.clock())
 
     # ------------------------------------------------------------ time
 

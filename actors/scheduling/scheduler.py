@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from contextlib import contextmanager
+from collections import Counter
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
@@ -12,18 +11,17 @@ from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport import messages
-from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER, SCHEDULER
+from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.component import Component
 from . import remedies, simulating
 from .resolving import Questions
 from .scheduling import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
     from ...storage.locks.locks import Owner
     from ...transport.envelopes import Envelope
-    from ...transport.messages.base import Reply
     from ..runtime.dispatcher import Alarm
     from .holding import OwnerId
 
@@ -70,8 +68,6 @@ class Scheduler(Component[messages.SchedulerMessage]):
         self._due_at: float | None = None
         self._resolving = Questions(self._schedule.question_of)
         self._questions: list[tuple[Envelope, _Question]] = []
-        self._answers: deque[tuple[Envelope, Generator[None, None, Reply]]] = deque()
-        self._are_answers_due = False
         self._hits: Counter[str] = Counter()
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
         self.runtime.tell(JOB_QUEUE, messages.ReportAllJobs())
@@ -79,10 +75,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
 
     def receive(self, envelope: Envelope[messages.SchedulerMessage]) -> None:
         """Note what has changed; the pass follows at the end of the turn."""
-        if isinstance(envelope.message, messages.AnswersDue):
-            self._are_answers_due = False
-            self._work_on_answers()
-        elif isinstance(envelope.message, messages.ReportRuleHits):
+        if isinstance(envelope.message, messages.ReportRuleHits):
             envelope.reply(messages.RuleHits(hits=dict(self._hits)))
         else:
             self._is_due = True
@@ -238,47 +231,16 @@ class Scheduler(Component[messages.SchedulerMessage]):
         if not (self._report and self._schedule.chain and self._has_limits):
             return False
         if isinstance(asked, messages.RunSimulation):
-            self._begin(envelope, simulating.outcoming(self._schedule, asked))
+            self.runtime.work(simulating.outcoming(self._schedule, asked), envelope)
         elif isinstance(asked, messages.ReportOrder):
             standing = self._schedule.standing_now()
-            self._begin(envelope, standing.reported(asked.limit, settings.LOOKED_AT_ONCE))
+            reported = standing.reported(asked.limit, settings.LOOKED_AT_ONCE)
+            self.runtime.work(reported, envelope)
         elif self._schedule.lacks_verdict(asked.id):
             return False
         else:
-            self._begin(envelope, self._explaining(asked))
+            self.runtime.work(self._explaining(asked), envelope)
         return True
-
-    def _begin(self, envelope: Envelope, work: Generator[None, None, Reply]) -> None:
-        """Begin an answer that may take longer than one turn."""
-        self._answers.append((envelope, work))
-        # The newest one first: most take one slice.
-        self._answers.rotate()
-        self._work_on_answers()
-
-    def _work_on_answers(self) -> None:
-        """Work one slice on one answer."""
-        if not self._answers:
-            return
-        envelope, work = self._answers.popleft()
-        with self._refusing(envelope):
-            try:
-                next(work)
-            except StopIteration as end:
-                envelope.reply(end.value)
-            else:
-                self._answers.append((envelope, work))
-        if self._answers and not self._are_answers_due:
-            self._are_answers_due = True
-            self.runtime.tell(SCHEDULER, messages.AnswersDue())
-
-    @contextmanager
-    def _refusing(self, envelope: Envelope) -> Iterator[None]:
-        """Refuse the request if the work on it fails: the queue must not ask the successor."""
-        try:
-            yield
-        except Exception as error:
-            envelope.refuse(errors.RequestFatalError.of(self.name, repr(error)))
-            raise
 
     def _explaining(
         self, asked: messages.ExplainPending

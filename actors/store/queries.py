@@ -23,13 +23,14 @@ from .subscriptions import Watch, WatchList
 from .wait_list import WaitList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
     from ...transport.envelopes import Envelope
     from ...transport.messages import JobSummary
     from ..durable.ledger import Ledger
+    from ..runtime.works import Work
 
 _APPENDED_ENTRIES_MAX = 10_000
 
@@ -143,14 +144,14 @@ class QueueReader:
         ]
         return messages.DependenciesListed(rows=rows)
 
-    def watch(self, envelope: Envelope, message: messages.WatchJobs) -> Generator[None, None, None]:
+    def watch(self, envelope: Envelope, message: messages.WatchJobs) -> Work:
         """Send each job as it is now, and its changes; yields between slices of all jobs.
 
         Raises `BusyError` if too many watches are open.
         """
         if message.ids is None:
             yield from self._watch_all(envelope, message)
-            return
+            return None
         summaries = [self._summary(job_id) for job_id in dict.fromkeys(message.ids)]
         remaining = {summary.id for summary in summaries if not summary.status.is_final}
         after = {each.id: message.log_after.get(each.id, 0) for each in summaries}
@@ -159,10 +160,9 @@ class QueueReader:
             self._send_as_it_is(watch, summary)
         watch.send_gathered()
         self.watches.open(watch)
+        return None
 
-    def _watch_all(
-        self, envelope: Envelope, message: messages.WatchJobs
-    ) -> Generator[None, None, None]:
+    def _watch_all(self, envelope: Envelope, message: messages.WatchJobs) -> Work:
         """Of a long queue, all at once would be large, and take long.
 
         The watch is open from the first slice on: no change is missed.
@@ -184,6 +184,7 @@ class QueueReader:
                 after = rows[-1].id
                 yield
         watch.has_begun()
+        return None
 
     def _begin(self, watch: Watch, rows: list[Row], known: Collection[int]) -> None:
         """Send each of these jobs that is not final, or of which the client knows."""

@@ -115,11 +115,11 @@ LockMessage = (
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
-    | JudgeTest | JudgeSimulation | JudgingDue | WindowDue | ReportOrder
+    | JudgeTest | JudgeSimulation | WindowDue | ReportOrder
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged
-    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue | AnswersDue
+    | PolicyChanged | ForecastsOutdated | RuleChainChanged | OwnersChanged | WeightDue
     | ExplainPending | RunSimulation | ReportOrder | ReportRuleHits
 )
 QueueMessage = (
@@ -128,7 +128,6 @@ QueueMessage = (
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
-    | SubmissionsDue
     | StoreEstimates | StoreAges | JobWaitsDue | GatheredDue
 )
 ReaderMessage = ReadOutput | OutputGrew

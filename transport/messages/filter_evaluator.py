@@ -74,9 +74,5 @@ class JudgeSimulation(Request[SimulationJudged], frozen=True):
     running: list[JobToJudge] = []
 
 
-class JudgingDue(Notice, frozen=True):
-    """From the evaluator itself: go on with jobs that are not judged to the end."""
-
-
 class WindowDue(Notice, frozen=True):
     """From the evaluator's own timer: the time window of a rule may have opened or closed."""

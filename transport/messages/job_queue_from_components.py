@@ -133,10 +133,6 @@ class SegmentMade(Notice, frozen=True):
     error: str | None = None
 
 
-class SubmissionsDue(Notice, frozen=True):
-    """From the queue itself: go on with large submissions."""
-
-
 class JobWaitsDue(Notice, frozen=True):
     """From the queue to itself: clients that wait for a change of a job are to be answered."""
 

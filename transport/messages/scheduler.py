@@ -68,10 +68,6 @@ class WeightDue(Notice, frozen=True):
     """From the scheduler's own timer: a job that was held back has no weight left."""
 
 
-class AnswersDue(Notice, frozen=True):
-    """From the scheduler to itself: go on with answers that take longer than one turn."""
-
-
 class ForecastsOutdated(Notice, frozen=True):
     """From the configuration store: resolved forecasts may be others now (`ResolveForecasts`).
 

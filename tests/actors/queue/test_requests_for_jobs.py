@@ -284,10 +284,22 @@ def test_others_have_their_turn_while_many_are_archived(
     # One of the jobs that are left is archived by somebody else.
     queue.actor.ask(messages.ArchiveJob(id=4))
     for _ in range(2):
-        [due] = queue.stage.take(messages.SubmissionsDue)
-        queue.actor.turn(due)
+        assert queue.actor.take_slice()
     assert asker.answer == messages.ArchiveOutcome(archived=[1, 2, 3, 5])
     assert queue.statuses() == {}
+
+
+def test_archiving_many_ends_when_its_client_is_gone(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ganger.storage.settings.ARCHIVED_AT_ONCE", 2)
+    queue.submitted(*[spec() for _ in range(5)])
+    for job_id in range(1, 6):
+        queue.actor.ask(messages.CancelJob(id=job_id))
+    queue.actor.say(messages.AutoArchiveJobs(age_seconds=-1.0), peer=b"p")
+    queue.actor.turn(messages.PeerGone(peer=b"p"))
+    queue.actor.work_off()
+    assert sorted(queue.statuses()) == [3, 4, 5]
 
 
 def test_an_archived_job_stays_so_after_a_crash(queue: Queue) -> None:

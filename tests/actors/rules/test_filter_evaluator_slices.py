@@ -49,21 +49,11 @@ def shown(verdict: JobVerdict) -> tuple[int, str, str | None, bool]:
     return verdict.job.id, verdict.action, verdict.rule, verdict.chain != 0
 
 
-def work(evaluator: Staged[FilterEvaluator], stage: Stage) -> int:
-    """Let it do all that it has left for later; how many slices that took."""
-    slices = 0
-    while stage.take(messages.JudgingDue, to="filter_evaluator"):
-        evaluator.notify(messages.JudgingDue())
-        slices += 1
-        assert slices < 1_000
-    return slices
-
-
 def test_a_job_that_takes_more_than_a_slice_is_held_until_it_is_judged(stage: Stage) -> None:
     evaluator, _ = obey(stage, rule())
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
     assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", UUID, True)]
-    assert work(evaluator, stage) >= SEARCHES // 3 - 1
+    assert evaluator.work_off() >= SEARCHES // 3 - 1
     verdicts = judged(stage)
     assert [shown(one) for one in verdicts.jobs] == [(1, "ACCEPT", None, True)]
     assert verdicts.is_repeat
@@ -73,7 +63,7 @@ def test_jobs_that_a_long_judgment_rejects_are_reported(stage: Stage) -> None:
     evaluator, _ = obey(stage, rule())
     evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "comment": "x" * TEXT + "y49"})]))
     assert stage.take(messages.JobsRejected) == []
-    work(evaluator, stage)
+    evaluator.work_off()
     [(job_id, text)] = stage.take_one(messages.JobsRejected, to="job_queue").jobs
     assert job_id == 1
     assert f"rejected by filter rule {UUID}" in text
@@ -85,7 +75,7 @@ def test_others_are_served_between_two_slices(stage: Stage) -> None:
     stage.take(messages.JobsJudged)
     evaluator.notify(JobsArrived(jobs=[job(2, SMALL)]))
     assert [one.job.id for one in judged(stage).jobs] == [2]
-    assert work(evaluator, stage) > 1
+    assert evaluator.work_off() > 1
 
 
 def test_what_one_message_costs_is_bounded_and_the_rest_is_asked_for_again(stage: Stage) -> None:
@@ -117,7 +107,7 @@ def test_a_large_running_job_keeps_its_place_and_is_not_answered_twice(stage: St
     evaluator.notify(JobsArrived(jobs=[], running=[job(1, LARGE)], is_repeat=True))
     # It has asked, and waits; another answer that knows nothing would make it ask for ever.
     assert judged(stage).running == []
-    work(evaluator, stage)
+    evaluator.work_off()
     assert [shown(one) for one in judged(stage).running] == [(1, "ACCEPT", None, True)]
 
 
@@ -127,7 +117,7 @@ def test_a_job_that_ends_meanwhile_is_forgotten(stage: Stage) -> None:
     stage.take(messages.JobsJudged)
     evaluator.notify(messages.JobsFinished(jobs=[]))
     evaluator.notify(messages.JobsFinished(jobs=[(1, "canceled")]))  # type: ignore[list-item]
-    work(evaluator, stage)
+    evaluator.work_off()
     assert stage.take(messages.JobsJudged) == []
 
 
@@ -136,7 +126,7 @@ def test_under_a_new_chain_what_was_begun_counts_no_more(stage: Stage) -> None:
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
     evaluator.notify(RulesChanged(rules=[], serial=5))
     stage.take(messages.JobsJudged)
-    work(evaluator, stage)
+    evaluator.work_off()
     assert stage.take(messages.JobsJudged) == []
 
 
@@ -147,7 +137,7 @@ def test_a_job_that_takes_too_much_work_is_held_by_the_rule_at_which_it_was(
     evaluator, _ = obey(stage, rule(OTHER, predicates=[["jobid", ["<", "id", 0]]]), rule())
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
     stage.take(messages.JobsJudged)
-    work(evaluator, stage)
+    evaluator.work_off()
     assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", UUID, True)]
     assert stage.take(messages.JobsRejected) == []
 
@@ -158,7 +148,7 @@ def test_one_search_that_alone_is_too_much_holds_the_job_too(
     monkeypatch.setattr(settings, "JUDGE_STEPS_MAX", TEXT // 2)
     evaluator, _ = obey(stage, rule())
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
-    work(evaluator, stage)
+    evaluator.work_off()
     *_, last = stage.take(messages.JobsJudged)
     assert [shown(one) for one in last.jobs] == [(1, "PAUSE", UUID, True)]
 
@@ -169,7 +159,7 @@ def test_a_job_that_begins_at_the_end_of_a_slice_goes_on_where_it_was(stage: Sta
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE), job(2, LARGE)]))
     first, second = judged(stage).jobs
     assert (shown(first)[1:3], shown(second)[1:4]) == (("PAUSE", UUID), ("ACCEPT", None, False))
-    slices = work(evaluator, stage)
+    slices = evaluator.work_off()
     assert slices <= -(-SEARCHES // 3)
 
 
@@ -181,7 +171,7 @@ def test_one_predicate_that_would_keep_all_others_waiting_holds_the_job(
     evaluator, _ = obey(stage, rule(predicates=[["opcode", many]]))
     evaluator.notify(JobsArrived(jobs=[job(1, LARGE)]))
     assert [shown(one) for one in judged(stage).jobs] == [(1, "PAUSE", UUID, True)]
-    assert work(evaluator, stage) == 0
+    assert evaluator.work_off() == 0
 
 
 def asked_to_test(
@@ -204,7 +194,7 @@ def test_a_test_of_rules_is_answered_after_several_slices(stage: Stage) -> None:
     assert asker.answers == []
     evaluator.notify(JobsArrived(jobs=[job(3, SMALL)]))
     assert len(judged(stage).jobs) == 1
-    work(evaluator, stage)
+    evaluator.work_off()
     rows = asker.answer_as(messages.FiltersTested).rows
     assert [(row.id, row.now) for row in rows] == [(1, None), (2, (UUID, "REJECT"))]
 
@@ -222,7 +212,7 @@ def test_a_slice_reads_few_files(stage: Stage) -> None:
         for number in range(1, 6)
     ]
     asker = asked_to_test(evaluator, *there, next_after=None)
-    assert work(evaluator, stage) >= 2
+    assert evaluator.work_off() >= 2
     rows = asker.answer_as(messages.FiltersTested).rows
     assert [row.id for row in rows if row.now is not None] == [1, 3, 5]
 
@@ -234,7 +224,7 @@ def test_a_page_of_a_test_ends_when_it_has_cost_enough(
     evaluator, _ = obey(stage, rule())
     large = [job(number, LARGE) for number in (1, 2, 3, 4)]
     asker = asked_to_test(evaluator, *large, next_after=4)
-    work(evaluator, stage)
+    evaluator.work_off()
     reply = asker.answer_as(messages.FiltersTested)
     assert [row.id for row in reply.rows] == [1, 2]
     assert reply.next_after == 2
@@ -248,7 +238,7 @@ def test_a_simulation_that_takes_too_much_work_is_refused(
     large = [job(number, LARGE) for number in (1, 2, 3)]
     page = messages.JudgeSimulation(simulation=messages.Simulate(), last_id=100, jobs=large)
     asker = evaluator.say(page)
-    work(evaluator, stage)
+    evaluator.work_off()
     text = "simulate: the filter rules would take too much work to be tried on all jobs"
     assert asker.refusal == ("BadRequestError", text)
 
@@ -277,7 +267,7 @@ def test_what_is_judged_in_slices_begins_anew_with_another_priority(stage: Stage
     evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "priority": -5}, -5)]))
     evaluator.notify(messages.JobReprioritised(id=1, priority=0))
     evaluator.notify(JobsArrived(jobs=[job(1, {**LARGE, "priority": 0})], is_repeat=True))
-    work(evaluator, stage)
+    evaluator.work_off()
     *_, last = stage.take(messages.JobsJudged)
     assert [shown(one) for one in last.jobs] == [(1, "ACCEPT", None, True)]
 

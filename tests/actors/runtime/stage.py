@@ -296,6 +296,24 @@ class Staged(Generic[ComponentT]):
             for item in items:
                 self.actor.handle_item(item)
 
+    def take_slice(self) -> bool:
+        """Let it take a slice of the work that is under way, in a turn; False: there was none."""
+        if not self.actor.component.runtime.work_count:
+            return False
+        if self.actor.mailbox.empty():
+            self.end_turn()
+        self.handle_mail()
+        self.end_turn()
+        return True
+
+    def work_off(self) -> int:
+        """Let it do all its work; how many slices that took."""
+        count = 0
+        while self.take_slice():
+            count += 1
+            assert count < 1_000
+        return count
+
     def hear_of_restart(self, component: str) -> None:
         """Another component was replaced."""
         self.actor.put(Replaced(component))
