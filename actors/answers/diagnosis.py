@@ -12,7 +12,7 @@ from ...storage import errors, settings
 from ...storage.jobs import jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
-from ..rules import rule_changes
+from ..rules import rule_requests
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, LOCK_MANAGER, SCHEDULER
 from ..scheduling import simulating
 from ..store.job_rows import Phase
@@ -181,7 +181,7 @@ class Diagnosis:
 
     def _check_proposed(self, message: messages.TestFilters | messages.Simulate) -> None:
         if message.rule is not None:
-            rule_changes.build_rule(message.rule, watermark=0, now_nanoseconds=0)
+            rule_requests.build_rule(message.rule, watermark=0, now_nanoseconds=0)
         assert self._gate.rules is not None
         if message.without is not None and not self._gate.rules.knows(message.without):
             raise errors.UnknownFilterError(f"without: there is no rule {message.without}")

@@ -19,7 +19,7 @@ from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import ObjectKind
 from ...storage.filters import rules
 from ...transport import messages
-from ..rules import rule_changes
+from ..rules import rule_requests
 from ..runtime.addresses import FILTER_EVALUATOR, JOB_QUEUE
 from .change_keys import keyed
 from .change_line import ChangeLine, Made, Make
@@ -100,8 +100,10 @@ class FilterRules:
 
     def _list(self, envelope: Envelope, message: messages.ListFilters) -> None:
         for wanted in message.uuids or ():
-            rule_changes.check_known(_filters(self._configuration.snapshot), wanted)
-        listed = rule_changes.listed(self.known.values(), message.uuids, self._runtime.wall_clock())
+            rule_requests.check_known(_filters(self._configuration.snapshot), wanted)
+        listed = rule_requests.listed(
+            self.known.values(), message.uuids, self._runtime.wall_clock()
+        )
         envelope.reply(messages.FiltersListed(filters=listed))
 
     # ------------------------------------------------------------ requests
@@ -111,8 +113,8 @@ class FilterRules:
         asked_for = message
         if message.uuid is None:
             message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
-        rule = rule_changes.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
-        rule_changes.with_rule(_filters(self._configuration.snapshot), rule)
+        rule = rule_requests.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
+        rule_requests.with_rule(_filters(self._configuration.snapshot), rule)
         asked = _Asked(envelope, rule, asked_for)
         self._asked.append(asked)
         answered = functools.partial(self._change_rules, asked)
@@ -163,7 +165,7 @@ class FilterRules:
 
         def make(snapshot: Configuration) -> Made:
             # The rules have changed since the first check.
-            changed = rule_changes.with_rule(_filters(snapshot), rule)
+            changed = rule_requests.with_rule(_filters(snapshot), rule)
             stored = Change(ObjectKind.FILTER, rule.uuid, changed[rule.uuid])
             return Made(Edit([stored], who, "filter rule stored"), done)
 
@@ -177,7 +179,7 @@ class FilterRules:
         who = asked.message.sender
 
         def make(snapshot: Configuration) -> Made:
-            rule_changes.check_known(_filters(snapshot), unwanted)
+            rule_requests.check_known(_filters(snapshot), unwanted)
             gone = Change(ObjectKind.FILTER, rules.parse_uuid(unwanted), None)
             return Made(Edit([gone], who, "filter rule deleted"), done)
 

@@ -1,4 +1,4 @@
 """Which filter rule applies to a job?
 
-The component is `FilterEvaluator`; `filtering`, `gating` and `rule_changes` decide.
+The component is `FilterEvaluator`; `filtering`, `gating` and `rule_requests` decide.
 """

@@ -29,7 +29,7 @@ from ...transport import messages
 from ...transport.messages import JobVerdict
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import filtering, rule_changes
+from . import filtering, rule_requests
 from .shared_verdicts import SharedVerdicts
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         known = [rule for rule in self._rules if rule.uuid != asked.without]
         if asked.rule is not None:
             # As if it were stored now: behind all other rules of its priority.
-            proposed = rule_changes.build_rule(
+            proposed = rule_requests.build_rule(
                 asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
             )
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]

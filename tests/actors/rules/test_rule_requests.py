@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ganger.actors.rules import rule_changes
+from ganger.actors.rules import rule_requests
 from ganger.storage import errors
 from ganger.storage.filters import rules
 from ganger.transport.messages import FilterRow, ReplaceFilter
@@ -18,7 +18,7 @@ NOW = 17
 
 def built(**fields: Any) -> rules.FilterRule:
     asked = ReplaceFilter(**({"uuid": A} | fields))
-    return rule_changes.build_rule(asked, watermark=9, now_nanoseconds=NOW)
+    return rule_requests.build_rule(asked, watermark=9, now_nanoseconds=NOW)
 
 
 def rule(uuid: str, **fields: Any) -> rules.FilterRule:
@@ -63,7 +63,7 @@ def test_a_wrong_rule_is_named() -> None:
 
 def test_rules_are_shown_whole() -> None:
     stored = [rule(A, priority=2, action=["RATE_LIMIT", 3], valid_from=5.0, extra_key=1)]
-    assert rule_changes.listed(stored, None, now=10.0) == [
+    assert rule_requests.listed(stored, None, now=10.0) == [
         FilterRow(
             uuid=A,
             watermark=1,
@@ -82,14 +82,14 @@ def test_rules_are_shown_whole() -> None:
 )
 def test_a_rule_is_shown_with_the_state_of_its_window(now: float, state: str) -> None:
     stored = [rule(A, valid_from=5.0, valid_until=10.0)]
-    [row] = rule_changes.listed(stored, None, now)
+    [row] = rule_requests.listed(stored, None, now)
     assert row.state == state
 
 
 def test_rules_come_in_order_however_they_are_asked_for() -> None:
     stored = [rule(A, priority=2), rule(B, watermark=2), rule(C)]
-    assert [row.uuid for row in rule_changes.listed(stored, None, 0.0)] == [C, B, A]
-    assert [row.uuid for row in rule_changes.listed(stored, [A, A, C], 0.0)] == [C, A]
+    assert [row.uuid for row in rule_requests.listed(stored, None, 0.0)] == [C, B, A]
+    assert [row.uuid for row in rule_requests.listed(stored, [A, A, C], 0.0)] == [C, A]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_rules_come_in_order_however_they_are_asked_for() -> None:
 def test_a_uuid_that_no_rule_has_is_refused(
     wanted: str, error: type[errors.GangerError], text: str
 ) -> None:
-    rule_changes.check_known({A: None}, A)
+    rule_requests.check_known({A: None}, A)
     with pytest.raises(error, match=text):
-        rule_changes.check_known({A: None}, wanted)
+        rule_requests.check_known({A: None}, wanted)
 
 
 # A new rule, unlike a stored one, needs a sensible window, and room.
@@ -140,26 +140,26 @@ def stored(count: int, **fields: Any) -> dict[str, Any]:
 
 def test_a_rule_is_added_to_those_that_are_stored() -> None:
     before = stored(2)
-    after = rule_changes.with_rule(before, built())
+    after = rule_requests.with_rule(before, built())
     assert after == before | {A: rules.to_raw(built())}
     assert len(before) == 2
 
 
 def test_the_number_of_rules_has_a_limit() -> None:
-    known = rule_changes.with_rule(stored(rules.RULES_MAX - 1), built())
+    known = rule_requests.with_rule(stored(rules.RULES_MAX - 1), built())
     assert len(known) == rules.RULES_MAX
     with pytest.raises(
         errors.FilterRuleError,
         match=f"^there are {rules.RULES_MAX} filter rules, and no more than {rules.RULES_MAX} are",
     ):
-        rule_changes.with_rule(stored(rules.RULES_MAX), built())
+        rule_requests.with_rule(stored(rules.RULES_MAX), built())
 
 
 @pytest.mark.parametrize("count", [rules.RULES_MAX, rules.RULES_MAX + 5])
 def test_where_all_places_are_taken_a_rule_may_still_be_replaced(count: int) -> None:
     known = stored(count)
     uuid = min(known)
-    after = rule_changes.with_rule(known, built(uuid=uuid, action="REJECT"))
+    after = rule_requests.with_rule(known, built(uuid=uuid, action="REJECT"))
     assert after[uuid]["action"] == "REJECT"
     assert len(after) == count
 
@@ -167,36 +167,36 @@ def test_where_all_places_are_taken_a_rule_may_still_be_replaced(count: int) -> 
 def test_all_rules_together_fit_into_one_listing() -> None:
     text = "x" * (rules.RULES_BYTES_MAX // 4)
     known = stored(3, reason_trail=[["gnt:user", text, 1]])
-    assert rule_changes.with_rule(known, built(reason="short"))
+    assert rule_requests.with_rule(known, built(reason="short"))
     with pytest.raises(
         errors.FilterRuleError,
         match=rf"^all filter rules together would have \d+ bytes, .* {rules.RULES_BYTES_MAX} are",
     ):
-        rule_changes.with_rule(known, built(reason=text))
+        rule_requests.with_rule(known, built(reason=text))
 
 
 def test_rules_may_have_as_many_bytes_as_they_had_or_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known = stored(3)
-    size = rule_changes._size(rule_changes.with_rule(known, built()))
+    size = rule_requests._size(rule_requests.with_rule(known, built()))
     for more, is_taken in ((0, True), (-1, False)):
         monkeypatch.setattr(rules, "RULES_BYTES_MAX", size + more)
         if is_taken:
-            known = rule_changes.with_rule(known, built())
+            known = rule_requests.with_rule(known, built())
         else:
             with pytest.raises(errors.FilterRuleError, match="make this one smaller"):
-                rule_changes.with_rule(known, built(reason="y"))
-    assert rule_changes.with_rule(known, built()) == known
+                rule_requests.with_rule(known, built(reason="y"))
+    assert rule_requests.with_rule(known, built()) == known
 
 
 def test_rules_that_are_too_large_already_may_be_replaced_by_smaller_ones_alone() -> None:
     text = "x" * (rules.RULES_BYTES_MAX // 2)
     known = stored(3, reason_trail=[["gnt:user", text, 1]])
     uuid = min(known)
-    assert rule_changes.with_rule(known, built(uuid=uuid, reason="short"))
+    assert rule_requests.with_rule(known, built(uuid=uuid, reason="short"))
     with pytest.raises(errors.FilterRuleError, match="make this one smaller"):
-        rule_changes.with_rule(known, built(uuid=uuid, reason=text + "longer" * 20))
+        rule_requests.with_rule(known, built(uuid=uuid, reason=text + "longer" * 20))
 
 
 # Regular expressions.
@@ -215,9 +215,9 @@ def test_the_number_of_regular_expressions_of_a_rule_has_a_limit() -> None:
 
 def test_the_number_of_regular_expressions_of_all_rules_has_a_limit() -> None:
     known = stored(2, predicates=searching(rules.SEARCHES_MAX // 2))
-    assert rule_changes.with_rule(known, built())
+    assert rule_requests.with_rule(known, built())
     with pytest.raises(errors.FilterRuleError, match="would have 1001 regular expressions"):
-        rule_changes.with_rule(known, built(predicates=searching(1)))
+        rule_requests.with_rule(known, built(predicates=searching(1)))
 
 
 @pytest.mark.parametrize("count", [7, rules.SEARCHES_MAX])
@@ -226,4 +226,4 @@ def test_where_there_are_too_many_already_a_rule_may_be_replaced_by_no_larger_on
 ) -> None:
     known = stored(3, predicates=searching(rules.SEARCHES_MAX))
     uuid = min(known)
-    assert rule_changes.with_rule(known, built(uuid=uuid, predicates=searching(count)))
+    assert rule_requests.with_rule(known, built(uuid=uuid, predicates=searching(count)))
