@@ -14,7 +14,7 @@ from ...transport import messages
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
 from ..runtime.component import Component
 from . import remedies, simulating
-from .resolving import Questions
+from .forecast_questions import Questions
 from .scheduling import Schedule
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ganger.actors.scheduling.resolving import ASKED_AT_ONCE_MAX, Questions
+from ganger.actors.scheduling.forecast_questions import ASKED_AT_ONCE_MAX, Questions
 from ganger.storage.prediction.lock_types import JobForecast, exclusive, forecast_of
 
 A, B = (JobForecast(one, one) for one in (forecast_of(node=exclusive([n])) for n in "ab"))
