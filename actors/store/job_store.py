@@ -20,7 +20,7 @@ from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
 from .job_rows import Phase
 from .lazy_rows import LazyRows
-from .queries import QueueReader
+from .queue_reader import QueueReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

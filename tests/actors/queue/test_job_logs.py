@@ -8,7 +8,7 @@ import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.store import queries
+from ganger.actors.store import queue_reader
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
@@ -119,7 +119,7 @@ def test_log_lines_that_are_missing_are_not_waited_for_for_ever(
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(4)))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
     assert received(watcher) == []
-    monkeypatch.setattr(queries, "GAP_SECONDS", 0.0)
+    monkeypatch.setattr(queue_reader, "GAP_SECONDS", 0.0)
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(6)))
     queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(7)))
     assert received(watcher) == [4, 5, 6, 7]
@@ -130,11 +130,11 @@ def test_for_what_is_missing_before_each_gap_the_reader_waits_anew(
 ) -> None:
     watcher = follow(queue)
     clock = mock.Mock(return_value=100.0)
-    monkeypatch.setattr("ganger.actors.store.queries.time.monotonic", clock)
+    monkeypatch.setattr("ganger.actors.store.queue_reader.time.monotonic", clock)
     for serials, expected in (((4,), []), ((3, 4), [3, 4]), ((6,), []), ((5, 6), [5, 6])):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(*serials)))
         assert received(watcher) == expected
-        clock.return_value += queries.GAP_SECONDS
+        clock.return_value += queue_reader.GAP_SECONDS
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -145,7 +145,7 @@ def test_lines_that_are_missing_in_the_middle_are_read_from_the_file(
     if is_late:
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(5)))
         assert received(watcher) == []
-        monkeypatch.setattr(queries, "GAP_SECONDS", 0.0)
+        monkeypatch.setattr(queue_reader, "GAP_SECONDS", 0.0)
     job = jobs.decode_job((queue.stage.places.queue / "job-1").read_bytes())
     known = queue.job(1)
     job.extra[jobs.STATE_SERIAL_KEY] = known.serial
@@ -170,7 +170,7 @@ def test_serials_that_are_missing_in_a_recorded_log_are_not_waited_for(queue: Qu
 def test_of_a_log_too_long_to_be_kept_the_rest_is_sent(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_APPENDED_ENTRIES_MAX", 3)
+    monkeypatch.setattr(queue_reader, "_APPENDED_ENTRIES_MAX", 3)
     follow(queue)
     for serial in (3, 4, 5, 6):
         queue.actor.notify(messages.JobLogAppended(job_id=1, op_index=0, entries=entries(serial)))

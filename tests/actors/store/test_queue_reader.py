@@ -14,12 +14,12 @@ import structlog
 from tests.actors.runtime.stage import Asker
 
 from ganger.actors.durable.ledger import Ledger
-from ganger.actors.store import queries
+from ganger.actors.store import queue_reader
 from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import Phase, Row
 from ganger.actors.store.job_table import JobTable
 from ganger.actors.store.loaded import Loaded
-from ganger.actors.store.queries import QueueReader
+from ganger.actors.store.queue_reader import QueueReader
 from ganger.storage import errors, settings
 from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs
@@ -498,5 +498,7 @@ def test_a_watch_of_an_unknown_job_is_refused(library: Library) -> None:
 def test_a_gap_is_between_the_state_and_what_was_appended(
     last: int, serials: list[int], *, has_gap: bool
 ) -> None:
-    appended = deque(queries._Appended(0, (serial, (0, 0), "message", "")) for serial in serials)
-    assert queries._has_gap(last, appended) == has_gap
+    appended = deque(
+        queue_reader._Appended(0, (serial, (0, 0), "message", "")) for serial in serials
+    )
+    assert queue_reader._has_gap(last, appended) == has_gap
