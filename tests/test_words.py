@@ -36,7 +36,7 @@ GIVEN_UP = {
     "standing": "queue_position",
     "ends": "unsatisfiable",
     "doomed": "unsatisfiable",
-    "decided": "scheduling_pass",
+    "decided": "pass_outcome",
     "known_jobs": "pending_job",
     "playing": "replay",
     "player": "replay",

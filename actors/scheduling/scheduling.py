@@ -34,9 +34,9 @@ from ..runtime.slices import done
 from . import queue_position
 from .class_verdicts import ClassVerdicts, shared_of
 from .depending import dependency_outcome
+from .pass_outcome import Pass, Unsatisfiable
 from .pending_job import HELD, LIMITED, REJECTED, Pending, SlotHolder, buckets_of
 from .predicting import Prediction
-from .scheduling_pass import Pass, Unsatisfiable
 from .start_order import StartOrder
 from .unsatisfiable import UnsatisfiableJobs
 

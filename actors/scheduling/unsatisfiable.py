@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .scheduling_pass import Unsatisfiable
+from .pass_outcome import Unsatisfiable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
