@@ -11,7 +11,7 @@ LISTENERS: Final = "ganger.listeners"
 """Components with a socket of their own (`actors.listeners.installed`)."""
 
 CONFIG_PARTS: Final = "ganger.config_parts"
-"""Classes of parts of the configuration store (`actors.config.parts`)."""
+"""Classes of parts of the configuration store (`actors.config.installed_parts`)."""
 
 CONFIG_FILES: Final = "ganger.config_files"
 """Modules about files that follow the configuration, which ``ganger fsck`` looks at: each has

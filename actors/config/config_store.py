@@ -35,8 +35,8 @@ from .change_line import ChangeLine, Made
 from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
+from .installed_parts import PartContext, Parts
 from .opcode_runs import OpcodeRuns
-from .parts import PartContext, Parts
 from .pending_acks import PendingAcks
 from .stored_configuration import Edit, StoredConfiguration
 

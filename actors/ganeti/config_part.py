@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ...storage.ganeti.operations import table
 from ...transport import messages
-from ..config.parts import ConfigPart, PartContext, Written
+from ..config.installed_parts import ConfigPart, PartContext, Written
 from . import wconfd_table
 from .reservation_keeper import ReservationKeeper
 from .ssconf_files import SsconfFiles
