@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..runtime.works import Work
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
-    from .hand_over import HandOver
+    from .choices import Choices
     from .lifecycle import Lifecycle
 
 
@@ -28,14 +28,14 @@ class Control:
     """Carries out what users ask for, or passes it on to the job's process."""
 
     def __init__(
-        self, runtime: Runtime, store: JobStore, hand_over: HandOver, lifecycle: Lifecycle
+        self, runtime: Runtime, store: JobStore, choices: Choices, lifecycle: Lifecycle
     ) -> None:
         self._runtime = runtime
         self._log = runtime.log
         self._store = store
         self._table = store.table
         self._ledger = store.ledger
-        self._hand_over = hand_over
+        self._choices = choices
         self._lifecycle = lifecycle
         # Numbers of requests to jobs' processes (docs/decisions/requests-to-jobs-carry-numbers.md).
         # They start at the clock, so late replies to our predecessor match none.
@@ -126,7 +126,7 @@ class Control:
             envelope.reply(messages.PriorityOutcome(accepted=True, text=text))
             self._store.announcements.reprioritised(row)
             if row.phase is Phase.PENDING:
-                self._hand_over.make_way(row)
+                self._choices.make_way(row)
             self._store.reader.changed(row)
 
         self._ledger.store_state(state, stored, envelope.refuse)

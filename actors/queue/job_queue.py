@@ -24,6 +24,7 @@ from ..store import recovery
 from ..store.job_store import JobStore
 from ..store.start_gate import StartGate
 from . import routes
+from .choices import Choices
 from .control import Control
 from .hand_over import HandOver
 from .lifecycle import Lifecycle
@@ -47,9 +48,10 @@ class JobQueue(Component[messages.QueueMessage]):
         self.store = JobStore(self.runtime, loaded.table, directory, journal)
         self.gate = StartGate(self.runtime, self.store)
         self.hand_over = HandOver(self.runtime, self.store, self.gate)
+        self.choices = Choices(self.runtime, self.store, self.hand_over)
         self.estimating = Estimating(self.runtime, self.store)
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
-        self.control = Control(self.runtime, self.store, self.hand_over, self.lifecycle)
+        self.control = Control(self.runtime, self.store, self.choices, self.lifecycle)
         self.admission = Admission(self.runtime, self.store, self.gate, self.control.link_retry)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)

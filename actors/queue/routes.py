@@ -91,7 +91,7 @@ def from_jobs(queue: JobQueue) -> Routes:
 
 def from_components(queue: JobQueue) -> Routes:
     """What other components say, and what the queue and its threads say to the queue."""
-    store, lifecycle, hand_over = queue.store, queue.lifecycle, queue.hand_over
+    store, lifecycle, choices = queue.store, queue.lifecycle, queue.choices
     announcements = store.announcements
 
     def reject(message: messages.JobsRejected) -> None:
@@ -101,18 +101,18 @@ def from_components(queue: JobQueue) -> Routes:
     return dict(
         (
             # The scheduler and the filter evaluator.
-            _noted(messages.JobsChosen, hand_over.take_choice),
+            _noted(messages.JobsChosen, choices.take_choice),
             _noted(messages.JobsRejected, reject),
             _noted(messages.RuleChainChanged, queue.change_chain),
             _noted(messages.RuleChainAcknowledged, lambda one: queue.gate.acknowledge(one.serial)),
-            _noted(messages.LimitAcknowledged, hand_over.obey_limit),
+            _noted(messages.LimitAcknowledged, choices.obey_limit),
             _noted(messages.ReportStatuses, lambda one: store.report_statuses(one.ids)),
             _noted(messages.ReportAllJobs, lambda _: announcements.whole_queue()),
             _noted(messages.ReportRest, queue.report_rest),
             _noted(messages.ReportJobs, announcements.again),
             _noted(messages.SweepJobs, announcements.page),
             # The executor.
-            _handled(messages.HandOverRequested, hand_over.hand_over),
+            _handled(messages.HandOverRequested, queue.hand_over.hand_over),
             _noted(messages.StartFailed, lifecycle.fail_start),
             _noted(messages.JobExited, lifecycle.note_exit),
             _noted(messages.ReportRunning, lambda _: lifecycle.report_running()),
