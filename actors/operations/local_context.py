@@ -1,6 +1,6 @@
 """Runs one opcode in this process, without a daemon and without locks: for tests of opcodes.
 
-    context = TestContext()
+    context = LocalContext()
     result = context.run({"OP_ID": "OP_EXEC", "argv": ["echo", "hello"]})
     assert context.lines("stdout") == ["hello"]
 
@@ -18,15 +18,12 @@ from ...storage import opcodes, settings
 from . import registry
 
 
-class TestContext:
+class LocalContext:
     """An `OperationContext` that really waits, and remembers log entries and output.
 
     After the log entry ``skip_after``, the next ``skips`` waits with a time limit that find
     nothing ready return at once, as if that time had passed. So tests need not wait for limits.
     """
-
-    __test__ = False
-    """pytest does not collect this class."""
 
     def __init__(
         self, *, dry_run: bool = False, skip_after: str | None = None, skips: int = 1

@@ -12,7 +12,7 @@ from tests.actors.job.test_job import FakeLink
 
 from ganger.actors.job import query_operations
 from ganger.actors.job.conversation import Conversation
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.opcodes import OperationError
 from ganger.transport import messages
@@ -36,7 +36,7 @@ def run(opcode: Any, answer: Callable[[RunQuery], Message]) -> Any:
         assert isinstance(asked, RunQuery)
         return answer(asked)
 
-    return query_operations.run(opcode, TestContext(), daemon, wait)
+    return query_operations.run(opcode, LocalContext(), daemon, wait)
 
 
 def page(number: int, *, is_last: bool) -> messages.QueryAnswered:
@@ -53,7 +53,7 @@ def test_an_answer_is_joined_from_its_pages() -> None:
 
     result = run(parsed(what="job", fields=["id"], qfilter=["?", "archived"]), answer)
     assert result == {"fields": FIELDS, "data": [[[0, 1]], [[0, 2]], [[0, 3]]]}
-    first = RunQuery(TestContext().job_id, "job", ["id"], ["?", "archived"])
+    first = RunQuery(LocalContext().job_id, "job", ["id"], ["?", "archived"])
     assert asked == [msgspec.structs.replace(first, after=after) for after in (None, "1", "2")]
 
 

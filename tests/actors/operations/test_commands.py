@@ -14,20 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.actors.operations import command_output, commands
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage.alive import process_identity
 from ganger.storage.opcodes import OperationError
 
 DEADLINE_MILLISECONDS = 10_000
 
 
-def run(context: TestContext, *argv: str, **parameters: Any) -> dict[str, Any]:
+def run(context: LocalContext, *argv: str, **parameters: Any) -> dict[str, Any]:
     result = context.run({"OP_ID": "OP_EXEC", "argv": list(argv), **parameters})
     assert isinstance(result, dict)
     return result
 
 
-def failure(context: TestContext, *argv: str, **parameters: Any) -> tuple[str, dict[str, Any]]:
+def failure(context: LocalContext, *argv: str, **parameters: Any) -> tuple[str, dict[str, Any]]:
     """The text and the result of a command that must fail."""
     with pytest.raises(OperationError) as caught:
         run(context, *argv, **parameters)
@@ -46,7 +46,7 @@ def refusal(*argv: str, **parameters: Any) -> str:
 def not_started(*argv: str, **parameters: Any) -> tuple[str, int | None]:
     """Why a command could not be started, and what a shell would end with then, if it would."""
     with pytest.raises(OperationError) as caught:
-        run(TestContext(), *argv, **parameters)
+        run(LocalContext(), *argv, **parameters)
     assert caught.value.name == "OpExecError"
     text, *more = caught.value.details
     assert isinstance(text, str)
@@ -66,7 +66,7 @@ def open_descriptors() -> list[str]:
 
 
 def test_a_command_that_succeeds_has_its_output_in_the_result() -> None:
-    context = TestContext()
+    context = LocalContext()
     result = run(context, "sh", "-c", "echo out; echo err >&2")
     assert result.pop("duration") > 0
     assert result == {
@@ -83,7 +83,7 @@ def test_a_command_that_succeeds_has_its_output_in_the_result() -> None:
 
 
 def test_arguments_are_passed_on_untouched_by_a_shell() -> None:
-    context = TestContext()
+    context = LocalContext()
     run(context, "printf", "%s\\n", "$HOME *", "ä'\"", "")
     assert context.lines("stdout") == ["$HOME *", "ä'\"", ""]
 
@@ -91,7 +91,7 @@ def test_arguments_are_passed_on_untouched_by_a_shell() -> None:
 def test_the_environment_is_clean_but_for_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_DAEMON", "secret")
     monkeypatch.setenv("HOME", "/home/of-the-daemon")
-    context = TestContext()
+    context = LocalContext()
     run(context, "env", env={"ADDED": "a=b ä", "LANG": "C"})
     lines = context.lines("stdout")
     variables = dict(line.split("=", 1) for line in lines if isinstance(line, str))
@@ -108,7 +108,7 @@ def test_a_command_is_looked_for_in_the_path_it_is_given(tmp_path: Path) -> None
     program = tmp_path / "greet"
     program.write_text("#!/bin/sh\necho hello\n")
     program.chmod(0o755)
-    context = TestContext()
+    context = LocalContext()
     run(context, "greet", env={"PATH": f"/nowhere:{tmp_path}"})
     assert context.lines("stdout") == ["hello"]
     assert refusal("greet") == "command cannot be started: 'greet' not found"
@@ -123,7 +123,7 @@ def test_a_command_runs_in_its_directory_and_the_job_stays_in_its_own(
     before = tmp_path / "of the job"
     before.mkdir()
     monkeypatch.chdir(before)
-    context = TestContext()
+    context = LocalContext()
     run(context, "./here", cwd=os.fspath(tmp_path))
     run(context, "pwd")
     assert context.lines("stdout") == [os.fspath(tmp_path), "/"]
@@ -131,7 +131,7 @@ def test_a_command_runs_in_its_directory_and_the_job_stays_in_its_own(
 
 
 def test_a_command_reads_what_it_is_given() -> None:
-    context = TestContext()
+    context = LocalContext()
     # More than a pipe holds, so that feeding and reading must not wait for each other.
     text = "ä line\n" * 50_000
     assert run(context, "sha256sum", stdin=text)["exit_code"] == 0
@@ -140,14 +140,14 @@ def test_a_command_reads_what_it_is_given() -> None:
 
 
 def test_a_command_that_is_given_nothing_to_read_finds_the_end_at_once() -> None:
-    assert run(TestContext(), "cat")["stdout_tail"] == ""
+    assert run(LocalContext(), "cat")["stdout_tail"] == ""
 
 
 def test_a_command_inherits_no_descriptor_but_its_standard_ones() -> None:
     leaky = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(leaky, True)  # noqa: FBT003 - positional by definition
     try:
-        context = TestContext()
+        context = LocalContext()
         run(context, "ls", "/proc/self/fd")
     finally:
         os.close(leaky)
@@ -160,7 +160,7 @@ def test_a_command_can_be_run_by_a_job_without_standard_descriptors() -> None:
     if child == 0:
         try:
             os.closerange(0, 3)
-            context = TestContext()
+            context = LocalContext()
             run(context, "sh", "-c", "cat; echo err >&2", stdin="in\n")
             expected = [("stderr", "err"), ("stdout", "in")]
             os._exit(0 if sorted(context.logged) == expected else 1)
@@ -173,7 +173,7 @@ def test_a_command_gets_default_signals_and_blocks_none() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
     ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
-        context = TestContext()
+        context = LocalContext()
         run(context, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
     finally:
         signal.signal(signal.SIGUSR2, ignored)
@@ -186,7 +186,7 @@ def test_a_command_gets_default_signals_and_blocks_none() -> None:
 
 
 def test_a_command_leads_a_process_group_of_its_own() -> None:
-    context = TestContext()
+    context = LocalContext()
     run(context, "sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat")
     pid, group = (str(line).strip() for line in context.lines("stdout"))
     assert pid == group != str(os.getpgrp())
@@ -196,7 +196,7 @@ def test_a_command_leads_a_process_group_of_its_own() -> None:
 
 
 def test_an_exit_code_that_means_failure_is_an_error_with_the_whole_result() -> None:
-    text, result = failure(TestContext(), "sh", "-c", "echo oops >&2; exit 3")
+    text, result = failure(LocalContext(), "sh", "-c", "echo oops >&2; exit 3")
     assert text == "command exited with code 3"
     assert result["exit_code"] == 3
     assert result["stderr_tail"] == "oops\n"
@@ -204,21 +204,21 @@ def test_an_exit_code_that_means_failure_is_an_error_with_the_whole_result() -> 
 
 
 def test_an_exit_code_declared_good_is_a_success() -> None:
-    assert run(TestContext(), "sh", "-c", "exit 3", ok_exit_codes=[0, 3])["exit_code"] == 3
-    text, _ = failure(TestContext(), "true", ok_exit_codes=[3])
+    assert run(LocalContext(), "sh", "-c", "exit 3", ok_exit_codes=[0, 3])["exit_code"] == 3
+    text, _ = failure(LocalContext(), "true", ok_exit_codes=[3])
     assert text == "command exited with code 0"
 
 
 def test_a_command_ended_by_a_signal_is_an_error_that_names_it() -> None:
-    text, result = failure(TestContext(), "sh", "-c", "kill -USR1 $$")
+    text, result = failure(LocalContext(), "sh", "-c", "kill -USR1 $$")
     assert text == "command was ended by SIGUSR1"
     assert (result["exit_code"], result["signal"]) == (None, signal.SIGUSR1)
-    text, _ = failure(TestContext(), "sh", "-c", "kill -40 $$")
+    text, _ = failure(LocalContext(), "sh", "-c", "kill -40 $$")
     assert text == "command was ended by signal 40"
 
 
 def test_a_command_past_its_time_limit_is_asked_to_end() -> None:
-    context = TestContext(skip_after="ready")
+    context = LocalContext(skip_after="ready")
     text, result = failure(context, "sh", "-c", "echo ready; exec sleep 1000", timeout=60)
     assert text == "command exceeded its time limit of 60 s"
     assert (result["timed_out"], result["signal"]) == (True, signal.SIGTERM)
@@ -226,12 +226,12 @@ def test_a_command_past_its_time_limit_is_asked_to_end() -> None:
 
 
 def test_a_real_time_limit_is_kept() -> None:
-    text, _ = failure(TestContext(), "sleep", "1000", timeout=0.02)
+    text, _ = failure(LocalContext(), "sleep", "1000", timeout=0.02)
     assert text == "command exceeded its time limit of 0.02 s"
 
 
 def test_a_command_that_does_not_end_when_asked_is_ended_after_the_grace() -> None:
-    context = TestContext(skip_after="ready", skips=2)
+    context = LocalContext(skip_after="ready", skips=2)
     script = "trap '' TERM; echo ready; exec sleep 1000"
     text, result = failure(context, "sh", "-c", script, timeout=60)
     assert text == "command exceeded its time limit of 60 s"
@@ -240,14 +240,14 @@ def test_a_command_that_does_not_end_when_asked_is_ended_after_the_grace() -> No
 
 
 def test_a_command_that_ends_well_when_asked_has_still_failed() -> None:
-    context = TestContext(skip_after="ready")
+    context = LocalContext(skip_after="ready")
     script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
     text, result = failure(context, "sh", "-c", script, timeout=60)
     assert text == "command exceeded its time limit of 60 s"
     assert (result["exit_code"], result["stdout_tail"]) == (0, "ready\nbye\n")
 
 
-class WatchedBackground(TestContext):
+class WatchedBackground(LocalContext):
     """Opens a pidfd for the process whose number the command prints first."""
 
     pidfd = -1
@@ -283,7 +283,7 @@ def test_a_silent_background_process_is_ended_too() -> None:
 
 
 def test_output_of_a_background_process_is_logged_if_it_comes_in_time(tmp_path: Path) -> None:
-    class Patient(TestContext):
+    class Patient(LocalContext):
         """Time stands still, so that no limit is ever reached."""
 
         def clock(self) -> float:
@@ -297,7 +297,7 @@ def test_output_of_a_background_process_is_logged_if_it_comes_in_time(tmp_path: 
 
 
 def test_a_command_that_leaves_its_group_is_ended_at_its_limit_all_the_same() -> None:
-    context = TestContext(skip_after="ready")
+    context = LocalContext(skip_after="ready")
     # The one group that it can move into is that of the process that runs this test.
     script = (
         "import os, time; os.setpgid(0, os.getpgid(os.getppid()));"
@@ -324,7 +324,7 @@ def test_nothing_is_left_when_the_job_breaks_off_in_the_middle() -> None:
 
 def test_no_descriptor_and_no_zombie_is_left() -> None:
     before, children = open_descriptors(), own_children()
-    run(TestContext(), "true", stdin="x")
+    run(LocalContext(), "true", stdin="x")
     refusal("no-such-command")
     assert open_descriptors() == before
     # Other tests of this process may have left some.
@@ -378,7 +378,7 @@ def test_what_cannot_be_started_has_the_exit_code_of_a_shell(tmp_path: Path) -> 
 
 def test_a_dry_run_checks_only_that_the_command_is_there(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    context = TestContext(dry_run=True)
+    context = LocalContext(dry_run=True)
     command = {"OP_ID": "OP_EXEC", "argv": ["touch", os.fspath(mark)]}
     assert context.run(command) is None
     assert not mark.exists()
@@ -391,7 +391,7 @@ def test_a_dry_run_checks_only_that_the_command_is_there(tmp_path: Path) -> None
 
 
 def test_output_is_logged_as_it_comes(tmp_path: Path) -> None:
-    class Answering(TestContext):
+    class Answering(LocalContext):
         """Lets the command go on only after its first line is in the log."""
 
         def log_lines(self, lines: list[str], kind: str = "message") -> None:
@@ -408,19 +408,19 @@ def test_output_is_logged_as_it_comes(tmp_path: Path) -> None:
 
 
 def test_a_last_line_without_an_end_is_logged() -> None:
-    context = TestContext()
+    context = LocalContext()
     run(context, "printf", "one\\n\\ntwo")
     assert context.lines("stdout") == ["one", "", "two"]
 
 
 def test_what_is_not_utf8_is_replaced() -> None:
-    context = TestContext()
+    context = LocalContext()
     assert run(context, "printf", "a\\377b\\n")["stdout_tail"] == "a\ufffdb\n"
     assert context.lines("stdout") == ["a\ufffdb"]
 
 
 def test_long_lines_are_split_between_characters() -> None:
-    context = TestContext()
+    context = LocalContext()
     text = "x" + "ä" * 9_000
     run(context, "cat", stdin=text + "\nend")
     lines = [str(line) for line in context.lines("stdout")]
@@ -439,7 +439,7 @@ def test_a_line_that_just_fits_waits_for_its_end() -> None:
 
 
 def test_output_is_passed_on_as_it_comes() -> None:
-    context = TestContext()
+    context = LocalContext()
     script = "printf 'a\\377\\000b'; printf 'err\\n' >&2; sleep 0.05; printf end"
     result = run(context, "sh", "-c", script)
     assert context.written_to("stdout") == b"a\xff\x00bend"
@@ -448,7 +448,7 @@ def test_output_is_passed_on_as_it_comes() -> None:
 
 
 def test_output_above_its_limit_is_read_and_dropped() -> None:
-    context = TestContext()
+    context = LocalContext()
     context.output_limit = 100_000
     result = run(context, "head", "-c", "3000000", "/dev/zero")
     assert result["truncated"]
@@ -457,7 +457,7 @@ def test_output_above_its_limit_is_read_and_dropped() -> None:
 
 
 def test_the_log_has_the_first_lines_and_refers_to_the_output_for_all() -> None:
-    context = TestContext()
+    context = LocalContext()
     result = run(context, "seq", "25000")
     assert not result["truncated"]
     lines = context.lines("stdout")
@@ -475,7 +475,7 @@ def test_the_log_has_the_first_lines_and_refers_to_the_output_for_all() -> None:
 
 
 def test_the_log_holds_a_limited_number_of_bytes() -> None:
-    context = TestContext()
+    context = LocalContext()
     size = command_output.LOG_BYTES_MAX + 5_000
     result = run(context, "head", "-c", str(size), "/dev/zero")
     assert not result["truncated"]
@@ -487,13 +487,13 @@ def test_the_log_holds_a_limited_number_of_bytes() -> None:
 
 
 def test_output_that_just_fits_is_logged_without_a_word() -> None:
-    context = TestContext()
+    context = LocalContext()
     run(context, "seq", str(command_output.LOG_LINES_MAX))
     assert context.lines("output") == []
 
 
 def test_a_tail_begins_with_a_whole_character() -> None:
-    result = run(TestContext(), "cat", stdin="x" + "€" * 3_000)
+    result = run(LocalContext(), "cat", stdin="x" + "€" * 3_000)
     assert set(result["stdout_tail"]) == {"€"}
     assert len(result["stdout_tail"].encode()) > command_output.TAIL_BYTES_MAX - 3
 
@@ -522,7 +522,7 @@ def test_all_output_is_passed_on_and_its_beginning_logged(chunks: list[tuple[str
         patched.setattr(command_output, "LOG_BYTES_MAX", 300)
         patched.setattr(command_output, "LOG_LINES_MAX", 10)
         patched.setattr(command_output, "LINE_BYTES_MAX", 50)
-        context = TestContext()
+        context = LocalContext()
         log = command_output.OutputLog(context)
         pipes = {kind: os.pipe() for kind in ("stdout", "stderr")}
         outputs = {

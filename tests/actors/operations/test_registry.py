@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ganger.actors.operations import registry
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.opcodes import Opcode, OperationContext, OperationError, catalogue
 
@@ -38,7 +38,7 @@ class OpTell(Opcode, kw_only=True):
 
 def tell(outcome: object, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setattr(OpTell, "outcome", outcome)
-    return registry.operation_for(OpTell())(OpTell(), TestContext())
+    return registry.operation_for(OpTell())(OpTell(), LocalContext())
 
 
 # Which operation runs.
@@ -172,7 +172,7 @@ def test_an_operation_error_reads_as_its_text() -> None:
 # The delay.
 
 
-class Recording(TestContext):
+class Recording(LocalContext):
     """Notes what is waited for, and lets time pass at once."""
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ def test_a_repeated_delay_announces_each_time() -> None:
 @pytest.mark.parametrize("duration", [0, -1.0])
 def test_a_delay_of_no_time_is_refused_as_ganeti_does(duration: float) -> None:
     with pytest.raises(OperationError) as caught:
-        TestContext().run(delay(duration=duration))
+        LocalContext().run(delay(duration=duration))
     assert registry.encode_exception(caught.value) == [
         "OpPrereqError",
         ["Duration must be greater than zero"],
@@ -237,7 +237,7 @@ def test_a_dry_delay_checks_but_does_not_wait() -> None:
         recording.run(delay(duration=0))
 
 
-class Visited(TestContext):
+class Visited(LocalContext):
     """A client connects to the delay's socket as soon as its path is in the log."""
 
     def __init__(self, *, says: bytes, leaves: bool) -> None:
@@ -284,7 +284,7 @@ def test_an_interruptible_delay_leaves_nothing_behind(
     tmp_path = tmp_path_factory.mktemp("delay")
     monkeypatch.setenv("TMPDIR", os.fspath(tmp_path))
     before = open_descriptors()
-    context = TestContext()
+    context = LocalContext()
     context.run(delay(interruptible=True))
     [message] = context.lines("delay-test")
     assert isinstance(message, list)
@@ -308,19 +308,19 @@ def test_a_socket_that_cannot_be_made_is_an_error_and_leaves_no_directory(
     too_deep.mkdir()
     monkeypatch.setenv("TMPDIR", os.fspath(too_deep))
     with pytest.raises(OSError, match="path too long"):
-        TestContext().run(delay(interruptible=True))
+        LocalContext().run(delay(interruptible=True))
     assert list(too_deep.iterdir()) == []
 
 
 def test_running_operations_starts_no_thread() -> None:
     before = threading.active_count()
-    TestContext().run(delay())
-    TestContext().run({"OP_ID": "OP_EXEC", "argv": ["true"]})
+    LocalContext().run(delay())
+    LocalContext().run({"OP_ID": "OP_EXEC", "argv": ["true"]})
     assert threading.active_count() == before
 
 
-def test_a_test_context_skips_only_waits_after_the_line_with_a_limit_and_in_vain() -> None:
-    context = TestContext(skip_after="go", skips=1)
+def test_a_local_context_skips_only_waits_after_the_line_with_a_limit_and_in_vain() -> None:
+    context = LocalContext(skip_after="go", skips=1)
     start = context.clock()
     assert context.poll([], 0) == []
     assert context.clock() - start < 500
@@ -379,8 +379,8 @@ def deep(depth: int) -> str:
     return deep(depth - 1) if depth else "never"
 
 
-def talk(how: str) -> tuple[TestContext, Exception | None]:
-    context = TestContext()
+def talk(how: str) -> tuple[LocalContext, Exception | None]:
+    context = LocalContext()
     try:
         registry.operation_for(OpTalk(how=how))(OpTalk(how=how), context)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it is what is looked at
@@ -435,7 +435,7 @@ def test_a_forked_child_that_leaves_the_operation_ends(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(OpFork, "error", error)
-    context, parent = TestContext(), os.getpid()
+    context, parent = LocalContext(), os.getpid()
     try:
         result = registry.operation_for(OpFork())(OpFork(), context)
     finally:

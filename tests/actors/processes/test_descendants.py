@@ -14,7 +14,7 @@ from ganger.storage import opcodes
 FOLLOW = """
 import os, signal, subprocess, sys, time
 from ganger.actors.processes import descendants
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage.alive import process_identity
 
 descendants.follow(is_wanted=sys.argv[1] == "followed")
@@ -24,7 +24,7 @@ pids = [int(word) for word in shell.stdout.readline().split()]
 shell.wait()
 if sys.argv[2:] == ["unreaped"]:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-count = descendants.end_all(TestContext())
+count = descendants.end_all(LocalContext())
 left = [pid for pid in pids if process_identity.of(pid) is not None]
 for pid in left:
     os.kill(pid, 9)
@@ -35,7 +35,7 @@ print(count, len(left))
 SILENT = """
 import ctypes, os, time
 from ganger.actors.processes import descendants
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage.alive import process_identity
 
 descendants.follow()
@@ -43,7 +43,7 @@ library = ctypes.CDLL(None)
 child = library.syscall(CLONE, 0, 0, 0, 0, 0)
 if child == 0:
     time.sleep(600)
-count = descendants.end_all(TestContext())
+count = descendants.end_all(LocalContext())
 print(count, process_identity.of(child) is None, descendants.has_children())
 """
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ganger.actors.ganeti import luxi_opcodes
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import catalogue, notation
 from ganger.storage.opcodes.checks import check_opcode
@@ -413,7 +413,7 @@ def test_an_opcode_without_kw_only_is_checked_and_run_like_any_other(declare: An
     assert found == catalogue.UserOpcodes(loaded=("OP_POSITIONAL",), problems=())
     stored = opcodes.check_opcode({"OP_ID": "OP_POSITIONAL", "path": "/x"})
     assert (stored["path"], stored["size"], "node" in stored) == ("/x", 3, False)
-    assert TestContext().run({"OP_ID": "OP_POSITIONAL", "path": "/x"}) == "/x"
+    assert LocalContext().run({"OP_ID": "OP_POSITIONAL", "path": "/x"}) == "/x"
     with pytest.raises(errors.OpcodeError, match=r"^OP_POSITIONAL: missing parameter 'path'$"):
         opcodes.check_opcode({"OP_ID": "OP_POSITIONAL"})
     [by_luxi] = luxi_opcodes.checked(

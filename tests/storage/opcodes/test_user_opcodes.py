@@ -16,13 +16,13 @@ EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "ganger-example-opco
 # Runs in an interpreter of its own, so that nothing of the example is left in this one.
 SCRIPT = """
 import json, sys
-from ganger.actors.operations.test_context import TestContext
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import catalogue
 from ganger.storage.opcodes import OperationError
 
 found = catalogue.load_user_opcodes()
-context = TestContext(dry_run="dry" in sys.argv)
+context = LocalContext(dry_run="dry" in sys.argv)
 answer = {"loaded": found.loaded, "problems": found.problems}
 fields = json.loads(sys.argv[1])
 try:
