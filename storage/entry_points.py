@@ -1,11 +1,14 @@
 """What installed packages add to Ganger, by groups of entry points.
 
-Opcodes are loaded by rules of their own (`storage.opcodes.catalogue`).
+Single opcodes are loaded by rules of their own (`storage.opcodes.catalogue`).
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
+
+OPCODE_FAMILIES: Final = "ganger.opcode_families"
+"""Modules with many opcodes each (`storage.opcodes.catalogue.Family`)."""
 
 LISTENERS: Final = "ganger.listeners"
 """Components with a socket of their own (`actors.listeners.installed`)."""

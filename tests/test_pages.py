@@ -15,8 +15,8 @@ from docs import make_tables
 
 from ganger.cli import plans
 from ganger.storage import opcodes
+from ganger.storage.ganeti.opcodes.catalogue import RUN_IN_STORE
 from ganger.storage.jobs import job_views
-from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +81,7 @@ def test_the_client_page_names_every_field(what: str, value: type[msgspec.Struct
 
 def test_the_page_of_the_configuration_names_every_opcode_that_its_store_runs() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert [one for one in sorted(catalogue.RUN_IN_STORE) if f"`{one}`" not in text] == []
+    assert [one for one in sorted(RUN_IN_STORE) if f"`{one}`" not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import itertools
 import os
 import select
 import signal
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...storage import settings
@@ -287,16 +288,24 @@ def _report() -> None:
 
 
 def run(
-    template: str, descriptor: int, lock_files_folder: str, dry_runs: str, modules: list[str]
+    template: str,
+    descriptor: int,
+    folders: tuple[str, str],
+    *,
+    families: Sequence[str],
+    modules: Sequence[str],
 ) -> None:
     """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
 
-    ``lock_files_folder`` is the folder for the lock files of jobs' processes, ``dry_runs`` the
-    folder for the files of dry runs. ``modules``, which jobs of this daemon use, are imported, too.
+    ``folders``: for the lock files of jobs' processes, and for the files of dry runs. ``families``
+    are the modules of opcodes (`catalogue.Family`). ``modules``, which jobs of this daemon use, are
+    imported, too.
     """
+    lock_files_folder, dry_runs = folders
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+    catalogue.use_families([importlib.import_module(family) for family in families])
     if template == "full":
         catalogue.load_user_opcodes()
     for module in modules:

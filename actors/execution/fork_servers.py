@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ...storage.disk import descriptors, paths
+from ...storage.opcodes import catalogue
 from ...transport import messages
 from ..processes import channels, fork_protocol, machine
 
@@ -99,10 +100,11 @@ def fork_server(
     ours, theirs = channels.pair()
     command = [sys.executable, "-P", "-m", "ganger.actors.execution.template", template]
     folders = (places.lock_files, places.dry_runs)
+    families = " ".join(family.__name__ for family in catalogue.families())
     with contextlib.closing(theirs):
         try:
             process = subprocess.Popen(
-                [*command, str(theirs.fileno()), *map(os.fspath, folders), *modules],
+                [*command, str(theirs.fileno()), *map(os.fspath, folders), families, *modules],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",

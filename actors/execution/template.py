@@ -8,9 +8,18 @@ from . import fork_server
 
 
 def main() -> None:
-    """Run a fork server: TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY MODULE..."""
-    template, descriptor, lock_files, dry_runs = sys.argv[1:5]
-    fork_server.run(template, int(descriptor), lock_files, dry_runs, sys.argv[5:])
+    """Run a fork server.
+
+    Arguments: TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY FAMILIES MODULE...
+    """
+    template, descriptor, lock_files, dry_runs, families, *modules = sys.argv[1:]
+    fork_server.run(
+        template,
+        int(descriptor),
+        (lock_files, dry_runs),
+        families=families.split(),
+        modules=modules,
+    )
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class JobActor:
             return None
         if opcode.runs_in_store:
             return self._store.run(self.context)
-        if opcode.op_id in catalogue.QUERIES:
+        if opcode.is_query:
             from . import query_operations  # noqa: PLC0415 - few jobs need it
 
             return query_operations.run(opcode, self.context, self._daemon, self._await)

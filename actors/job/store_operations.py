@@ -72,7 +72,8 @@ class StoreOperations:
 
     def _new_uuid(self) -> str:
         """For an object that the opcode makes; the same whenever this process asks."""
-        if self._running.op.input.get("OP_ID") not in catalogue.RUN_IN_STORE:
+        declared = catalogue.find(str(self._running.op.input.get("OP_ID")))
+        if declared is None or not declared.runs_in_store:
             # It makes none, and would cost the library that makes them.
             return ""
         place = f"{self._running.owner.lock_file}/{self._running.index}"

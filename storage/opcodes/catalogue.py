@@ -1,21 +1,20 @@
-"""All opcodes: Ganeti's from `catalogue.json`, Ganger's own, and users' plug-ins.
+"""All opcodes: Ganger's own, those of installed families, and users' plug-ins.
 
-`find` makes the type of one of Ganeti's opcodes when it is first asked for, so that importing
-this module is cheap. Opcodes with a built-in operation are written out as classes.
+A family makes the type of an opcode when it is first asked for: it is imported when an opcode is
+none of the others, so that importing this module is cheap. Opcodes with a built-in operation are
+written out as classes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
 
-from .. import errors
-from . import notation
+from .. import entry_points, errors
 from .declarations import (
-    COMMON_FIELDS,
     NO_LOCKS,
     LevelNeeds,
     LockNeeds,
@@ -34,23 +33,6 @@ ENTRY_POINT_GROUP = "ganger.opcodes"
 
 MASTER_NODE = "master"
 """Stands for the master node in lock names, as names of nodes are not resolved yet."""
-
-RUN_IN_STORE = frozenset(
-    f"OP_{family}_{verb}"
-    for family, verbs in {
-        "CLUSTER": ("CONFIG_QUERY", "QUERY", "REDIST_CONF", "SET_PARAMS", "VERIFY_CONFIG"),
-        "GROUP": ("ADD", "ASSIGN_NODES", "REMOVE", "RENAME", "SET_PARAMS"),
-        "NETWORK": ("ADD", "CONNECT", "DISCONNECT", "REMOVE", "RENAME", "SET_PARAMS"),
-        "TAGS": ("DEL", "GET", "SEARCH", "SET"),
-    }.items()
-    for verb in verbs
-)
-"""The opcodes whose operations need nothing but the configuration."""
-
-QUERIES = frozenset({"OP_QUERY", "OP_QUERY_FIELDS"})
-"""The opcodes whose operations ask for what queries answer (`actors/job/query_operations`)."""
-
-_CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
 
 ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
@@ -172,6 +154,18 @@ class OpTestDelay(Opcode, kw_only=True):
         return f"{round(nanoseconds)} ns" if math.isfinite(nanoseconds) else None
 
 
+class Family(Protocol):
+    """A module with many opcodes, each made when it is first asked for."""
+
+    __name__: str
+
+    def known_ids(self) -> Collection[str]:
+        """The ids of the family's opcodes."""
+
+    def find(self, op_id: str) -> type[Opcode] | None:
+        """The type of the opcodes called ``op_id``; the same whenever it is asked for."""
+
+
 class UserOpcodes(msgspec.Struct, frozen=True):
     """Result of `load_user_opcodes`: the ids loaded, and a sentence for each broken plug-in."""
 
@@ -180,20 +174,35 @@ class UserOpcodes(msgspec.Struct, frozen=True):
 
 
 _OWN: dict[str, type[Opcode]] = {"OP_EXEC": OpExec, "OP_TEST_DELAY": OpTestDelay}
-_from_catalogue: dict[str, type[Opcode]] = {}
 _problems: list[str] = []
 _PROBLEM_CHARACTERS_MAX = 1_000
 _from_users: dict[str, type[Opcode]] = {}
 _entries: set[tuple[str, str, str]] = set()
 """The entry points that were there when opcodes were loaded, broken ones included."""
 _loads = 0
+_families: tuple[Family, ...] | None = None
+
+
+def families() -> tuple[Family, ...]:
+    """The families of installed packages. They are looked up once."""
+    if _families is None:
+        use_families(entry_points.load(entry_points.OPCODE_FAMILIES).objects.values())
+        assert _families is not None
+    return _families
+
+
+def use_families(found: Iterable[Family]) -> None:
+    """Have these families from now on: a job's process is told them, as a look-up is slow."""
+    global _families  # noqa: PLW0603 - there is one catalogue
+    _families = tuple(found)
 
 
 def find(op_id: str) -> type[Opcode] | None:
     """The type of the opcodes called ``op_id``, if there is one."""
-    found = _OWN.get(op_id) or _from_users.get(op_id) or _from_catalogue.get(op_id)
-    if found is None and op_id in _stored()["opcodes"]:
-        found = _from_catalogue[op_id] = _make(op_id)
+    found = _OWN.get(op_id) or _from_users.get(op_id)
+    if found is None:
+        made = (family.find(op_id) for family in families())
+        found = next((one for one in made if one is not None), None)
     return found
 
 
@@ -204,12 +213,8 @@ def generation() -> int:
 
 def known_ids() -> list[str]:
     """The ids of all opcodes, sorted."""
-    return sorted({*_OWN, *_from_users, *_stored()["opcodes"]})
-
-
-def is_ganetis(op_id: str) -> bool:
-    """Whether Ganeti has opcodes called ``op_id``."""
-    return op_id in _stored()["opcodes"]
+    in_families = (op_id for family in families() for op_id in family.known_ids())
+    return sorted({*_OWN, *_from_users, *in_families})
 
 
 def has_operation(op_id: str) -> bool:
@@ -314,113 +319,3 @@ def _is_op_id(text: object) -> bool:
         return False
     name = text.removeprefix("OP_")
     return bool(name) and name.isascii() and name.replace("_", "A").isalnum() and name.isupper()
-
-
-_cache: dict[str, Any] = {}
-
-
-def _stored() -> dict[str, Any]:
-    if not _cache:
-        with open(_CATALOGUE_FILE, "rb") as file:
-            _cache.update(msgspec.json.decode(file.read()))
-    return _cache
-
-
-def _make(op_id: str) -> type[Opcode]:
-    declared = _stored()["opcodes"][op_id]
-    parameters: dict[str, dict[str, Any]] = declared["parameters"]
-    types = {name: parameter["type"] for name, parameter in parameters.items()}
-    namespace: dict[str, Any] = {
-        "__doc__": f"Ganeti's {op_id}.",
-        "op_id": op_id,
-        "summary_field": declared.get("summary_field"),
-        "built_in": op_id in RUN_IN_STORE or op_id in QUERIES,
-        "runs_in_store": op_id in RUN_IN_STORE,
-        "reuses_process": op_id in RUN_IN_STORE or op_id in QUERIES,
-        "is_locked_by_store": op_id in RUN_IN_STORE or op_id == "OP_QUERY",
-        "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
-        "private_fields": tuple(name for name, text in types.items() if "private[" in text),
-    }
-    if declared.get("exclusive_bgl"):
-        namespace["lock_needs"] = _needs_everything
-    if addresses := list(_addresses(types)):
-        namespace["__post_init__"] = _address_check(addresses)
-    if op_id in _SUMMARIES:
-        namespace["summary_value"] = classmethod(_SUMMARIES[op_id])
-    made: object = msgspec.defstruct(
-        _class_name(op_id),
-        [_field(name, parameter) for name, parameter in parameters.items()],
-        bases=(Opcode,),
-        namespace=namespace,
-        module=__name__,
-        kw_only=True,
-    )
-    assert isinstance(made, type)
-    assert issubclass(made, Opcode)
-    return made
-
-
-def _class_name(op_id: str) -> str:
-    return "".join(word.capitalize() for word in op_id.split("_"))
-
-
-def _field(name: str, parameter: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    assert name not in COMMON_FIELDS
-    annotation: Any = notation.parse(parameter["type"], _stored()["enums"])
-    if "default" not in parameter:
-        return name, annotation, msgspec.field()
-    default = parameter["default"]
-    if default is None:
-        # A few parameters are of type "any"; unset is a value of that too.
-        annotation = annotation | None
-    return name, annotation, msgspec.field(default=default)
-
-
-def _needs_everything(_self: Opcode) -> LockNeeds:
-    return LockNeeds(cluster=LevelNeeds(exclusive=("BGL",)))
-
-
-def _addresses(types: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, text in types.items():
-        kind = next((kind for kind in notation.ADDRESS_NOTATIONS if kind in text), None)
-        if kind is not None:
-            yield name, kind
-
-
-def _address_check(addresses: list[tuple[str, str]]) -> Callable[[Opcode], None]:
-    def check(self: Opcode) -> None:
-        for name, kind in addresses:
-            value = getattr(self, name)
-            for text in value if isinstance(value, list) else [value]:
-                try:
-                    if text is not None:
-                        notation.check_address(kind, text)
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from error
-
-    return check
-
-
-_TAG_KINDS = {
-    "cluster": "TagKindCluster",
-    "instance": "TagKindInstance",
-    "network": "TagKindNetwork",
-    "node": "TagKindNode",
-    "nodegroup": "TagKindGroup",
-}
-
-
-def _tags_get_summary(_cls: type[Opcode], fields: Mapping[str, Any]) -> str | None:
-    # Ganeti shows its internal word for the kind, and its clients print that.
-    kind = fields.get("kind")
-    return _TAG_KINDS.get(kind) if isinstance(kind, str) else None
-
-
-def _allocator_summary(_cls: type[Opcode], fields: Mapping[str, Any]) -> str | None:
-    return str(fields.get("iallocator"))
-
-
-_SUMMARIES: dict[str, Callable[[type[Opcode], Mapping[str, Any]], str | None]] = {
-    "OP_TAGS_GET": _tags_get_summary,
-    "OP_TEST_ALLOCATOR": _allocator_summary,
-}

@@ -239,6 +239,9 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     runs_in_store: ClassVar[bool] = False
     """Whether the configuration store carries it out (`storage/cluster/operations`)."""
 
+    is_query: ClassVar[bool] = False
+    """Whether its operation asks for what queries answer (`actors/job/query_operations`)."""
+
     reuses_process: ClassVar[bool] = False
     """Whether the operation leaves its process as it found it, so that another job may follow.
 

@@ -15,7 +15,7 @@ import msgspec
 from ... import errors, opcodes, settings
 from ...jobs import jobs
 from ...jobs.jobs import Job, JobStatus, Timestamp
-from ...opcodes import catalogue
+from ..opcodes import catalogue
 
 SOURCE = "ganger:import"
 """Source of the reason trail's entry that says why a job ended when it was taken over."""
@@ -90,7 +90,7 @@ def unrunnable(job: Job) -> str | None:
         place = f"opcode {index}: " if len(job.ops) > 1 else ""
         op_id = op.input.get("OP_ID")
         try:
-            if isinstance(op_id, str) and not catalogue.is_ganetis(op_id):
+            if isinstance(op_id, str) and op_id not in catalogue.known_ids():
                 raise errors.OpcodeError(f"{op_id[:60]}: not an opcode of Ganeti")
             opcodes.check_opcode(op.input)
             if (name := opcodes.lost_secret(op.input)) is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.actors.admission import submitting
 from ganger.actors.admission.submitting import Draft
@@ -137,6 +138,7 @@ def test_standard_input_stays_in_the_opcode_up_to_its_size_as_json(
 # Bad input.
 
 
+@NEEDS_HIDDEN
 @pytest.mark.parametrize(
     ("op", "error", "text"),
     [

@@ -21,7 +21,8 @@ from ganger.storage.alive import lock_files, process_identity
 from ganger.storage.cluster import tags
 from ganger.storage.cluster.operations import deciding
 from ganger.storage.disk import descriptors, documents
-from ganger.storage.opcodes import OperationError, catalogue
+from ganger.storage.ganeti.opcodes.catalogue import RUN_IN_STORE
+from ganger.storage.opcodes import OperationError
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import OpcodePrepared, OpcodeRan
@@ -100,7 +101,7 @@ def successor(stage: Stage, store: Staged[ConfigStore]) -> Staged[ConfigStore]:
 def test_the_opcodes_that_the_store_carries_out_are_those_with_an_operation() -> None:
     only_locked = {"OP_QUERY", "OP_TEST_DELAY"}
     found = {*GanetiPart.operations, *opcode_runs.OWN}
-    assert found - only_locked == catalogue.RUN_IN_STORE
+    assert found - only_locked == RUN_IN_STORE
 
 
 def test_the_locks_of_an_opcode_come_from_the_configuration(store: Staged[ConfigStore]) -> None:

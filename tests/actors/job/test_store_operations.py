@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 from tests.actors.job.test_job import FakeLink, actor, file, run
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage import opcodes
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.links.wire_link import Received
+
+pytestmark = NEEDS_HIDDEN
+
 
 TAG: dict[str, Any] = {"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node0", "tags": ["a"]}
 NEEDS: messages.PlainLocks = {"node": {"exclusive": ("u1",)}}

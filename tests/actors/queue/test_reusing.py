@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.actors.queue.reusing import reuses_process
 from ganger.storage.alive import process_identity
@@ -36,6 +37,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalogue._from_users, "OP_UNDECLARED", OpUndeclared)
 
 
+@NEEDS_HIDDEN
 @pytest.mark.parametrize(
     ("ops", "expected"),
     [

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage import errors, opcodes
 from ganger.storage.opcodes import LevelNeeds, LockNeeds, catalogue, checks
@@ -294,6 +295,7 @@ def test_a_refusal_quotes_at_most_a_line_of_the_value() -> None:
         assert len(caught.value.text) < 300
 
 
+@NEEDS_HIDDEN
 def test_an_unknown_choice_is_refused_with_the_choices() -> None:
     with pytest.raises(errors.OpcodeError) as caught:
         opcodes.parse({"OP_ID": "OP_TAGS_SET", "kind": "disk", "tags": []})
@@ -328,12 +330,14 @@ def test_values_of_secret_and_private_parameters_are_not_quoted(
     assert caught.value.text == f"OP_GUARDED: {words}"
 
 
+@NEEDS_HIDDEN
 def test_a_set_is_stored_in_order() -> None:
     codes = [f"ENODE{end}" for end in ("VERSION", "TIME", "SSH", "RPC", "OS", "NET", "LVM", "HV")]
     opcode = opcodes.parse({"OP_ID": "OP_CLUSTER_VERIFY", "ignore_errors": [*codes, *codes]})
     assert checks._stored_form(opcode)["ignore_errors"] == sorted(codes)
 
 
+@NEEDS_HIDDEN
 def test_a_known_opcode_without_an_operation_is_refused_as_that() -> None:
     with pytest.raises(errors.OperationMissingError) as caught:
         opcodes.check_opcode({"OP_ID": "OP_INSTANCE_REBOOT"})
@@ -498,6 +502,7 @@ def test_a_malformed_dependency_is_refused_by_its_place(fields: dict[str, Any], 
 # Summaries.
 
 
+@NEEDS_HIDDEN
 @pytest.mark.parametrize(
     ("fields", "shown"),
     [
@@ -552,6 +557,7 @@ def test_a_summary_never_fails(op_id: str, field: str, value: object) -> None:
 # Secrets.
 
 
+@NEEDS_HIDDEN
 def test_secret_values_are_replaced_and_others_kept() -> None:
     fields = {
         "OP_ID": "OP_INSTANCE_REINSTALL",

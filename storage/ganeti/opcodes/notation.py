@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from .declarations import NonEmptyStr
+from ...opcodes.declarations import NonEmptyStr
 
 Enums = Mapping[str, list[str | int]]
 

@@ -1,0 +1,1 @@
+"""Which opcodes does Ganeti have, and with which parameters?"""
