@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import errors, plain_values, settings
+from ..storage.jobs.jobs import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FINAL_STATUSES = ("success", "error", "canceled")
+FINAL_STATUSES = tuple(status for status in JobStatus if status.is_final)
 _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 _ID_DIGITS_MAX = 18
 """No job id has more digits, and a number of this length fits into a frame."""

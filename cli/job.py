@@ -45,8 +45,6 @@ def _columns() -> Iterator[tuple[str, Column]]:
 COLUMNS = dict(_columns())
 USUAL = ("id", "status", "summary", "received", "duration")
 
-_PENDING = ("queued", "waiting", "canceling")
-
 
 @click.group()
 def job() -> None:
@@ -169,8 +167,8 @@ def list_jobs(
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
     wanted = [
         *statuses,
-        *(_PENDING if pending else ()),
-        *(("running",) if running else ()),
+        *(jobs.BEFORE_RUNNING if pending else ()),
+        *((jobs.JobStatus.RUNNING,) if running else ()),
         *(choices.FINAL_STATUSES if finished else ()),
     ]
     with call.client() as client:

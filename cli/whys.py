@@ -42,8 +42,6 @@ _COMMANDS = remedy_words.Commands(
     set_priority=" (`ganger job change-priority {job} --priority {priority}`)",
 )
 
-_HELD = (jobs.JobStatus.QUEUED, jobs.JobStatus.WAITING, jobs.JobStatus.CANCELING)
-
 
 def asked(client: Client, job_id: int) -> JobExplained:
     """Why a job does not run, with the commands that would let it."""
@@ -148,7 +146,7 @@ class Whys:
         """Take an event of a job: another cause may hold it back now."""
         if not isinstance(part, job_views.StatusChange):
             return
-        if part.status not in _HELD:
+        if part.status not in jobs.BEFORE_RUNNING:
             self._held.pop(part.job_id, None)
             return
         held = self._held.setdefault(part.job_id, _Held())
@@ -168,7 +166,7 @@ class Whys:
                 return
             cause = _cause(answer)
             # A job that is about to start needs no line: nothing holds it back.
-            if answer.obstacles and answer.status in _HELD and cause != held.cause:
+            if answer.obstacles and answer.status in jobs.BEFORE_RUNNING and cause != held.cause:
                 held.cause = cause
                 yield answer.text
 

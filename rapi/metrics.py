@@ -107,8 +107,9 @@ class _Now:
         ended = CounterMetricFamily(
             "ganger_jobs_ended", "Jobs that ended while this exporter lived", labels=["status"]
         )
-        for status in ("success", "error", "canceled"):
-            ended.add_metric([status], self._times.ended[status])
+        for status in JobStatus:
+            if status.is_final:
+                ended.add_metric([str(status)], self._times.ended[status])
         yield ended
         yield CounterMetricFamily("ganger_flushes", "Flushes of the journal", value=info.flushes)
         restarts = CounterMetricFamily(

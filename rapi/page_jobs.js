@@ -3,7 +3,8 @@
 import { api, follow } from "./page_api.js";
 import { ask, count, h, linked, marked, moment, notice, span, status, table } from "./page_parts.js";
 
-const STATUSES = ["queued", "waiting", "running", "success", "error", "canceled"];
+const FINAL = ["canceled", "success", "error"];
+const STATUSES = ["queued", "waiting", "canceling", "running", ...FINAL];
 const kept = { status: "", search: "", limit: 100 };
 
 export async function jobs(context) {
@@ -122,7 +123,7 @@ export async function job(context) {
 
 function summary(context, seen, load) {
   const { job: one, dependents } = seen;
-  const isFinal = ["success", "error", "canceled"].includes(one.status);
+  const isFinal = FINAL.includes(one.status);
   const link = (id) => [h("a", { href: `#/jobs/${id}` }, String(id)), " "];
   const facts = [
     ["Status", status(one.status)],
@@ -187,7 +188,7 @@ async function done(request, load) {
 }
 
 function reasons(one, explained) {
-  if (["success", "error", "canceled"].includes(one.status)) return [];
+  if (FINAL.includes(one.status)) return [];
   if (!explained.obstacles.length) return [h("p", { class: "faint" }, explained.text)];
   return [h("section", { class: "panel why", "aria-label": "Why it waits" },
     h("strong", {}, "Why it waits"),

@@ -16,7 +16,7 @@ import enum
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, assert_never
 
 import msgspec
 
@@ -125,6 +125,9 @@ class JobStatus(enum.StrEnum):
 
 _RANKS = {status: rank for rank, status in enumerate(JobStatus)}
 _FINAL = frozenset(status for status in JobStatus if status.rank > JobStatus.RUNNING.rank)
+
+BEFORE_RUNNING = tuple(status for status in JobStatus if status.rank < JobStatus.RUNNING.rank)
+"""Statuses in which no operation runs or has run."""
 
 
 class OpcodeEvent(enum.StrEnum):
@@ -238,8 +241,9 @@ class Job(msgspec.Struct, kw_only=True, gc=False):
     @property
     def has_begun(self) -> bool:
         """Whether an opcode runs or has run, according to the record."""
-        waits = (JobStatus.QUEUED, JobStatus.WAITING, JobStatus.CANCELING)
-        return any(op.exec_timestamp is not None or op.status not in waits for op in self.ops)
+        return any(
+            op.exec_timestamp is not None or op.status not in BEFORE_RUNNING for op in self.ops
+        )
 
     @property
     def is_returned(self) -> bool:
@@ -286,6 +290,8 @@ def job_status(statuses: list[JobStatus]) -> JobStatus:
                 success += 1
             case JobStatus.QUEUED:
                 pass
+            case _:
+                assert_never(status)
     return JobStatus.SUCCESS if success == len(statuses) else result
 
 

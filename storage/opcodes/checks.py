@@ -12,7 +12,7 @@ from .. import errors
 from ..plain_values import INTEGER_MAX, INTEGER_MIN, check_plain
 from ..wording import likeness, shown, text_of, type_name
 from . import catalogue
-from .declarations import COMMON_FIELDS, NO_LOCKS, Opcode, defaults
+from .declarations import COMMON_FIELDS, FINAL_STATUSES, NO_LOCKS, Opcode, defaults
 from .explanations import explain
 from .interrupts import is_ctrl_c
 
@@ -23,7 +23,6 @@ INVALID_SUMMARY = "INVALID_OP"
 """Summary of an entry without a usable ``OP_ID``."""
 
 _ALWAYS_STORED = ("depends", "comment")
-_FINAL_STATUSES = ("success", "error", "canceled")
 _JOB_ID_DIGITS_MAX = 18
 _PROBLEMS_SHOWN_MAX = 3
 
@@ -197,8 +196,8 @@ def _dependency(entry: object, place: str) -> tuple[int, tuple[str, ...]]:
         case _:
             raise errors.DependencyError(f"{place}: expected [job id, [statuses]]")
     for status in statuses:
-        if status not in _FINAL_STATUSES:
-            known = ", ".join(_FINAL_STATUSES)
+        if status not in FINAL_STATUSES:
+            known = ", ".join(FINAL_STATUSES)
             got = shown(status) if isinstance(status, str) else type_name(status)
             raise errors.DependencyError(f"{place}: expected statuses among {known}, got {got}")
     return _job_id(job_id, place), tuple(map(str, statuses))

@@ -7,7 +7,7 @@ own opcodes with these names, which they import from `ganger` or `ganger.storage
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ _BGL = "BGL"
 NonEmptyStr = Annotated[str, msgspec.Meta(min_length=1)]
 Priority = Annotated[int, msgspec.Meta(ge=settings.PRIORITY_MIN, le=settings.PRIORITY_MAX)]
 FinalStatus = Literal["success", "error", "canceled"]
+FINAL_STATUSES: tuple[FinalStatus, ...] = get_args(FinalStatus)
 Dependency = tuple[int, list[FinalStatus]]
 ReasonEntry = tuple[str, str, int]
 

@@ -1,13 +1,20 @@
-"""Histograms of job times, from the events of the feed."""
+"""What Prometheus gets: histograms from the events of the feed, and the answer to a scrape."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.rapi.served import Served
 
 from ganger import JobStatus
 from ganger.rapi.feed import Feed
 from ganger.rapi.metrics import JobTimes
 from ganger.storage.jobs.job_views import JobInfo, StatusChange
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 S = JobStatus
 
@@ -82,3 +89,34 @@ def test_too_many_opcodes_share_one_name(world: World) -> None:
         world.job(9, S.ERROR, S.RUNNING, summary=f"OP{number}(x)", started=3.0, ended=8.0)
     assert world.value("ganger_job_run_seconds_count", "OP199") == 1.0
     assert world.value("ganger_job_run_seconds_count", "other") == 100.0
+
+
+# A scrape.
+
+
+def scraped(served: Served) -> dict[tuple[str, ...], float]:
+    """The samples of a request, each by its name and the values of its labels."""
+    answer = served.request("GET", "/metrics", user="reader")
+    assert answer.status == 200, answer
+    families = text_string_to_metric_families(answer.text)
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
+
+
+@pytest.mark.slow
+def test_a_scrape_counts_what_happened_since_the_last_one(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        before = scraped(served)
+        with served.client() as client:
+            job_id = client.submit([{"OP_ID": "OP_TEST_DELAY", "duration": 0.001}])
+            client.wait(job_id)
+        after = scraped(served)
+    statuses = {name[1] for name in after if name[0] == "ganger_jobs"}
+    assert statuses == set(JobStatus)
+    finals = {name[1] for name in after if name[0] == "ganger_jobs_ended_total"}
+    assert finals == {status for status in JobStatus if status.is_final}
+    assert before["ganger_jobs", "success"] == 0
+    assert after["ganger_jobs", "success"] == 1
+    assert after["ganger_last_job_id",] == before["ganger_last_job_id",] + 1 == job_id
+    assert after["ganger_flushes_total",] > before["ganger_flushes_total",]
+    assert after["ganger_component_ready", "job_queue"] == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganger.rapi import page
+from ganger.storage.jobs.jobs import JobStatus
 
 FOLDER = Path(page.__file__).parent
 SCRIPTS = [name for name in page.FILES if name.endswith(".js")]
@@ -23,3 +24,14 @@ def test_each_script_imports_the_parts_that_it_calls(script: str) -> None:
     lists = re.findall(r"^import \{(.*?)\}", text, re.MULTILINE)
     imported = {name.strip() for names in lists for name in names.split(",")}
     assert called - own <= imported
+
+
+def test_the_list_of_jobs_offers_every_status() -> None:
+    text = (FOLDER / "page_jobs.js").read_text()
+    found = re.search(
+        r"^const FINAL = \[(.*)\];\nconst STATUSES = \[(.*), \.\.\.FINAL\];", text, re.MULTILINE
+    )
+    assert found is not None
+    final, others = (re.findall(r"\w+", names) for names in found.groups())
+    assert [*others, *final] == list(JobStatus)
+    assert final == [status for status in JobStatus if status.is_final]

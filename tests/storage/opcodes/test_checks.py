@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage import errors, opcodes
-from ganger.storage.opcodes import LevelNeeds, LockNeeds, catalogue, checks
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.opcodes import LevelNeeds, LockNeeds, catalogue, checks, declarations
 from ganger.storage.plain_values import DEPTH_MAX
 
 EXEC: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": ["true"]}
@@ -472,6 +473,11 @@ def test_a_dependency_names_a_job_up_to_the_bounds_of_ids() -> None:
     given = [[2**63 - 1, []], [-(2**63), []], ["9" * 18, []]]
     found = opcodes.dependencies({"depends": given})
     assert found == [(2**63 - 1, ()), (-(2**63), ()), (10**18 - 1, ())]
+
+
+def test_dependencies_may_name_every_final_status() -> None:
+    finals = {status for status in JobStatus if status.is_final}
+    assert set(declarations.FINAL_STATUSES) == finals
 
 
 @pytest.mark.parametrize(
