@@ -32,7 +32,7 @@ class JobQueries:
 
     def page(self, message: messages.QueryJobs) -> messages.QueryAnswered:
         """One page of the answer. Raises `BadRequestError`, or `StorageError` of a named job."""
-        asked = query_pages.checked(JOBS.name, message)
+        asked = query_pages.checked(JOBS, message)
         is_archive_listed = ARCHIVE_FIELD in asked.fields or ARCHIVE_FIELD in asked.filter_fields
         after = _id_of(message.after)
         rows = _Rows(self._store, self._whole, after, is_archive_listed=is_archive_listed)

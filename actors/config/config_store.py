@@ -46,13 +46,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-_OwnNotice = (
-    messages.WholeDue
-    | messages.WholeWritten
-    | messages.OpcodeDecided
-    | messages.HostMeasured
-    | messages.HostOverdue
-)
+_OwnNotice = messages.WholeDue | messages.WholeWritten | messages.OpcodeDecided
 _ObjectMessage = (
     messages.ReadObjects
     | messages.CountObjects
@@ -62,8 +56,6 @@ _ObjectMessage = (
     | messages.SetWatcherPause
     | messages.QueryConfiguration
     | messages.QueryFields
-    | messages.DescribeCluster
-    | messages.RunQuery
     | messages.PrepareOpcode
     | messages.RunOpcode
     | messages.ResolveForecasts
@@ -96,15 +88,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 "config.data lacks changes of its history: it is an older copy",
                 changes=self._stored.lost,
             )
-        self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot)
-        self._forecasts = Forecasts(self.runtime, self._stored)
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         context = PartContext(self.runtime, self._stored, self._changes, self)
         self._parts = Parts(context, _INSTALLED.objects.values())
-        self._opcodes = OpcodeRuns(
-            self.runtime, self._stored, self._changes, self, operations=self._parts.operations
-        )
+        self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot, self._parts)
+        self._forecasts = Forecasts(self.runtime, self._stored, self._parts.operations)
+        self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self, self._parts)
         self._parts.begin()
         for problem in _INSTALLED.problems:
             self.log.error("a part of a package is left out", problem=problem)
@@ -171,13 +161,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._read_history(envelope, message)
             case messages.SetWatcherPause():
                 self._pause_watcher(envelope, message)
-            case (
-                messages.QueryConfiguration()
-                | messages.QueryFields()
-                | messages.DescribeCluster()
-                | messages.RunQuery()
-            ):
-                self._queries.answer(envelope, message)
+            case messages.QueryConfiguration() | messages.QueryFields():
+                self.answer_query(envelope, message)
             case messages.PrepareOpcode() | messages.RunOpcode() | messages.ReadOpcodeWait():
                 self._opcodes.take(envelope, message)
             case messages.ResolveForecasts():
@@ -193,12 +178,14 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._write_whole()
             case messages.WholeWritten():
                 self._note_whole(message)
-            case messages.HostMeasured():
-                self._queries.own_host.note_measured(message)
-            case messages.HostOverdue():
-                self._queries.own_host.note_overdue(message)
             case _:
                 assert_never(message)
+
+    def answer_query(
+        self, envelope: Envelope, message: messages.QueryConfiguration | messages.QueryFields
+    ) -> None:
+        """Reply to a query. Raises `BadRequestError`."""
+        self._queries.answer(envelope, message)
 
     def turn_ended(self) -> None:
         """Store what the parts of the store have collected in the turn, and tell."""

@@ -6,14 +6,15 @@ keeps files that follow the configuration. It runs in the store's turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
     from ...storage.cluster.operations.base import Operations
+    from ...storage.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
-    from ...transport.messages import Message, Reply
+    from ...transport.messages import Message, QueryConfiguration, QueryFields, Reply
     from ..runtime.runtime import Runtime
     from .change_line import ChangeLine
     from .stored_configuration import StoredConfiguration
@@ -27,6 +28,9 @@ class StoreOfParts(Protocol):
 
     def answer_in_force(self, envelope: Envelope, answer: Reply, changes: Sequence[Change]) -> None:
         """Send the reply to stored changes when they are in force."""
+
+    def answer_query(self, envelope: Envelope, message: QueryConfiguration | QueryFields) -> None:
+        """Reply to a query. Raises `BadRequestError`."""
 
     def flush(self, envelope: Envelope, answer: Reply) -> None:
         """Write the whole configuration; then send ``answer``."""
@@ -50,6 +54,9 @@ class ConfigPart:
     operations: ClassVar[Operations] = {}
     """What the part does to the configuration for opcodes, by their ids."""
 
+    resources: ClassVar[Mapping[str, Resource[Any]]] = {}
+    """What queries may ask for beside filter rules, by name (`with_source`)."""
+
     def __init__(self, context: PartContext) -> None:
         self._context = context
 
@@ -61,6 +68,14 @@ class ConfigPart:
 
     def take(self, envelope: Envelope, message: Any) -> None:  # noqa: ANN401 - one of `takes`
         """Handle one message."""
+
+    def with_source(self, asked: ParsedQuery[Any], then: Callable[[Any], None]) -> None:
+        """Call ``then``, perhaps later, with what a query for one of `resources` looks at."""
+        raise NotImplementedError
+
+    def known(self) -> Mapping[str, Any]:
+        """What operations may know of the cluster beside its configuration."""
+        return {}
 
     def turn_ended(self) -> None:
         """Store what the turn has collected, and answer."""
@@ -82,6 +97,8 @@ class Parts:
             op_id: operation for part in self._parts for op_id, operation in part.operations.items()
         }
         """The operations of all parts."""
+        self.resources = {name: one for part in self._parts for name, one in part.resources.items()}
+        """The resources of all parts."""
         self._takers = {kind: part for part in self._parts for kind in part.takes}
         for part in self._parts:
             context.configuration.when_changed(part.note)
@@ -97,6 +114,16 @@ class Parts:
         if part is not None:
             part.take(envelope, message)
         return part is not None
+
+    def with_source(self, asked: ParsedQuery[Any], then: Callable[[Any], None]) -> None:
+        """Call ``then``, perhaps later, with what the query looks at; its resource is a part's."""
+        name = asked.resource.name
+        [part] = (part for part in self._parts if name in part.resources)
+        part.with_source(asked, then)
+
+    def known(self) -> Mapping[str, Any]:
+        """What all parts know of the cluster beside its configuration."""
+        return dict(pair for part in self._parts for pair in part.known().items())
 
     def turn_ended(self) -> None:
         """The store's turn ends."""

@@ -21,8 +21,6 @@ from ...storage.cluster.operations.base import Circumstances, RefusedError
 from ...storage.config_files import OpcodeAnswer
 from ...storage.locks.locks import CONFIG_LOCK
 from ...storage.opcodes import LockNeeds, OperationError
-from ...storage.queries import operations as query_operations
-from ...storage.queries.query_locks import QUERY
 from ...transport.envelopes import Envelope
 from ...transport.messages import (
     OpcodeDecided,
@@ -35,7 +33,6 @@ from ...transport.messages import (
 )
 from ..runtime.addresses import LOCK_MANAGER
 from .change_line import ChangeLine, Made
-from .known_cluster import known_cluster
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -45,10 +42,7 @@ if TYPE_CHECKING:
     from ...storage.cluster.operations.base import Operation, Operations, Outcome
     from ...transport.messages import LockHolders, OperationProblem, Reply, RunOpcode
     from ..runtime.runtime import Runtime
-
-
-OWN: Operations = {**query_operations.OPERATIONS, **delays.OPERATIONS, "OP_QUERY": QUERY}
-"""The core's operations by the ids of their opcodes; parts bring theirs (`parts.ConfigPart`)."""
+    from .installed_parts import Parts
 
 
 def prepared(
@@ -176,14 +170,14 @@ class OpcodeRuns:
         configuration: StoredConfiguration,
         changes: ChangeLine,
         store: StoreForOpcodes,
-        *,
-        operations: Operations,
+        parts: Parts,
     ) -> None:
         self._runtime = runtime
         self._configuration = configuration
         self._changes = changes
         self._store = store
-        self._operations = {**operations, **OWN}
+        self._parts = parts
+        self._operations = {**parts.operations, **delays.OPERATIONS}
         self._answers = Answers(configuration)
         self._in_line: dict[tuple[int, int], _Repeats] = {}
 
@@ -274,8 +268,7 @@ class OpcodeRuns:
 
     def _decided(self, snapshot: Configuration, message: RunOpcode) -> Outcome:
         now = self._runtime.wall_clock()
-        known = functools.partial(known_cluster, self._runtime.host.places, now)
-        outcome = decided(self._operations, snapshot, message, now=now, known=known)
+        outcome = decided(self._operations, snapshot, message, now=now, known=self._parts.known)
         if outcome.changes:
             self._store.check_slots(new_run_slots(snapshot, outcome))
         return outcome

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from ...storage.ganeti.operations import table
+from ...storage.ganeti.queries.resources import RESOURCES
 from ...transport import messages
 from ..config.installed_parts import ConfigPart, PartContext, Written
 from . import wconfd_table
+from .cluster_queries import ClusterQueries
 from .reservation_keeper import ReservationKeeper
 from .ssconf_files import SsconfFiles
 from .wconfd_catalogue import Catalogue
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
+    from ...storage.ganeti.queries.cluster_view import ClusterView
+    from ...storage.queries.answering import ParsedQuery
     from ...transport.envelopes import Envelope
 
-_OwnNotice = messages.SsconfDue | messages.SsconfWritten | messages.SweepReservations
+_OwnNotice = (
+    messages.SsconfDue
+    | messages.SsconfWritten
+    | messages.SweepReservations
+    | messages.HostMeasured
+    | messages.HostOverdue
+)
+_Taken = wconfd_table.CallMessage | messages.DescribeCluster | messages.RunQuery | _OwnNotice
 
 
 class GanetiPart(ConfigPart):
     """The part of the configuration store for Ganeti's programs."""
 
     operations = table.OPERATIONS
-    takes = get_args(wconfd_table.CallMessage | _OwnNotice)
+    resources = RESOURCES
+    takes = get_args(_Taken)
 
     def __init__(self, context: PartContext) -> None:
         super().__init__(context)
         runtime, configuration, changes, store = context
+        self._queries = ClusterQueries(context)
         folder = runtime.host.places.ssconf
         self._ssconf = SsconfFiles(runtime, folder, lambda: configuration.snapshot)
         self._reservations = ReservationKeeper(runtime, configuration, changes)
@@ -40,7 +53,7 @@ class GanetiPart(ConfigPart):
     def note(self, before: Configuration, after: Configuration, changes: Sequence[Change]) -> None:
         self._ssconf.note(before, after, changes)
 
-    def take(self, envelope: Envelope, message: wconfd_table.CallMessage | _OwnNotice) -> None:
+    def take(self, envelope: Envelope, message: _Taken) -> None:
         match message:
             case messages.SsconfDue():
                 self._ssconf.write_due()
@@ -48,8 +61,22 @@ class GanetiPart(ConfigPart):
                 self._ssconf.note_written(message)
             case messages.SweepReservations():
                 self._reservations.sweep()
+            case messages.HostMeasured():
+                self._queries.own_host.note_measured(message)
+            case messages.HostOverdue():
+                self._queries.own_host.note_overdue(message)
+            case messages.DescribeCluster():
+                self._queries.describe(envelope)
+            case messages.RunQuery():
+                self._queries.run(envelope, message)
             case _:
                 wconfd_table.serve(self._catalogue, envelope, message)
+
+    def with_source(self, asked: ParsedQuery[Any], then: Callable[[ClusterView], None]) -> None:
+        self._queries.with_source(asked, then)
+
+    def known(self) -> Mapping[str, Any]:
+        return self._queries.known()
 
     def turn_ended(self) -> None:
         """Store the reservations of the turn, and tell."""

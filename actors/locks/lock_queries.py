@@ -62,7 +62,7 @@ class LockQueries:
             envelope.refuse(error)
 
     def _reply(self, envelope: Envelope, message: messages.QueryLocks, rows: Rows) -> None:
-        asked = query_pages.checked(LOCKS.name, message)
+        asked = query_pages.checked(LOCKS, message)
         page = query_pages.answered(self._runtime, asked, rows, message.after)
         self._kept = None if page.next_after is None else rows
         envelope.reply(page)

@@ -9,8 +9,7 @@ import msgspec
 
 from ...storage import settings
 from ...storage.queries import paging
-from ...storage.queries.answering import ParsedQuery
-from ...storage.queries.resources import RESOURCES
+from ...storage.queries.answering import ParsedQuery, Resource
 from ...transport import messages
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _KEPT_MAX = 8
 
 
-def checked(resource_name: str, message: Query) -> ParsedQuery[Any]:
+def checked(resource: Resource[Any], message: Query) -> ParsedQuery[Any]:
     """The query of the message. Raises what `paging.page` raises.
 
     Every page asks for it anew, and the reading of a long filter takes as long as a page: so a few
@@ -36,19 +35,19 @@ def checked(resource_name: str, message: Query) -> ParsedQuery[Any]:
         text = msgspec.msgpack.encode(message.filter)
     except (OverflowError, RecursionError, TypeError, ValueError):
         # No filter has such a value: the error names its place.
-        return ParsedQuery(RESOURCES[resource_name], fields, message.filter, is_classic=is_classic)
-    return _checked(resource_name, fields, text, is_classic)
+        return ParsedQuery(resource, fields, message.filter, is_classic=is_classic)
+    return _checked(resource, fields, text, is_classic)
 
 
 @functools.lru_cache(_KEPT_MAX)
 def _checked(
-    resource_name: str,
+    resource: Resource[Any],
     fields: tuple[str, ...],
     text: bytes,
     is_classic: bool,  # noqa: FBT001 - a key
 ) -> ParsedQuery[Any]:
     raw_filter = msgspec.msgpack.decode(text)
-    return ParsedQuery(RESOURCES[resource_name], fields, raw_filter, is_classic=is_classic)
+    return ParsedQuery(resource, fields, raw_filter, is_classic=is_classic)
 
 
 def answered(

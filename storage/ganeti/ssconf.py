@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ..cluster.assertions import HYPERVISORS
-from ..cluster.parameters import node_parameters
 from ..natural_order import natural_key
+from .parameters import node_parameters
 
 Configuration = Mapping[str, Any]
 """The whole of ``config.data``."""

@@ -6,7 +6,9 @@ Source: "Ganeti design: query version 2 design", and what Ganeti 3.0's LuxiD ans
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple
+from typing import Any, Final, Generic
+
+import msgspec
 
 from .. import errors
 from ..filters.filter_evaluation import MISSING, Dialect, FilterTest, Resolve, compile_filter
@@ -43,7 +45,7 @@ PATTERN_CHARACTERS_MAX: Final = 2_000
 """Most characters of all regular expressions in the filter of a query, for the same reason."""
 
 
-class Resource(NamedTuple, Generic[Source]):
+class Resource(msgspec.Struct, Generic[Source], frozen=True, eq=False):
     """What can be asked for: the fields of its items, and where the items are."""
 
     name: str

@@ -14,11 +14,10 @@ from typing import Any, Final
 from .. import errors
 from ..cluster.configuration import Change, Configuration
 from ..cluster.objects import ObjectKind
-from ..cluster.operations.base import Circumstances
+from ..cluster.operations.base import Circumstances, Operations
 from ..cluster.operations.lookups import disks_of_instance, holder_of, nodes_of_instance
 from ..opcodes import LockNeeds, OperationError, parse
 from ..prediction.declared_needs import Names
-from .query_locks import QUERY
 
 _ON_ANY_NODE: Final = frozenset({"blockdev", "diskless", "ext", "gluster", "rbd", "sharedfile"})
 """The disk templates whose disks every node reaches, as Ganeti has them; ``diskless`` has none."""
@@ -30,8 +29,9 @@ class ConfiguredNames:
     A name that is written out costs one look. What needs a look at all objects is found once.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, operations: Operations) -> None:
         self._configuration = configuration
+        self._operations = operations
         self._alike: dict[ObjectKind, _Alike] = {}
 
     def instance(self, name: str) -> str | None:
@@ -115,8 +115,11 @@ class ConfiguredNames:
 
     def query_locks(self, opcode: Mapping[str, Any]) -> LockNeeds | None:
         """The locks of an ``OP_QUERY``."""
+        query = self._operations.get(str(opcode.get("OP_ID")))
+        if query is None:
+            return None
         try:
-            return QUERY.locks(parse(opcode), self._configuration, Circumstances("", 0.0))
+            return query.locks(parse(opcode), self._configuration, Circumstances("", 0.0))
         except (OperationError, errors.BadRequestError):
             return None
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from ..cluster.configuration import Configuration
+from ..cluster.objects import ObjectKind
 from ..natural_order import natural_key
 from .answering import Resource
-from .cluster_view import ClusterView, Object
 from .fields import Field, FieldKind, stored, table
 
 
-def _fields() -> Iterator[Field[ClusterView]]:
+def _fields() -> Iterator[Field[Configuration]]:
     for name, title, doc in (
         ("action", "Action", "Filter action"),
         ("predicates", "Predicates", "List of filter predicates"),
@@ -23,21 +24,21 @@ def _fields() -> Iterator[Field[ClusterView]]:
         yield stored(name, title, FieldKind.OTHER, doc, name)
 
 
-def _mark(rule: Object) -> str:
+def _mark(rule: Mapping[str, Any]) -> str:
     return str(rule.get("uuid", ""))
 
 
-def _place_of(rule: Object) -> Any:  # noqa: ANN401 - a key
+def _place_of(rule: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a key
     return natural_key(_mark(rule))
 
 
 FILTERS: Final = Resource(
     "filter",
     table(_fields()),
-    lambda view: sorted(view.container("filters").values(), key=_place_of),
+    lambda now: sorted((rule for _, rule in now.objects(ObjectKind.FILTER)), key=_place_of),
     _mark,
     natural_key,
-    find=lambda view, wanted: view.container("filters").get(str(wanted)),
+    find=lambda now, wanted: now.get(ObjectKind.FILTER, str(wanted)),
     noun="Filter uuid",
     name_field="uuid",
 )

@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...cluster import parameters
 from ...cluster.configuration import Configuration
-from ...cluster.defaults import INTERFACE
 from ...cluster.objects import ObjectKind
 from ...cluster.operations.base import Code, prerequisite_error, warning
 from ...cluster.operations.lookups import Object, names_of, nodes_of_instance
 from ...opcodes import OperationError
+from .. import parameters
+from ..defaults import INTERFACE
 from . import hypervisors, policies, values
 from .cluster_draft import ClusterDraft
 

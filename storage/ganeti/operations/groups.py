@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ...cluster import parameters
 from ...cluster.configuration import ABSENT_SERIAL, Change, Configuration
 from ...cluster.objects import ObjectKind
 from ...cluster.operations.base import (
@@ -33,6 +32,7 @@ from ...cluster.operations.lookups import (
     nodes_of_instance,
 )
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from .. import parameters
 from . import disk_access, policies, values
 from .group_locks import held_group, held_instances, locks_of_group, locks_of_group_and_instances
 

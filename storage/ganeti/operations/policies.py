@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ...cluster import parameters
 from ...cluster.configuration import Configuration
 from ...cluster.objects import ObjectKind
 from ...cluster.operations.base import Code, prerequisite_error
 from ...cluster.operations.lookups import Object, disks_of_instance, nodes_of_instance
 from ...opcodes import OperationError
+from .. import parameters
 from . import values
 from .values import Values
 

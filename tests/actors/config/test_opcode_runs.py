@@ -13,13 +13,12 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.clusters import uuid_of
 from tests.refusals import refusing
 
-from ganger.actors.config import opcode_runs
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.ganeti.config_part import GanetiPart
 from ganger.storage import config_files, settings
 from ganger.storage.alive import lock_files, process_identity
 from ganger.storage.cluster import tags
-from ganger.storage.cluster.operations import deciding
+from ganger.storage.cluster.operations import deciding, delays
 from ganger.storage.disk import descriptors, documents
 from ganger.storage.ganeti.opcodes.catalogue import RUN_IN_STORE
 from ganger.storage.opcodes import OperationError
@@ -100,7 +99,7 @@ def successor(stage: Stage, store: Staged[ConfigStore]) -> Staged[ConfigStore]:
 
 def test_the_opcodes_that_the_store_carries_out_are_those_with_an_operation() -> None:
     only_locked = {"OP_QUERY", "OP_TEST_DELAY"}
-    found = {*GanetiPart.operations, *opcode_runs.OWN}
+    found = {*GanetiPart.operations, *delays.OPERATIONS}
     assert found - only_locked == RUN_IN_STORE
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.actors.ganeti.wconfd_calls import call
 from tests.actors.runtime.stage import Stage, Staged
-from tests.storage.queries.recorded_clusters import larger
+from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.storage import errors, settings

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from ganger.actors.processes import machine
-from ganger.storage.queries.nodes import LIVE_FIELDS
+from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 
 MIB = 1024 * 1024
 

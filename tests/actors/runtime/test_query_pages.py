@@ -11,6 +11,9 @@ from ganger.actors.runtime import query_pages
 from ganger.storage import errors, settings
 from ganger.storage.filters import filters
 from ganger.storage.queries import answering
+from ganger.storage.queries.filters import FILTERS
+from ganger.storage.queries.jobs import JOBS
+from ganger.storage.queries.locks import LOCKS
 from ganger.transport.messages import QueryConfiguration, QueryJobs, QueryLocks
 
 SLICE = settings.QUERY_SLICE_SECONDS
@@ -27,29 +30,29 @@ def test_the_filter_of_an_answer_is_read_once_for_all_pages(
     parse = mock.Mock(wraps=filters.parse_filter)
     monkeypatch.setattr(answering, "parse_filter", parse)
     raw = ["&", ["==", "status", "error"], [">", "id", 3]]
-    first = query_pages.checked("job", QueryJobs(["id"], raw))
+    first = query_pages.checked(JOBS, QueryJobs(["id"], raw))
     for after in ("4", "9"):
-        assert query_pages.checked("job", QueryJobs(["id"], list(raw), after)) is first
+        assert query_pages.checked(JOBS, QueryJobs(["id"], list(raw), after)) is first
     assert parse.call_count == 1
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        ("job", QueryJobs(["id", "status"], ["?", "archived"])),
-        ("job", QueryJobs(["id"], ["!", ["?", "archived"]])),
-        ("job", QueryJobs(["id"], ["?", "archived"], is_classic=True)),
+        (JOBS, QueryJobs(["id", "status"], ["?", "archived"])),
+        (JOBS, QueryJobs(["id"], ["!", ["?", "archived"]])),
+        (JOBS, QueryJobs(["id"], ["?", "archived"], is_classic=True)),
     ],
 )
-def test_another_query_is_another_one(other: tuple[str, Any]) -> None:
-    one = query_pages.checked("job", QueryJobs(["id"], ["?", "archived"]))
+def test_another_query_is_another_one(other: tuple[Any, Any]) -> None:
+    one = query_pages.checked(JOBS, QueryJobs(["id"], ["?", "archived"]))
     assert query_pages.checked(*other) is not one
 
 
 def test_queries_of_two_resources_differ() -> None:
-    of_nodes = query_pages.checked("node", QueryConfiguration("node", ["name"]))
-    of_locks = query_pages.checked("lock", QueryLocks(["name"]))
-    assert (of_nodes.resource.name, of_locks.resource.name) == ("node", "lock")
+    of_filters = query_pages.checked(FILTERS, QueryConfiguration("filter", ["uuid"]))
+    of_locks = query_pages.checked(LOCKS, QueryLocks(["name"]))
+    assert (of_filters.resource.name, of_locks.resource.name) == ("filter", "lock")
 
 
 @pytest.mark.parametrize(
@@ -65,12 +68,12 @@ def test_queries_of_two_resources_differ() -> None:
 def test_what_no_filter_may_have_is_named_as_it_was_sent(value: object, problem: str) -> None:
     for _ in range(2):
         with pytest.raises(errors.FilterRuleError) as caught:
-            query_pages.checked("job", QueryJobs(["id"], ["==", "id", value]))
+            query_pages.checked(JOBS, QueryJobs(["id"], ["==", "id", value]))
         assert caught.value.text == problem
 
 
 def test_text_that_utf_8_cannot_hold_is_compared_all_the_same() -> None:
-    query_pages.checked("node", QueryConfiguration("node", ["name"], ["==", "role", "\udcff"]))
+    query_pages.checked(FILTERS, QueryConfiguration("filter", ["uuid"], ["==", "action", "\udcff"]))
 
 
 class Clock:

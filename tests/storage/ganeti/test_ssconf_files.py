@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.storage.queries.recorded_clusters import RECORDED
+from tests.storage.queries.recorded_answers import RECORDED
 
 from ganger.storage import errors
 from ganger.storage.disk import documents

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.clusters import made_configuration, uuid_of
 from tests.storage.prediction.levels import uncovered
-from tests.storage.queries.recorded_clusters import larger
+from tests.storage.queries.recorded_answers import larger
 
 from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Configuration
@@ -20,6 +20,8 @@ from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import deciding, delays
 from ganger.storage.cluster.operations.base import Circumstances
 from ganger.storage.ganeti.operations import table
+from ganger.storage.ganeti.queries import operations as query_operations
+from ganger.storage.ganeti.queries.query_locks import QUERY
 from ganger.storage.opcodes import LockNeeds, catalogue
 from ganger.storage.prediction.declared import answer_to, forecast, question_of
 from ganger.storage.prediction.group_locks import NEW
@@ -29,9 +31,7 @@ from ganger.storage.prediction.lock_types import (
     LockForecast,
     forecast_of_locks,
 )
-from ganger.storage.queries import operations as query_operations
 from ganger.storage.queries.configured_names import ConfiguredNames
-from ganger.storage.queries.query_locks import QUERY
 
 NEW_UUID = "99999999-0000-4000-8000-000000000000"
 OPERATIONS = {
@@ -193,7 +193,7 @@ def test_each_opcode_with_an_operation_has_cases_here() -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_resolved_forecast_is_what_the_job_requests(name: str) -> None:
     snapshot = CONFIGURATIONS[name]
-    names, count = ConfiguredNames(snapshot), 0
+    names, count = ConfiguredNames(snapshot, table.OPERATIONS), 0
     for op_id, several in cases(snapshot).items():
         for case in several:
             opcode = {"OP_ID": op_id, **case}
@@ -222,7 +222,7 @@ def test_a_forecast_without_the_configuration_covers_what_the_job_requests(name:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_the_answer_to_a_question_is_the_resolved_forecast(name: str) -> None:
     snapshot, asked = CONFIGURATIONS[name], 0
-    names = ConfiguredNames(snapshot)
+    names = ConfiguredNames(snapshot, table.OPERATIONS)
     for op_id, several in cases(snapshot).items():
         for case in several:
             opcode = {"OP_ID": op_id, "comment": "secret", "priority": 3, **case}
@@ -246,7 +246,7 @@ def test_a_new_opcode_without_a_declaration_may_take_any_lock(
 
 def test_names_of_the_made_configuration_are_locks() -> None:
     """The comparison above is of names that exist: it compares no empty sets."""
-    names = ConfiguredNames(CONFIGURATIONS["made"])
+    names = ConfiguredNames(CONFIGURATIONS["made"], table.OPERATIONS)
     found = forecast({"OP_ID": "OP_GROUP_SET_PARAMS", "group_name": "group0"}, names)
     assert found.nodegroup.names == (uuid_of("nodegroups", 0),)
     assert len(found.instance.names) > 3

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.storage.queries.recorded_clusters import (
+from tests.storage.queries.recorded_answers import (
     DATA,
     RECORDED,
     larger,
     recorded,
     recorded_request,
-    view_of,
 )
 
 from ganger.storage import errors
+from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.filters.filters import parse_filter
 from ganger.storage.jobs import listing
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, decode_job
@@ -214,25 +214,40 @@ def test_jobs_that_others_depend_on_stand_among_the_locks() -> None:
 
 def test_the_fields_of_filters_are_defined_as_recorded() -> None:
     assert query_fields(FILTERS, None) == recorded("023-QueryFields-filter")
-    empty = query(FILTERS, view_of({}), ["uuid", "action"])
+    empty = query(FILTERS, Configuration.load({}), ["uuid", "action"])
     assert empty == recorded("034-Query-filter")
 
 
 def test_filter_rules_are_answered_as_they_are_stored() -> None:
-    view = view_of(RECORDED)
+    stored = Configuration.load(RECORDED)
     fields = list(FILTERS.fields)
-    rows = query(FILTERS, view, fields)["data"]
+    rows = query(FILTERS, stored, fields)["data"]
     assert [dict(zip(fields, (cell[1] for cell in row), strict=True)) for row in rows] == [
         {name: rule[name] for name in fields} for _, rule in sorted(RECORDED["filters"].items())
     ]
-    assert query(FILTERS, view, ["priority"], ["==", "uuid", min(RECORDED["filters"])])["data"] == [
-        [[0, 9]]
-    ]
+    assert query(FILTERS, stored, ["priority"], ["==", "uuid", min(RECORDED["filters"])])[
+        "data"
+    ] == [[[0, 9]]]
+
+
+@pytest.mark.parametrize("value", [None, ...], ids=["null", "missing"])
+def test_a_rule_without_a_value_stops_no_answer(value: object) -> None:
+    document = larger()
+    for rule in document["filters"].values():
+        for name in [name for name in rule if name != "uuid"]:
+            rule[name] = None
+            if value is ...:
+                del rule[name]
+    fields = list(FILTERS.fields)
+    for row in query(FILTERS, Configuration.load(document), fields)["data"]:
+        assert {name: status for name, (status, _) in zip(fields, row, strict=True)} == {
+            name: 0 if name == "uuid" else 2 for name in fields
+        }
 
 
 def test_an_unknown_filter_rule_is_an_error() -> None:
     with pytest.raises(errors.UnknownObjectError, match=r"^Filter uuid nope not found$"):
-        query(FILTERS, view_of(RECORDED), ["uuid"], ["==", "uuid", "nope"])
+        query(FILTERS, Configuration.load(RECORDED), ["uuid"], ["==", "uuid", "nope"])
 
 
 def test_rules_are_in_the_natural_order_of_their_uuids() -> None:
@@ -240,7 +255,7 @@ def test_rules_are_in_the_natural_order_of_their_uuids() -> None:
     uuids = [f"{text}-0000-4000-8000-000000000000" for text in ("0010", "000a", "9b", "10b")]
     rule = next(iter(document["filters"].values()))
     document["filters"] = {uuid: rule | {"uuid": uuid} for uuid in uuids}
-    found = query(FILTERS, view_of(document), ["uuid"])["data"]
+    found = query(FILTERS, Configuration.load(document), ["uuid"])["data"]
     assert [row[0][1] for row in found] == [uuids[1], uuids[2], uuids[0], uuids[3]]
 
 

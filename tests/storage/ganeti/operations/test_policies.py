@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.clusters import made_configuration, uuid_of
 
-from ganger.storage.cluster import parameters
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.objects import ObjectKind
+from ganger.storage.ganeti import parameters
 from ganger.storage.ganeti.operations import policies
 from ganger.storage.opcodes import OperationError
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.storage.queries.recorded_clusters import larger, view_of
+from tests.storage.ganeti.queries.views import view_of
+from tests.storage.queries.recorded_answers import larger
 
 from ganger.storage.cluster import tags
 from ganger.storage.ganeti import ssconf
+from ganger.storage.ganeti.queries.cluster_info import cluster_info
+from ganger.storage.ganeti.queries.resources import RESOURCES
 from ganger.storage.queries.answering import query
-from ganger.storage.queries.cluster_info import cluster_info
-from ganger.storage.queries.resources import OF_CONFIGURATION
 
 CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks")
 
@@ -48,7 +49,7 @@ def test_a_field_that_is_missing_everywhere_stops_no_answer(name: str, value: ob
         else:
             found.pop(name, None)
     view = view_of(document)
-    for resource in OF_CONFIGURATION.values():
+    for resource in RESOURCES.values():
         answer = query(resource, view, list(resource.fields))
         assert all(status in {0, 2, 3, 4} for row in answer["data"] for status, _ in row)
     cluster_info(view)

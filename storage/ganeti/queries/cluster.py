@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from .answering import Resource
-from .cluster_view import ClusterView, Object
-from .fields import (
+from ...queries.answering import Resource
+from ...queries.fields import (
     NO_DATA,
     UNAVAILABLE,
     Answer,
@@ -19,6 +18,7 @@ from .fields import (
     stored,
     table,
 )
+from .cluster_view import ClusterView, Object
 
 OS_API_VERSION: Final = 20
 EXPORT_VERSION: Final = 0

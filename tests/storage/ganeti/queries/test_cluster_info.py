@@ -5,13 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
-from tests.storage.queries.recorded_clusters import (
-    RECORDED,
-    recorded,
-    view_of,
-)
+from tests.storage.ganeti.queries.views import view_of
+from tests.storage.queries.recorded_answers import RECORDED, recorded
 
-from ganger.storage.queries.cluster_info import cluster_info
+from ganger.storage.ganeti.queries.cluster_info import cluster_info
 
 KNOWN = {
     "software_version": "3.0.2",

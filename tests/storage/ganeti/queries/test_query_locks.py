@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.storage.queries.recorded_clusters import GROUP, NETWORK, larger
+from tests.storage.queries.recorded_answers import GROUP, NETWORK, larger
 
 from ganger.storage import errors, opcodes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.operations.base import Circumstances
+from ganger.storage.ganeti.queries.query_locks import QUERY
 from ganger.storage.opcodes import OperationError
-from ganger.storage.queries.query_locks import QUERY
 
 SNAPSHOT = Configuration.load(larger())
 GIVEN = Circumstances("new", 5.0)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
-from tests.storage.queries.recorded_clusters import larger
+from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.processes import machine
@@ -143,13 +143,13 @@ def test_a_machine_that_hangs_is_a_node_that_does_not_answer(
 
 
 @pytest.mark.usefixtures("host")
-def test_a_node_that_went_meanwhile_has_no_figures(
+def test_figures_are_those_of_the_node_that_was_measured(
     stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asker = store.ask(MEMORY)
-    monkeypatch.setattr(machine, "name", lambda: "gone.example.com")
+    monkeypatch.setattr(machine, "name", lambda: "node2.example.com")
     measured(stage, store)
-    assert free(asker)["node1"] == [2, None]
+    assert free(asker) | {"node1": [0, 1], "node2": [2, None]} == free(asker)
 
 
 @pytest.mark.usefixtures("host")

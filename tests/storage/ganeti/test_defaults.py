@@ -11,7 +11,7 @@ import pytest
 from tests.system.ganeti.ganeti_stub import GANETI, PACKAGES, PYTHON
 
 from ganger.storage import config_files
-from ganger.storage.cluster.defaults import with_defaults
+from ganger.storage.ganeti.defaults import with_defaults
 
 FRESH = config_files.first_configuration("uuid", 1.0)["cluster"]
 RECORDED: dict[str, Any] = json.loads(

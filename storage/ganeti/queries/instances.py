@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ..cluster import parameters
-from .answering import Resource
-from .cluster_view import ClusterView, Object, mark, name_of, place
-from .fields import (
+from ...queries.answering import Resource
+from ...queries.fields import (
     NO_DATA,
     OFFLINE,
     UNAVAILABLE,
@@ -19,13 +17,15 @@ from .fields import (
     Field,
     FieldKind,
     HostName,
-    common,
     field,
     normal,
     or_no_data,
     stored,
     table,
 )
+from .. import parameters
+from .cluster_view import ClusterView, Object, mark, name_of, place
+from .common_fields import common
 from .instance_parts import (
     Getter,
     disk_fields,

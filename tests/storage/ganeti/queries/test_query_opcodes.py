@@ -12,10 +12,10 @@ from ganger.storage import errors, opcodes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.operations import deciding
 from ganger.storage.cluster.operations.base import Circumstances
+from ganger.storage.ganeti.queries import operations
 from ganger.storage.opcodes import LockNeeds
-from ganger.storage.queries import operations
 
-DATA = Path(__file__).parents[2] / "compatibility" / "data"
+DATA = Path(__file__).parents[3] / "compatibility" / "data"
 KNOWN = {
     "software_version": "3.0.2",
     "vcs_version": "(ganeti) version 3.0.2-3",

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..cluster import parameters
-from .answering import Resource
+from ...queries.answering import Resource
+from ...queries.fields import Answer, Field, FieldKind, field, normal, stored, table
+from .. import parameters
 from .cluster_view import ClusterView, Object, mark, names, place
-from .fields import (
-    Answer,
-    Field,
-    FieldKind,
-    common,
-    field,
-    node_parameter_fields,
-    normal,
-    stored,
-    table,
-)
+from .common_fields import common, node_parameter_fields
 
 
 def _nodes(view: ClusterView, group: Object) -> Answer:

@@ -7,9 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.queries.cluster_view import ClusterView
-
 DATA = Path(__file__).parents[2] / "compatibility" / "data"
 RECORDED: dict[str, Any] = json.loads((DATA / "config.data").read_text())
 
@@ -31,11 +28,6 @@ def recorded(name: str) -> Any:
 def recorded_web(name: str) -> Any:
     """The body of a recorded answer of the web interface."""
     return json.loads((DATA / "rapi" / f"{name}.json").read_text())["response"]
-
-
-def view_of(document: dict[str, Any], known: dict[str, Any] | None = None) -> ClusterView:
-    """The view of a configuration in a query."""
-    return ClusterView(Configuration.load(document), known or {})
 
 
 def node(uuid: str, name: str, **more: Any) -> dict[str, Any]:

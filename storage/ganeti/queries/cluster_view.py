@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..cluster import parameters
-from ..cluster.configuration import Configuration
-from ..cluster.defaults import with_defaults
-from ..cluster.objects import ObjectKind
-from ..natural_order import natural_key
+from ...cluster.configuration import Configuration
+from ...cluster.objects import ObjectKind
+from ...natural_order import natural_key
+from .. import parameters
+from ..defaults import with_defaults
 
 Object: TypeAlias = Mapping[str, Any]
 """An object of the configuration."""

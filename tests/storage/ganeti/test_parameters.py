@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ganger.storage.cluster import parameters
+from ganger.storage.ganeti import parameters
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "compatibility" / "data" / "config.data").read_text()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from .answering import Resource
-from .cluster_view import ClusterView, Object, mark, names, place
-from .fields import (
+from ...queries.answering import Resource
+from ...queries.fields import (
     NO_DATA,
     OFFLINE,
     UNAVAILABLE,
@@ -15,14 +14,14 @@ from .fields import (
     Field,
     FieldKind,
     HostName,
-    common,
     field,
-    node_parameter_fields,
     normal,
     or_no_data,
     stored,
     table,
 )
+from .cluster_view import ClusterView, Object, mark, names, place
+from .common_fields import common, node_parameter_fields
 
 _ROLE_DOC: Final = (
     'Node role; "M" for master, "C" for master candidate, "R" for regular, "D" for drained, '

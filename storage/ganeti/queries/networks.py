@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from .. import errors
-from ..cluster.address_pools import AddressPool
-from .answering import Resource
-from .cluster_view import ClusterView, Object, mark, names, place
-from .fields import (
+from ... import errors
+from ...cluster.address_pools import AddressPool
+from ...queries.answering import Resource
+from ...queries.fields import (
     NO_DATA,
     UNAVAILABLE,
     Answer,
     Field,
     FieldKind,
-    common,
     field,
     normal,
     stored,
     table,
 )
+from .cluster_view import ClusterView, Object, mark, names, place
+from .common_fields import common
 
 
 def _of_pool(show: Callable[[AddressPool], object]) -> Callable[[ClusterView, Object], Answer]:

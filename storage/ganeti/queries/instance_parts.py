@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ..cluster import parameters
-from .cluster_view import ClusterView, Object
-from .fields import (
+from ...queries.fields import (
     UNAVAILABLE,
     Answer,
     Field,
@@ -18,6 +16,8 @@ from .fields import (
     or_no_data,
     or_unavailable,
 )
+from .. import parameters
+from .cluster_view import ClusterView, Object
 
 DISKS_MAX: Final = 16
 INTERFACES_MAX: Final = 8

@@ -1,0 +1,14 @@
+"""``ganger query`` without ``--fields`` shows fields that objects of the configuration have."""
+
+from __future__ import annotations
+
+from ganger.cli import query
+from ganger.storage.ganeti.queries.resources import RESOURCES as OBJECTS
+from ganger.storage.queries.resources import RESOURCES
+
+
+def test_the_usual_fields_of_each_resource_exist() -> None:
+    known = {**RESOURCES, **OBJECTS}
+    assert query._USUAL.keys() == known.keys()
+    for what, fields in query._USUAL.items():
+        assert {*fields.split(",")} <= known[what].fields.keys()
