@@ -4,8 +4,8 @@ The forecast of an opcode is a function of its parameters and of the configurati
 configuration, what it would resolve is unknown; `question_of` gives what to ask its owner. Nothing
 here raises: a malformed opcode may take any lock.
 
-The families are in `instance_locks`, `node_locks`, `group_locks` and `cluster_locks`. Opcodes of
-users declare their own (`Opcode.lock_forecast`).
+Ganger's own opcodes are in `own_locks`; those of families join by an entry point. Opcodes of users
+declare their own (`Opcode.lock_forecast`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from .. import entry_points
 from ..opcodes import Opcode, parse
 from ..opcodes.catalogue import find
 from ..opcodes.interrupts import is_ctrl_c
-from . import cluster_locks, group_locks, instance_locks, node_locks
+from . import own_locks
 from .declared_needs import ClusterNames, MalformedError, OpcodeInput
 from .lock_types import (
     NO_LOCKS,
@@ -37,11 +38,12 @@ _SHARED_MAX = 4_096
 Declaration = Callable[[OpcodeInput], LockForecast]
 """From an opcode, perhaps with the configuration, to its locks; may raise `MalformedError`."""
 
+_INSTALLED: Final = entry_points.load(entry_points.LOCK_DECLARATIONS)
+
 DECLARED: Final[Mapping[str, tuple[Declaration, tuple[str, ...]]]] = {
-    **cluster_locks.DECLARED,
-    **group_locks.DECLARED,
-    **instance_locks.DECLARED,
-    **node_locks.DECLARED,
+    op_id: declared
+    for table in (*_INSTALLED.objects.values(), own_locks.DECLARED)
+    for op_id, declared in table.items()
 }
 """By opcode: its declaration, and the parameters that this reads in the configuration's light."""
 

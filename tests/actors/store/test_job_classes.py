@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.actors.store import job_classes
 from ganger.actors.store.job_classes import row_of
@@ -62,6 +63,7 @@ def test_the_scheduler_gets_priority_dependencies_and_the_locks_of_opcodes() -> 
     assert row_of(job(DELAY), Phase.HANDED_OVER).foreseen is None
 
 
+@NEEDS_HIDDEN
 def test_what_the_configuration_decides_is_a_question() -> None:
     startup = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "i1"}
     made = row_of(job(startup), Phase.PENDING).as_pending()

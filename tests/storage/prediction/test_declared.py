@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.clusters import made_configuration, uuid_of
+from tests.core_alone import NEEDS_HIDDEN
 from tests.storage.prediction.shown import NAMES, shown
 
 from ganger.storage.cluster.configuration import Configuration
@@ -31,6 +32,7 @@ from ganger.storage.queries.configured_names import ConfiguredNames
 DRBD = "instance0"
 
 
+@NEEDS_HIDDEN
 def test_a_target_of_disks_that_every_node_reaches_is_a_node_or_all_of_them() -> None:
     document = made_configuration(nodes=6, instances=2)
     for disk in document["disks"].values():
@@ -113,6 +115,7 @@ def test_whatever_stands_in_a_job_file_has_a_forecast(op_id: str, given: dict[st
         assert answer_to(question, NAMES) == forecast(opcode, NAMES)
 
 
+@NEEDS_HIDDEN
 def test_a_damaged_configuration_leaves_forecasts_unknown() -> None:
     document = made_configuration()
     document["instances"] = {"u": {"name": "i"}, "v": 5}
@@ -131,6 +134,7 @@ def test_a_damaged_configuration_leaves_forecasts_unknown() -> None:
 # ---------------------------------------------------------------- questions
 
 
+@NEEDS_HIDDEN
 def test_opcodes_with_the_same_locks_ask_the_same() -> None:
     one = {"OP_ID": "OP_INSTANCE_REBOOT", "instance_name": "a", "reboot_type": "soft"}
     other = {"comment": "b", "OP_ID": "OP_INSTANCE_REBOOT", "instance_name": "a", "priority": 5}
@@ -154,6 +158,7 @@ def test_what_is_known_without_the_configuration_asks_nothing(opcode: dict[str, 
     assert question_of(opcode) is None
 
 
+@NEEDS_HIDDEN
 def test_a_question_has_neither_secrets_nor_arguments() -> None:
     secret = {"osparams_secret": {"root": "hunter2"}, "disks": ["hunter2"], "pnode": "node0"}
     opcodes = [
@@ -187,6 +192,7 @@ JOBS: list[tuple[list[Any], str, str]] = [
 ]
 
 
+@NEEDS_HIDDEN
 @pytest.mark.parametrize(("ops", "first", "of_all"), JOBS)
 def test_a_job_takes_what_its_first_opcode_takes_and_then_what_all_take(
     ops: list[Any], first: str, of_all: str
@@ -205,6 +211,7 @@ def test_the_answer_to_a_job_is_its_resolved_forecast(ops: list[Any]) -> None:
         assert answer_to_job(question, NAMES) == forecast_of_job(ops, NAMES)
 
 
+@NEEDS_HIDDEN
 def test_a_job_of_many_opcodes_asks_as_little_as_its_locks_differ() -> None:
     many = question_of_job([REBOOT, DELAY] * 500)
     assert many is not None
@@ -291,6 +298,7 @@ def test_ctrl_c_still_ends_a_command_that_reads_forecasts() -> None:
         forecast({"OP_ID": "OP_OWN", "how": "interrupts"})
 
 
+@NEEDS_HIDDEN
 def test_more_names_than_a_forecast_holds_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ganger.storage.prediction.declared_needs.NAMES_MAX", 2)
     opcode = {"OP_ID": "OP_NODE_QUERYVOLS", "nodes": ["node0", "node1", "node2"]}

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .declared_needs import MalformedError, Names, OpcodeInput, alone, known, together, union
-from .lock_types import (
+from ...prediction.declared_needs import (
+    MalformedError,
+    Names,
+    OpcodeInput,
+    alone,
+    known,
+    together,
+    union,
+)
+from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
     NO_LOCKS,

@@ -20,11 +20,11 @@ from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import deciding, delays
 from ganger.storage.cluster.operations.base import Circumstances
 from ganger.storage.ganeti.operations import table
+from ganger.storage.ganeti.prediction.group_locks import NEW
 from ganger.storage.ganeti.queries import operations as query_operations
 from ganger.storage.ganeti.queries.query_locks import QUERY
 from ganger.storage.opcodes import LockNeeds, catalogue
 from ganger.storage.prediction.declared import answer_to, forecast, question_of
-from ganger.storage.prediction.group_locks import NEW
 from ganger.storage.prediction.lock_types import (
     LEVELS,
     NO_LOCKS,
@@ -44,7 +44,7 @@ CONFIGURATIONS = {
     "made": Configuration.load(made_configuration(nodes=5, instances=12, networks=2)),
     "recorded": Configuration.load(larger()),
 }
-EXAMPLE = Path(__file__).parents[3] / "docs/examples/ganger-example-opcodes"
+EXAMPLE = Path(__file__).parents[4] / "docs/examples/ganger-example-opcodes"
 
 Case = dict[str, Any]
 

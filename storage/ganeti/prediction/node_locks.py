@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .declared_needs import Names, OpcodeInput, alone, known, together, union
-from .lock_types import (
+from ...prediction.declared_needs import Names, OpcodeInput, alone, known, together, union
+from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
     NOTHING,

@@ -1,27 +1,31 @@
-"""Which locks the opcodes of the cluster, of tags, of queries and of commands take.
+"""Which locks the opcodes of the cluster, of tags and of queries take.
 
-Source: as in `instance_locks`; for commands and test delays, what the opcode itself declares.
+Source: as in `instance_locks`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from .. import errors
-from ..opcodes import LockNeeds
-from ..opcodes.catalogue import MASTER_NODE
-from .declared_needs import BIG_LOCK, MalformedError, Names, OpcodeInput, alone, known, together
-from .lock_types import (
+from ...prediction.declared_needs import (
+    BIG_LOCK,
+    MalformedError,
+    Names,
+    OpcodeInput,
+    alone,
+    known,
+    together,
+)
+from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
     NO_LOCKS,
-    UNKNOWN_EXCLUSIVE,
     UNKNOWN_SHARED,
     LevelForecast,
     LockForecast,
     forecast_of,
 )
-from .needs import forecast_of_needs
+from ...prediction.needs import forecast_of_needs
 
 
 def nothing(_asked: OpcodeInput) -> LockForecast:
@@ -118,38 +122,6 @@ def query(asked: OpcodeInput) -> LockForecast:
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- what declares itself
-
-
-def command(asked: OpcodeInput) -> LockForecast:
-    """The locks that the submitter declared."""
-    plain = asked.parameters.get("locks")
-    if not plain:
-        return NO_LOCKS
-    try:
-        needs = plain if isinstance(plain, LockNeeds) else LockNeeds.of(plain)
-    except errors.OpcodeError as error:
-        raise MalformedError("locks") from error
-    return forecast_of_needs(needs)
-
-
-def test_delay(asked: OpcodeInput) -> LockForecast:
-    """The nodes, and the master node; those that the configuration does not know by their names."""
-    nodes = set(asked.texts("on_nodes") or asked.texts("on_node_uuids"))
-    if asked.flag("on_master", default=True):
-        nodes.add(MASTER_NODE)
-    if "" in nodes:
-        raise MalformedError("on_nodes")
-    if not nodes:
-        return NO_LOCKS
-    names = asked.names
-    if names is None:
-        return forecast_of(node=UNKNOWN_EXCLUSIVE)
-    master = names.master_node()
-    found = {(master if name == MASTER_NODE else names.node(name)) or name for name in nodes}
-    return forecast_of(node=alone(frozenset(found)))
-
-
 _UNLOCKED: Final = (
     "OP_CLUSTER_CONFIG_QUERY",
     "OP_CLUSTER_QUERY",
@@ -182,11 +154,9 @@ DECLARED: Final = {
     "OP_CLUSTER_RENEW_CRYPTO": (all_nodes, ()),
     "OP_CLUSTER_SET_PARAMS": (set_parameters, ()),
     "OP_CLUSTER_VERIFY_CONFIG": (verify, ()),
-    "OP_EXEC": (command, ()),
     "OP_QUERY": (query, ("what", "use_locking", "fields", "qfilter")),
     "OP_TAGS_DEL": (change_tags, _TAGS),
     "OP_TAGS_GET": (read_tags, _TAGS),
     "OP_TAGS_SET": (change_tags, _TAGS),
-    "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""

@@ -1,0 +1,1 @@
+"""Which locks do Ganeti's opcodes take?"""

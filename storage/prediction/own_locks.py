@@ -1,0 +1,48 @@
+"""Which locks Ganger's own opcodes take: what the opcode itself declares."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .. import errors
+from ..opcodes import LockNeeds
+from ..opcodes.catalogue import MASTER_NODE
+from .declared_needs import MalformedError, OpcodeInput, alone
+from .lock_types import NO_LOCKS, UNKNOWN_EXCLUSIVE, LockForecast, forecast_of
+from .needs import forecast_of_needs
+
+
+def command(asked: OpcodeInput) -> LockForecast:
+    """The locks that the submitter declared."""
+    plain = asked.parameters.get("locks")
+    if not plain:
+        return NO_LOCKS
+    try:
+        needs = plain if isinstance(plain, LockNeeds) else LockNeeds.of(plain)
+    except errors.OpcodeError as error:
+        raise MalformedError("locks") from error
+    return forecast_of_needs(needs)
+
+
+def test_delay(asked: OpcodeInput) -> LockForecast:
+    """The nodes, and the master node; those that the configuration does not know by their names."""
+    nodes = set(asked.texts("on_nodes") or asked.texts("on_node_uuids"))
+    if asked.flag("on_master", default=True):
+        nodes.add(MASTER_NODE)
+    if "" in nodes:
+        raise MalformedError("on_nodes")
+    if not nodes:
+        return NO_LOCKS
+    names = asked.names
+    if names is None:
+        return forecast_of(node=UNKNOWN_EXCLUSIVE)
+    master = names.master_node()
+    found = {(master if name == MASTER_NODE else names.node(name)) or name for name in nodes}
+    return forecast_of(node=alone(frozenset(found)))
+
+
+DECLARED: Final = {
+    "OP_EXEC": (command, ()),
+    "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
+}
+"""By opcode: its declaration, and the parameters that this reads."""
