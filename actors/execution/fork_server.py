@@ -28,7 +28,7 @@ from ...storage import settings
 from ...storage.alive import lock_files, process_identity
 from ...storage.opcodes import catalogue
 from ..job import process
-from ..job.daemon_link import Link
+from ..job.daemon_link import DaemonLink
 from ..processes import channels, control_groups, fork_protocol
 from . import prewarming
 
@@ -221,7 +221,7 @@ class ForkServer:
             channel = channels.Channel(channels.end_of(descriptor))
             spare = lock_files.spare_path(self._lock_files, self._pid, number)
             process.run_process(
-                job_id, Link(channel), self._lock_files, spare=spare, identity=identity
+                job_id, DaemonLink(channel), self._lock_files, spare=spare, identity=identity
             )
 
     def _status_of(self, pid: int) -> int:

@@ -15,9 +15,9 @@ import msgspec
 
 from ...storage import errors
 from ...transport import messages
-from ...transport.links.wire_link import Received
+from ...transport.links.link import Received
 from ...transport.messages import Message, Request
-from .daemon_link import Link
+from .daemon_link import DaemonLink
 
 REPLY_SECONDS = 5.0
 """How long `Conversation.try_ask` waits for a reply."""
@@ -35,13 +35,12 @@ class Conversation:
     """
 
     def __init__(
-        self, link: Link, receive: Callable[[Message], None], introduce: Callable[[], None]
+        self, link: DaemonLink, receive: Callable[[Message], None], introduce: Callable[[], None]
     ) -> None:
         self.link = link
         self._receive = receive
         self._introduce = introduce
         self._has_missed = False
-        self.unanswered: dict[int, Request[Any]] = {}
         self._replies: dict[int, Message] = {}
         self._received: deque[Received] = deque()
         self._postponed: deque[Received] | None = None
@@ -54,31 +53,30 @@ class Conversation:
 
     def post(self, message: Message) -> None:
         """Send a message whose reply is of no interest."""
-        self.link.send(message, self._next_number())
+        self.link.send(message, self.link.next_number())
 
     def send(self, request: Request[Any]) -> int:
         """Send a request, now and whenever its receiver is replaced; its number."""
-        number = self._next_number()
-        self.unanswered[number] = request
+        number = self.link.ask(request)
         self.link.send(request, number)
         return number
 
     def resend(self) -> None:
         """Send the requests without a reply again."""
-        for number, request in list(self.unanswered.items()):
-            if not self._is_answered(number):
-                self.link.send(request, number)
+        for number, request in self.link.due():
+            self.link.send(request, number)
 
     def move_in_line(self, priority: int) -> None:
         """Send the request for locks again, with this priority; also to successors."""
-        for number, request in list(self.unanswered.items()):
+        for number, request in self.link.due():
             if isinstance(request, messages.RequestLocks):
-                self.unanswered[number] = msgspec.structs.replace(request, priority=priority)
-                self.link.send(self.unanswered[number], number)
+                moved = msgspec.structs.replace(request, priority=priority)
+                self.link.open[number] = moved
+                self.link.send(moved, number)
 
     def forget(self, number: int) -> None:
         """Do not send this request again."""
-        self.unanswered.pop(number, None)
+        self.link.withdraw(number)
 
     # Replies.
 
@@ -92,8 +90,6 @@ class Conversation:
             # The component that was asked is being replaced; it will say when to
             # repeat the request (`ResendRequested`).
             return None
-        if reply is not None and not isinstance(reply, messages.LocksPending):
-            self.forget(number)
         return reply
 
     def try_ask(self, request: Request[Any]) -> Message | None:
@@ -113,7 +109,7 @@ class Conversation:
     @property
     def is_settled(self) -> bool:
         """Whether each request has had its reply in time, from the daemon that made the process."""
-        return not (self.unanswered or self._has_missed) and self.link.is_first
+        return not (self.link.open or self._has_missed) and self.link.is_first
 
     # Waiting, and other messages.
 
@@ -139,9 +135,8 @@ class Conversation:
         self._received.extend(self.link.receive())
         while self._received:
             received = self._received.popleft()
-            if received.number in self.unanswered:
-                if not self._is_answered(received.number):
-                    self._replies[received.number] = received.message
+            if self.link.take_reply(received.number, received.message) is not None:
+                self._replies[received.number] = received.message
             elif self._postponed is not None and isinstance(received.message, _ControlRequest):
                 self._postponed.append(received)
             else:
@@ -159,14 +154,3 @@ class Conversation:
         assert self._postponed is not None
         self._received.extendleft(reversed(self._postponed))
         self._postponed = None
-
-    def _is_answered(self, number: int) -> bool:
-        """Whether the final reply to a request has come, and nothing has taken it yet."""
-        reply = self._replies.get(number)
-        if isinstance(reply, messages.Failure):
-            return not isinstance(errors.from_wire(reply.error, reply.text), errors.TryAgainError)
-        return reply is not None and not isinstance(reply, messages.LocksPending)
-
-    def _next_number(self) -> int:
-        self.link.last_number += 1
-        return self.link.last_number

@@ -13,36 +13,32 @@ gets for them, wherever they live.
 from __future__ import annotations
 
 import select
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...transport import frames
-from ...transport.links.wire_link import ATTACH_SECONDS, DirectLink, Received, WireLink, decoded
-from ...transport.messages import RECEIVERS, AttachJob, Message
+from ...transport.links.attached_wire import AttachedWire, decoded
+from ...transport.links.link import ATTACH_SECONDS, Link, Received
+from ...transport.messages import RECEIVERS, AttachJob, Message, Request, ResendRequested
 from ..processes.channels import Channel, ChannelClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Link:
-    """The way to the daemon. ``is_up``: the last known state of the connection."""
-
-    last_number = 0
-    """The number of the last request, over all jobs of this process.
+class DaemonLink(Link[Request[Any]]):
+    """The link to the daemon, over all jobs of this process.
 
     So a late reply for one job answers no request of the next.
     """
 
     def __init__(self, channel: Channel) -> None:
+        super().__init__()
         self._channel: Channel | None = channel
         self._attach: AttachJob | None = None
         self._socket = ""
-        self._successor: WireLink | None = None
+        self._successor: AttachedWire | None = None
         self._direct: Mapping[str, str] = {}
-        self._direct_links: dict[str, DirectLink] = {}
-        self.is_up = True
-        self.has_changed = False
-        """Set when a successor was reached: requests without an answer must be sent again."""
+        self._direct_wires: dict[str, AttachedWire] = {}
         self._put_back: list[Received] = []
 
     @property
@@ -56,9 +52,8 @@ class Link:
         self._socket = ""
         self._direct = {}
         self._put_back = []
-        for direct in self._direct_links.values():
-            direct.wire.close()
-        self._direct_links.clear()
+        self.open.clear()
+        self._close_direct()
 
     def use_socket(self, path: str, attach: AttachJob, direct: Mapping[str, str]) -> None:
         """Set where the daemon's successor will listen, and the first message to it.
@@ -80,7 +75,7 @@ class Link:
         if self._channel is None:
             return self._successor is not None and self._successor.send(frame)
         if self._direct and (socket := self._direct.get(RECEIVERS[type(message)])) is not None:
-            return self._direct_link(socket).send(frame)
+            return self._direct_wire(socket).send(frame)
         try:
             self._channel.send(frame)
         except ChannelClosedError:
@@ -91,8 +86,11 @@ class Link:
     def receive(self) -> list[Received]:
         """Everything that has come; never blocks."""
         received, self._put_back = self._put_back, []
-        for direct in self._direct_links.values():
+        for socket, direct in self._direct_wires.items():
+            reached = direct.reached
             received += direct.receive()
+            if direct.reached > reached:
+                received += self._resend_directly(socket, direct)
         if self._channel is not None:
             try:
                 while (frame := self._channel.receive()) is not None:
@@ -100,11 +98,20 @@ class Link:
             except ChannelClosedError:
                 self._lose_channel()
         elif (successor := self._successor) is not None:
+            reached = successor.reached
             received += successor.receive()
             self.is_up = successor.is_up
-            self.has_changed |= successor.has_changed
-            successor.has_changed = False
+            self.has_changed |= successor.reached > reached
         return received
+
+    def _resend_directly(self, socket: str, wire: AttachedWire) -> list[Received]:
+        """The process at ``socket`` knows us: send what is open there, or have all sent again."""
+        if wire.reached > 1:
+            return [Received(ResendRequested(), 0)]
+        for number, request in self.due():
+            if self._direct.get(RECEIVERS[type(request)]) == socket:
+                wire.send(frames.encode(request, number))
+        return []
 
     def put_back(self, received: list[Received]) -> None:
         """Let the next `receive` begin with these: the caller had no use for them."""
@@ -114,7 +121,7 @@ class Link:
         """Wait for a message or for ``descriptors`` (each with its mask): the ready ones."""
         if self._put_back:
             return []
-        if self._channel is not None and not (descriptors or self._direct_links):
+        if self._channel is not None and not (descriptors or self._direct_wires):
             # As nearly always.
             self._channel.wait(_milliseconds(timeout_seconds))
             return []
@@ -142,10 +149,8 @@ class Link:
         for wire in self._wires():
             wire.close()
 
-    def _wires(self) -> list[WireLink]:
-        if self._successor is not None:
-            return [self._successor]
-        return [direct.wire for direct in self._direct_links.values()]
+    def _wires(self) -> list[AttachedWire]:
+        return [*self._direct_wires.values()] if self._successor is None else [self._successor]
 
     def _lose_channel(self) -> None:
         assert self._channel is not None
@@ -153,22 +158,25 @@ class Link:
         self._channel = None
         self.is_up = False
         # The processes of that daemon end with it.
-        for direct in self._direct_links.values():
-            direct.wire.close()
-        self._direct_links.clear()
+        self._close_direct()
         if self._socket:
             self._seek_successor()
 
     def _seek_successor(self) -> None:
         assert self._attach is not None
-        self._successor = WireLink(self._socket, self._attach)
+        self._successor = AttachedWire(self._socket, self._attach)
 
-    def _direct_link(self, socket: str) -> DirectLink:
-        found = self._direct_links.get(socket)
+    def _direct_wire(self, socket: str) -> AttachedWire:
+        found = self._direct_wires.get(socket)
         if found is None:
             assert self._attach is not None
-            found = self._direct_links[socket] = DirectLink(socket, self._attach)
+            found = self._direct_wires[socket] = AttachedWire(socket, self._attach)
         return found
+
+    def _close_direct(self) -> None:
+        for direct in self._direct_wires.values():
+            direct.close()
+        self._direct_wires.clear()
 
 
 def _milliseconds(seconds: float | None) -> int | None:

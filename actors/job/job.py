@@ -34,7 +34,7 @@ from ...transport.messages import Message, Request
 from ..operations import commands, registry
 from ..processes import control_groups, descendants
 from .conversation import RETRY_SECONDS, Conversation
-from .daemon_link import Link
+from .daemon_link import DaemonLink
 from .gate import JobRejectedError, OpcodeGate, ReturnedError
 from .job_context import JobContext
 from .job_log import JobLog
@@ -60,7 +60,7 @@ class JobActor:
     def __init__(
         self,
         job: jobs.Job,
-        link: Link,
+        link: DaemonLink,
         owner: Owner,
         go: messages.JobGo,
         give_up: Callable[[], str | None] | None = None,

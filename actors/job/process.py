@@ -23,12 +23,12 @@ from ...storage.queue_files import job_files
 from ...transport import messages
 from ..processes import descendants, own_state
 from . import job
-from .daemon_link import Link
+from .daemon_link import DaemonLink
 
 
 def run_process(
     job_id: int,
-    link: Link,
+    link: DaemonLink,
     lock_directory: str,
     *,
     spare: str,
@@ -53,7 +53,7 @@ class _JobProcess:
     """This process, over all its jobs."""
 
     def __init__(
-        self, link: Link, lock_directory: str, spare: str, identity: ProcessIdentity
+        self, link: DaemonLink, lock_directory: str, spare: str, identity: ProcessIdentity
     ) -> None:
         self._link = link
         self._lock_directory = lock_directory
@@ -125,7 +125,7 @@ class _JobProcess:
         return None
 
 
-def _wait_for_go(link: Link) -> messages.JobGo | None:
+def _wait_for_go(link: DaemonLink) -> messages.JobGo | None:
     deadline = time.monotonic() + settings.HAND_OVER_SECONDS
     while link.is_up and (left := deadline - time.monotonic()) > 0:
         link.wait({}, left)
@@ -138,7 +138,7 @@ def _wait_for_go(link: Link) -> messages.JobGo | None:
     return None
 
 
-def _wait_for_next(link: Link) -> int | None:
+def _wait_for_next(link: DaemonLink) -> int | None:
     """The next job; None when the channel was closed. What was said about earlier ones is over."""
     while link.is_up:
         link.wait({}, None)

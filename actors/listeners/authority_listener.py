@@ -1,7 +1,7 @@
 """The listener of the process that has some of the daemon's components for itself.
 
 Over its local socket the daemon's own process sends what its components tell these, and hears what
-they tell in turn (`ProcessLink`). Processes of jobs, and programs that own locks, send their
+they tell in turn (`ComponentLink`). Processes of jobs, and programs that own locks, send their
 requests here directly. The kernel says who is at the other end.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors
 from ...transport import messages
 from ...transport.envelopes import Envelope
-from ...transport.links.process_link import ProcessLink
+from ...transport.links.component_link import ComponentLink
 from ...transport.messages import JOB_MESSAGES, RECEIVERS
 from ...transport.zmq.router import Router
 from ..runtime.actor import start
@@ -52,7 +52,7 @@ class AuthorityListener(WireListener):
         self._daemon_pid = os.getppid()
         self._daemon: bytes | None = None
         own = (self.name, self.receive)
-        self.link = ProcessLink(runtime.host.directory, self._send_to_daemon, runtime.clock, own)
+        self.link = ComponentLink(runtime.host.directory, self._send_to_daemon, runtime.clock, own)
         self.is_stopping = False
 
     def boot(self) -> None:

@@ -26,7 +26,7 @@ from ...storage.alive import lock_files
 from ...storage.disk import descriptors
 from ...transport import messages
 from ...transport.envelopes import Envelope
-from ...transport.links.process_link import LinkedReceiver, ProcessLink
+from ...transport.links.component_link import ComponentLink, LinkedReceiver
 from ...transport.zmq.connection_event import ConnectionEvent
 from ...transport.zmq.dealer import Dealer
 from ..runtime.component import Component
@@ -71,7 +71,7 @@ class Authority(Component[messages.AuthorityMessage]):
         self._control: socket.socket | None = None
         # A thread holds it while it uses the dealer.
         self._using = threading.Lock()
-        self._link = ProcessLink(runtime.host.directory, self._send, runtime.clock)
+        self._link = ComponentLink(runtime.host.directory, self._send, runtime.clock)
         looks = runtime.host.hung_after_seconds / settings.WATCHDOG_SECONDS
         self._pulses_missed_max = max(2, math.ceil(looks))
         self._pulses_missed = 0

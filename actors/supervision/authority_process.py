@@ -24,7 +24,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.alive import lock_files, parent_death
 from ...storage.disk import documents, paths
-from ...transport.links.process_link import LinkedReceiver
+from ...transport.links.component_link import LinkedReceiver
 from ...transport.messages import ComponentHung
 from ..listeners.authority_listener import AuthorityListener
 from ..runtime.actor import start

@@ -19,7 +19,7 @@ from tests.faults.harness import wait_until_gone
 
 from ganger.actors.execution import fork_server, fork_servers, prewarming
 from ganger.actors.job import process
-from ganger.actors.job.daemon_link import Link
+from ganger.actors.job.daemon_link import DaemonLink
 from ganger.actors.processes import channels, fork_protocol, machine
 from ganger.storage import settings
 from ganger.storage.alive import process_identity
@@ -200,7 +200,7 @@ def test_a_server_learns_from_jobs_like_those_of_its_children(
     served = []
     run = process.run_process
 
-    def run_process(job_id: int, link: Link, folder: str, **others: Any) -> None:
+    def run_process(job_id: int, link: DaemonLink, folder: str, **others: Any) -> None:
         run(job_id, link, folder, **others)
         job = jobs.decode_job((Path(folder) / "job-0").read_bytes())
         # Code that has learned from a link of another class must learn anew in each child.
@@ -208,7 +208,7 @@ def test_a_server_learns_from_jobs_like_those_of_its_children(
 
     monkeypatch.setattr(process, "run_process", run_process)
     subject.learn(2)
-    assert served == [(Link, JobStatus.SUCCESS)] * 4
+    assert served == [(DaemonLink, JobStatus.SUCCESS)] * 4
     # Neither the files of real jobs were used, nor is anything left.
     assert [path.name for path in tmp_path.iterdir()] == ["dry_runs"]
     assert list((tmp_path / "dry_runs").iterdir()) == []

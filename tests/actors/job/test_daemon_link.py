@@ -13,7 +13,7 @@ from ganger.actors.job import daemon_link
 from ganger.actors.processes import channels
 from ganger.storage.locks.locks import Owner
 from ganger.transport import frames, messages
-from ganger.transport.links import wire_link
+from ganger.transport.links import link as links
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
 ATTACH = messages.AttachJob(job_id=5, lock_file="/l/job_000005_1", process_id=7)
@@ -27,12 +27,12 @@ class Successor:
         self._dealer = mock.Mock()
         monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", lambda _: self._dealer)
         ours, theirs = channels.pair()
-        self.link = daemon_link.Link(channels.Channel(ours))
+        self.link = daemon_link.DaemonLink(channels.Channel(ours))
         self.link.use_socket("/run/socket", ATTACH, {})
         theirs.close()
         self.hear()
 
-    def hear(self, *news: bytes | ConnectionEvent) -> list[wire_link.Received]:
+    def hear(self, *news: bytes | ConnectionEvent) -> list[links.Received]:
         """The link takes in what has come."""
         self._dealer.receive.side_effect = [*news, None]
         return self.link.receive()
@@ -40,7 +40,7 @@ class Successor:
     def wait(self) -> None:
         """Let the time go by after which the link asks again."""
         with self._monkeypatch.context() as patched:
-            patched.setattr(wire_link, "ATTACH_SECONDS", 0.0)
+            patched.setattr(links, "ATTACH_SECONDS", 0.0)
             self.hear()
 
     def asked(self) -> list[int]:
@@ -61,7 +61,7 @@ class Successor:
 
 @pytest.fixture(name="successor")
 def link_that_seeks_a_successor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Successor]:
-    monkeypatch.setattr(wire_link, "ATTACH_SECONDS", 1_000.0)
+    monkeypatch.setattr(links, "ATTACH_SECONDS", 1_000.0)
     made = Successor(monkeypatch)
     yield made
     made.link.close()
@@ -147,7 +147,7 @@ class Elsewhere:
     def reply(self, message: messages.Message, number: int) -> None:
         self.news.append(frames.encode(message, number))
 
-    def let_in(self, link: daemon_link.Link) -> list[wire_link.Received]:
+    def let_in(self, link: daemon_link.DaemonLink) -> list[links.Received]:
         """Answer the newest attachment; what the job then receives."""
         link.receive()
         number, attach = self.got[-1]
@@ -164,7 +164,7 @@ class Direct:
         monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", self._connect)
         ours, theirs = channels.pair()
         self.daemon = channels.Channel(theirs)
-        self.link = daemon_link.Link(channels.Channel(ours))
+        self.link = daemon_link.DaemonLink(channels.Channel(ours))
         self.link.use_socket("/run/socket", ATTACH, {"lock_manager": "/run/a/socket"})
 
     def _connect(self, endpoint: str) -> Any:
@@ -195,17 +195,21 @@ def test_a_job_without_locks_makes_no_second_connection(direct: Direct) -> None:
 
 
 def test_lock_requests_go_to_the_process_of_the_lock_manager(direct: Direct) -> None:
-    assert direct.link.send(LOCKS, 1)
+    assert direct.link.ask(LOCKS) == 1
+    direct.link.send(LOCKS, 1)
     assert direct.link.send(WAITS, 0)
+    # A request to the daemon itself, and one that nobody waits for any more.
+    direct.link.ask(messages.AskGate(job_id=5, chosen=messages.ChosenUnder()))
+    direct.link.withdraw(direct.link.ask(LOCKS))
     [there] = direct.made
     there.connect()
     assert there.let_in(direct.link) == []
-    assert there.got[-1:] == [(1, LOCKS)]
+    assert [one for one in there.got if one[1] != ATTACH] == [(1, LOCKS)]
     release: messages.Message = messages.ReleaseLocks(OWNER)
     assert direct.link.send(release, 2)
     assert there.got[-1:] == [(2, release)]
     there.reply(messages.LocksGranted(), 1)
-    granted = wire_link.Received(messages.LocksGranted(), 1)
+    granted = links.Received(messages.LocksGranted(), 1)
     assert direct.link.wait({}, None) == []
     assert direct.link.receive() == [granted]
     assert direct.received_by_daemon() == [WAITS]
@@ -223,7 +227,7 @@ def test_when_that_process_was_replaced_unanswered_requests_are_asked_for_again(
     assert not direct.link.send(LOCKS, 1)
     # The daemon is still there.
     assert direct.link.is_up
-    again = wire_link.Received(messages.ResendRequested(), 0)
+    again = links.Received(messages.ResendRequested(), 0)
     assert there.let_in(direct.link) == [again]
     direct.link.send(LOCKS, 2)
     assert there.got[-1] == (2, LOCKS)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ganger.actors.job import job_log
-from ganger.actors.job.daemon_link import Link
+from ganger.actors.job.daemon_link import DaemonLink
 from ganger.actors.job.job import JobActor
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.disk import documents
@@ -22,18 +22,17 @@ from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import Owner
 from ganger.storage.queue_files import job_files
 from ganger.transport import frames, messages
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Link, Received
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
 LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
 
 
-class FakeLink(Link):
+class FakeLink(DaemonLink):
     """Answers at once and twice, and keeps what was said."""
 
     def __init__(self) -> None:
-        self.is_up = True
-        self.has_changed = False
+        Link.__init__(self)
         self.breaks_at_end = False
         self._put_back = []
         self.said: list[messages.Message] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from tests.actors.operations.unlock import PIN, OpUnlock
 
 from ganger.actors.job.conversation import Conversation
 from ganger.actors.job.job import JobActor
-from ganger.storage import opcodes
+from ganger.storage import errors, opcodes
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files import output_blocks, spool
 from ganger.transport import frames, messages
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
@@ -201,6 +203,51 @@ def test_what_was_postponed_comes_before_what_came_while_the_disk_refused() -> N
     daemon.resume_control()
     daemon.take_messages()
     assert heard == asked
+
+
+class Quiet(FakeLink):
+    """Answers nothing by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[int] = []
+
+    def send(self, message: messages.Message, number: int) -> bool:
+        del message
+        self.numbers.append(number)
+        return True
+
+    def answer(self, message: messages.Message, number: int) -> None:
+        """The reply to a request comes."""
+        self._answers.append(Received(message, number))
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_repeated"),
+    [
+        (messages.Failure("LockRequestError", "no such lock"), False),
+        (messages.LocksGranted(), False),
+        (messages.LocksPending(blockers=[]), True),
+        (messages.Failure("ComponentRestartedError", "it is restarted"), True),
+    ],
+    ids=["refused", "granted", "pending", "restarted"],
+)
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_what_has_its_last_reply_is_never_sent_again(
+    reply: messages.Message, *, is_repeated: bool, is_taken: bool
+) -> None:
+    line = Quiet()
+    daemon = Conversation(line, lambda _: None, lambda: None)
+    number = daemon.send(messages.RequestLocks(Owner(5, "/l", 7), 0, [("node/a", "shared")]))
+    line.answer(reply, number)
+    daemon.take_messages()
+    if is_taken:
+        with contextlib.suppress(errors.LockRequestError):
+            daemon.take_reply(number)
+    daemon.move_in_line(-5)
+    daemon.resend()
+    assert line.numbers == [number] * (3 if is_repeated else 1)
+    assert [one.priority for one in line.open.values()] == [-5] * is_repeated  # type: ignore[attr-defined]
 
 
 def test_all_output_is_stored_when_the_opcode_has_ended(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ganger.storage.disk.paths import Places
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 from ganger.transport.messages import ChosenUnder, GateAnswered
 
 QUEUED, CANCELED, SUCCESS = JobStatus.QUEUED, JobStatus.CANCELED, JobStatus.SUCCESS
@@ -235,7 +235,7 @@ def test_locks_that_come_while_the_gate_is_slow_are_taken(
     def with_gate() -> None:
         [wanted] = [
             number
-            for number, request in job._daemon.unanswered.items()
+            for number, request in job._daemon.link.open.items()
             if isinstance(request, messages.RequestLocks)
         ]
         line._answers.append(Received(messages.LocksGranted(), wanted))
@@ -259,7 +259,7 @@ def test_an_open_gate_lets_it_wait_on(tmp_path: Path) -> None:
         nonlocal waits
         waits += 1
         if waits == 3:
-            [number] = job._daemon.unanswered
+            [number] = job._daemon.link.open
             line._answers.append(Received(messages.LocksGranted(), number))
         return []
 
@@ -311,7 +311,7 @@ def test_a_new_priority_goes_to_the_line_for_locks_and_into_what_is_repeated(
     job = actor(tmp_path, line, LOCKED)
     job.run()
     # The request of a canceled job is not repeated to a new lock manager.
-    assert job._daemon.unanswered == {}
+    assert job._daemon.link.open == {}
     requests = [one for one in line.said if isinstance(one, messages.RequestLocks)]
     # The link hands over the request to repeat it twice.
     assert [request.priority for request in requests] == [0, 5, 5, 5]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ganger.actors.job import process
-from ganger.actors.job.daemon_link import Link
+from ganger.actors.job.daemon_link import DaemonLink
 from ganger.actors.processes import channels
 from ganger.transport import frames, messages
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 
 GO = messages.JobGo(body=b"{}", spares=[], secrets={}, queue="/q", socket="/s")
 
 
 def test_what_comes_right_behind_the_hand_over_is_heard_as_well() -> None:
     ours, theirs = channels.pair()
-    link, daemon = Link(channels.Channel(ours)), channels.Channel(theirs)
+    link, daemon = DaemonLink(channels.Channel(ours)), channels.Channel(theirs)
     canceled = messages.CancelRequested(token=1)
     try:
         for message in (messages.GateChanged(), GO, messages.GateChanged(), canceled):

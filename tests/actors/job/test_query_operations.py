@@ -36,7 +36,7 @@ def run(opcode: Any, answer: Callable[[RunQuery], Message]) -> Any:
 
     def wait(number: int, *, is_cancelable: bool = True) -> Message:
         assert not is_cancelable
-        asked = daemon.unanswered.pop(number)
+        asked = daemon.link.open.pop(number)
         assert isinstance(asked, RunQuery)
         return answer(asked)
 

@@ -20,7 +20,7 @@ from ganger.storage.alive import lock_files, process_identity
 from ganger.storage.disk import documents
 from ganger.storage.jobs import jobs
 from ganger.transport import messages
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 
 FAILING = {"OP_ID": "OP_TEST_DELAY", "duration": -1.0, "on_master": False}
 
@@ -33,7 +33,7 @@ class Line(FakeLink):
         ours, theirs = channels.pair()
         theirs.close()
         self._channel = channels.Channel(ours)
-        self._direct_links = {}
+        self._direct_wires = {}
         self.folder = folder
         self.ops = ops
         self.reuses = reuses

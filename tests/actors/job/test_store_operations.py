@@ -15,7 +15,7 @@ from ganger.storage import opcodes
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 
 pytestmark = NEEDS_HIDDEN
 

@@ -27,7 +27,7 @@ from ganger.storage.opcodes import Opcode, OperationContext, catalogue
 from ganger.storage.queue_files import job_files, spool
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 from ganger.transport.messages import DiskRetried, JobSpec, SubmitJobs
 
 SUCCESS, ERROR, QUEUED = JobStatus.SUCCESS, JobStatus.ERROR, JobStatus.QUEUED

@@ -16,7 +16,7 @@ from tests.torture.power import promises
 from tests.torture.power.promises import Event
 
 from ganger.actors.job import job
-from ganger.actors.job.daemon_link import Link
+from ganger.actors.job.daemon_link import DaemonLink
 from ganger.actors.job.state_recorder import StateRecorder
 from ganger.actors.operations import registry
 from ganger.storage import settings
@@ -28,7 +28,7 @@ from ganger.storage.opcodes import OperationContext
 from ganger.storage.opcodes.catalogue import OpExec
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Link, Received
 from ganger.transport.messages import Message
 
 BATON_SECONDS = 60
@@ -72,12 +72,11 @@ class KilledError(BaseException):
     """The process ends here, without a word."""
 
 
-class ThreadLink(Link):
+class ThreadLink(DaemonLink):
     """A job process's end of its link; the machine is the other end."""
 
     def __init__(self, process: JobThread) -> None:
-        self.is_up = True
-        self.has_changed = False
+        Link.__init__(self)
         self._process = process
         self.inbox: list[Received] = []
 

@@ -38,7 +38,7 @@ from ganger.storage.queue_files import job_files, output_files, spool
 from ganger.transport import messages
 from ganger.transport.client.output_reading import OutputReading
 from ganger.transport.envelopes import Envelope
-from ganger.transport.links.wire_link import Received
+from ganger.transport.links.link import Received
 from ganger.transport.messages import JobSpec, Message
 
 _REFUSED = os.strerror(errno.EIO)

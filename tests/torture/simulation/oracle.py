@@ -28,7 +28,7 @@ from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 from ganger.storage.prediction.policy import Policy
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
-from ganger.transport.links.wire_link import ATTACH_SECONDS
+from ganger.transport.links.link import ATTACH_SECONDS
 
 if TYPE_CHECKING:
     from tests.torture.simulation.user import Follower
@@ -351,7 +351,7 @@ class Oracle:
                 if task.alarm() > world.clock.now + ATTACH_SECONDS:
                     world.problem(f"at rest, but job {task.job_id} does not seek the daemon")
                 continue
-            for request in actor._daemon.unanswered.values():
+            for request in actor._daemon.link.open.values():
                 match request:
                     case messages.RequestLocks():
                         is_known = manager._state.has_pending(request.owner)

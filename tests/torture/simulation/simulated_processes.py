@@ -19,7 +19,7 @@ from tests.torture.simulation.core import Core, Killed, ProcessHandle, Program, 
 from tests.torture.simulation.sockets import End
 
 from ganger.actors.job import job, process
-from ganger.actors.job.daemon_link import Link
+from ganger.actors.job.daemon_link import DaemonLink
 from ganger.actors.processes import fork_protocol
 from ganger.actors.processes.channels import Channel
 from ganger.storage.alive import lock_files, process_identity
@@ -85,7 +85,7 @@ class JobTask(Task):
         self._go.acquire()
         try:
             if self.program.is_alive:
-                link = Link(Channel(self._end))  # type: ignore[arg-type]
+                link = DaemonLink(Channel(self._end))  # type: ignore[arg-type]
                 spare = lock_files.spare_path(self._locks, 0, self.program.pid)
                 process.run_process(self.job_id, link, self._locks, spare=spare)
         except Killed:

@@ -10,7 +10,7 @@ from ganger.storage import errors
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
-from ganger.transport.links.process_link import LinkedReceiver, ProcessLink
+from ganger.transport.links.component_link import ComponentLink, LinkedReceiver
 
 OWNER = Owner(7, "/l/job_000007_1", 815)
 REQUEST = messages.RequestLocks(OWNER, 0, [("node/a", "shared")])
@@ -37,8 +37,8 @@ class Sides:
         self.now = [1_000.0, 5.0]
         self.is_cut = False
         self.here, self.there = Directory(), Directory()
-        self.link = ProcessLink(self.here, self._to_there, lambda: self.now[0])
-        self.other = ProcessLink(self.there, self._to_here, lambda: self.now[1])
+        self.link = ComponentLink(self.here, self._to_there, lambda: self.now[0])
+        self.other = ComponentLink(self.there, self._to_here, lambda: self.now[1])
         self.locks, self.queue = Component(), Component()
         self.here.enter("lock_manager", LinkedReceiver(self.link, "lock_manager"))
         self.here.enter("job_queue", self.queue)
@@ -101,7 +101,7 @@ def test_a_notice_is_not_waited_for(sides: Sides) -> None:
     sides.here.tell("lock_manager", Envelope(messages.RecheckOwners()))
     [found] = sides.locks.got
     assert found.reply_to is None
-    assert sides.link.open_count == 0
+    assert sides.link.open == {}
 
 
 def test_a_deadline_is_the_same_moment_on_the_clock_of_the_other_process(sides: Sides) -> None:
@@ -129,14 +129,14 @@ def test_a_request_to_a_process_that_is_gone_is_refused_and_forgotten(sides: Sid
     asker = Asker()
     sides.here.tell("lock_manager", Envelope(REQUEST, asker, 1))
     assert asker.refusal[0] == "ComponentRestartedError"
-    assert sides.link.open_count == 0
+    assert sides.link.open == {}
 
 
 def test_a_replaced_component_answers_nothing_more(sides: Sides) -> None:
     asker = Asker()
     sides.here.tell("lock_manager", Envelope(REQUEST, asker, 1))
     sides.link.forget("config_store")
-    assert sides.link.open_count == 1
+    assert len(sides.link.open) == 1
     sides.link.forget("lock_manager")
     sides.locks.got[0].reply(messages.LocksGranted())
     assert asker.answers == []
@@ -150,7 +150,7 @@ def test_a_message_to_the_component_with_the_socket_is_handled_before_what_follo
     def start(envelope: Envelope[messages.StartComponent]) -> None:
         sides.there.enter(envelope.message.component, sides.locks)
 
-    sides.other = ProcessLink(sides.there, lambda _: True, lambda: 0.0, ("listener", start))
+    sides.other = ComponentLink(sides.there, lambda _: True, lambda: 0.0, ("listener", start))
     sides.link.tell("listener", Envelope(messages.StartComponent("lock_manager", 2)))
     sides.here.tell("lock_manager", Envelope(REQUEST, Asker(), 1))
     assert [found.message for found in sides.locks.got] == [REQUEST]

@@ -7,13 +7,13 @@ those that it makes.
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...storage import errors
 from ..envelopes import Envelope
-from ..messages import Failure, InterimReply, Request
+from ..messages import Failure, Request
 from . import link_frames
+from .link import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +26,19 @@ class Directory(Protocol):
         """Send ``envelope`` to a component."""
 
 
-class ProcessLink:
+class _Asked(NamedTuple):
+    """A request to a component of the other process."""
+
+    to: str
+    envelope: Envelope
+
+
+class ComponentLink(Link[_Asked]):
     """``send`` takes a frame from any thread; False: the other process does not take it.
 
-    Messages arrive in the order in which one thread has sent them. ``own``: the component that has
-    the socket here, and its method that receives; its messages skip its mailbox, so that what
-    follows finds what they did.
+    It repeats nothing: the components do (`Runtime.ask`), and listeners refuse what a replaced
+    component has forgotten. ``own``: the component that has the socket here, and its method that
+    receives; its messages skip its mailbox, so that what follows finds what they did.
     """
 
     def __init__(
@@ -41,42 +48,37 @@ class ProcessLink:
         clock: Callable[[], float],
         own: tuple[str, Callable[[Any], None]] | None = None,
     ) -> None:
+        super().__init__(repeats=False)
         self._directory = directory
         self._send = send
         self._clock = clock
         self._own = own
-        self._numbers = itertools.count(1)
-        self._open: dict[int, tuple[str, Envelope]] = {}
-
-    @property
-    def open_count(self) -> int:
-        """How many requests wait for a reply from the other process."""
-        return len(self._open)
 
     def tell(self, to: str, envelope: Envelope) -> bool:
         """Send ``envelope`` to the component ``to`` over there; False if that process is gone."""
         number = 0
         if isinstance(envelope.message, Request) and envelope.reply_to is not None:
-            number = next(self._numbers)
+            # Before it is sent: the reply may come at once, in another thread.
+            number = self.ask(_Asked(to, envelope))
         seconds = None if envelope.deadline is None else envelope.deadline - self._clock()
         try:
             frame = link_frames.encode(to, envelope.message, number, seconds)
         except errors.FrameError as error:
+            self.withdraw(number)
             envelope.refuse(error)
             return True
-        if number:
-            # Before the frame: the reply may come at once, in another thread.
-            self._open[number] = (to, envelope)
         if self._send(frame):
             return True
-        self._open.pop(number, None)
+        self.withdraw(number)
         return False
 
     def take(self, data: bytes) -> None:
         """A frame has come: pass on its message. Raises `FrameError`."""
         frame = link_frames.decode(data)
         if not frame.to:
-            self._take_reply(frame)
+            asked = self.take_reply(frame.number, frame.message)
+            if asked is not None:
+                asked.envelope.reply(frame.message)
             return
         number, seconds = frame.number, frame.deadline_seconds
         deadline = None if seconds is None else self._clock() + seconds
@@ -92,21 +94,13 @@ class ProcessLink:
 
         Those who asked repeat their requests, or refuse them, as if it lived in this process.
         """
-        for number, (to, _) in list(self._open.items()):
-            if to == component:
-                self._open.pop(number, None)
-
-    def _take_reply(self, frame: link_frames.LinkFrame) -> None:
-        is_last = not isinstance(frame.message, InterimReply)
-        found = self._open.pop(frame.number, None) if is_last else self._open.get(frame.number)
-        if found is not None:
-            found[1].reply(frame.message)
+        self.drop(lambda asked: asked.to == component)
 
 
 class LinkedReceiver:
     """Stands in the directory for a component of another process."""
 
-    def __init__(self, link: ProcessLink, name: str) -> None:
+    def __init__(self, link: ComponentLink, name: str) -> None:
         self._link = link
         self._name = name
 
@@ -116,7 +110,7 @@ class LinkedReceiver:
 
     def depth(self) -> int:
         """How many requests wait for that process."""
-        return self._link.open_count
+        return len(self._link.open)
 
 
 class _ReplyOverLink:
