@@ -89,7 +89,7 @@ def _with_hint(error: errors.GangerError, places: Places) -> errors.GangerError:
 def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
     """Run the daemon for this data directory until it stops or fails."""
     descriptors_before = _prepare_process()
-    budget = descriptors.own_budget(is_remote=options.remote is not None)
+    budget = descriptors.own_budget(is_remote=options.remote is not None, wishes=INSTALLED.wishes())
     ownership.require_own(places, "daemon", announce.files_checked)
     with ExitStack() as stack:
         _prepare(places)
@@ -148,7 +148,7 @@ def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa:
         hung_after_seconds=options.hung_after,
         reuses_processes=not options.fresh_processes,
         rapi_states=[],
-        listener_options={"luxi_listener": _luxi_of(options)},
+        listener_options=options.listener_options(),
         listener_states={},
         elsewhere=elsewhere(options.placement, places),
         processes={},
@@ -190,7 +190,7 @@ def _warn(
         taken, used = str(usual), str(places.run)
         log.warning("the run directory's usual name is taken", path=taken, used=used)
     for warning in options.closed_to_users():
-        log.warning("others cannot reach LUXI's socket", problem=warning)
+        log.warning("others cannot reach a socket", problem=warning)
         announce.warn(warning)
     for problem in (*catalogue.load_user_opcodes().problems, *INSTALLED.problems):
         log.error("a part of a package is left out", problem=problem)
@@ -219,16 +219,6 @@ def _rapi_of(options: DaemonOptions) -> RapiOptions | None:
         has_tls=not options.rapi_no_tls,
         hosts=options.rapi_host,
     )
-
-
-def _luxi_of(options: DaemonOptions) -> dict[str, Any] | None:
-    if options.no_luxi:
-        return None
-    return {
-        "path": options.luxi_socket,
-        "group": options.luxi_group,
-        "everybody_reads": options.luxi_anonymous_reads,
-    }
 
 
 def _first_user(

@@ -7,23 +7,27 @@ already does not follow, and a new daemon which ones of the last it was started 
 from __future__ import annotations
 
 import functools
+import importlib
 import shlex
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 import msgspec
 
 from ..storage import errors, settings
 from ..storage.access import rapi_settings
-from ..storage.disk import documents, ownership
+from ..storage.disk import documents
 from . import choices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..storage.disk.paths import Places
+
+
+_OF_PACKAGE = "ganger.cli.ganeti.daemon_options"
+"""Its ``Options`` is the subclass of `DaemonOptions` that is used where the module is here."""
 
 
 class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,15 +43,14 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     rapi_no_tls: bool = False
     rapi_anonymous_reads: bool = False
     rapi_host: tuple[str, ...] = ()
-    no_luxi: bool = False
-    luxi_socket: str | None = None
-    luxi_group: int | None = None
-    luxi_anonymous_reads: bool = False
     test_hooks: bool = False
+
+    more: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    """Options of a package's subclass, which come last in the help; the last of them first."""
 
     def given(self) -> dict[str, Any]:
         """The options that do not have their default, by name."""
-        return _unlike(self, DaemonOptions())
+        return _unlike(self, type(self)())
 
     def words(self) -> list[str]:
         """These as they stand on a command line."""
@@ -63,27 +66,28 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def beyond(self, other: DaemonOptions) -> DaemonOptions:
         """The options of this one that the other has not, or has with another value."""
-        return DaemonOptions(**_unlike(self, other))
+        return type(self)(**_unlike(self, other))
 
     def closed_to_users(self) -> list[str]:
         """A sentence for each option that lets users in who cannot enter the socket's folder."""
-        if self.no_luxi or self.luxi_socket is None:
-            return []
-        path, found = Path(self.luxi_socket), list[str]()
-        for option, is_given, group in (
-            ("--luxi-anonymous-reads", self.luxi_anonymous_reads, None),
-            ("--luxi-group", self.luxi_group is not None, self.luxi_group),
-        ):
-            if is_given and (folder := ownership.closed_folder(path, group)) is not None:
-                text = f"its users cannot enter {folder}, where {path} lies"
-                found.append(f"{option} has no effect: {text}")
-        return found
+        return []
+
+    def listener_options(self) -> dict[str, dict[str, Any] | None]:
+        """What listeners of packages are to know, as `Host.listener_options` has it."""
+        return {}
+
+    def moves_sockets(self) -> bool:
+        """Whether a listener of a package has its socket at a place that may be taken."""
+        return False
+
+    def check(self) -> None:
+        """Raise `click.UsageError` for options that would have no effect."""
 
     def dropped(self, last: DaemonOptions) -> str:
         """A sentence about the options of ``last`` that this one leaves out; or nothing."""
         own = self.given()
         left = {name: value for name, value in last.given().items() if name not in own}
-        text = shlex.join(DaemonOptions(**left).words())
+        text = shlex.join(type(self)(**left).words())
         return text and f"the last daemon was started with `{text}`, and this one without"
 
     def record(self, places: Places) -> None:
@@ -98,35 +102,26 @@ def _unlike(one: DaemonOptions, other: DaemonOptions) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value != theirs[name]}
 
 
+@functools.cache
+def kind() -> type[DaemonOptions]:
+    """The class with the options of the package for Ganeti, if that is here."""
+    try:
+        found = importlib.import_module(_OF_PACKAGE)
+    except ModuleNotFoundError:
+        return DaemonOptions
+    more: type[DaemonOptions] = found.Options
+    return more
+
+
 def recorded(places: Places) -> DaemonOptions:
     """The options of the daemon that runs, else of the last one, as far as they are known."""
     with suppress(errors.StorageError, msgspec.MsgspecError):
-        return msgspec.json.decode(documents.read(places.options_file) or b"", type=DaemonOptions)
-    return DaemonOptions()
+        return msgspec.json.decode(documents.read(places.options_file) or b"", type=kind())
+    return kind()()
 
 
 _OPTIONS = (
     click.option("--test-hooks", is_flag=True, hidden=True),
-    click.option(
-        "--luxi-anonymous-reads",
-        is_flag=True,
-        help="Let every user of this machine read by LUXI, at the path of --luxi-socket; "
-        "private parameters and the output of commands are hidden.",
-    ),
-    click.option(
-        "--luxi-group",
-        metavar="GROUP",
-        type=choices.Group(),
-        help="The group whose members may use LUXI as the daemon's user and root may, at the "
-        "path of --luxi-socket.",
-    ),
-    click.option(
-        "--luxi-socket",
-        metavar="PATH",
-        type=click.Path(dir_okay=False, resolve_path=True),
-        help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
-    ),
-    click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
     click.option(
         "--rapi-anonymous-reads",
         is_flag=True,
@@ -196,28 +191,11 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401 - click calls it
-        options = DaemonOptions(
-            **{name: given.pop(name) for name in DaemonOptions.__struct_fields__}
-        )
-        _check(options)
+        options = kind()(**{name: given.pop(name) for name in kind().__struct_fields__})
+        options.check()
         return function(*arguments, options=options, **given)
 
     wrapped: Callable[..., Any] = command
-    for option in _OPTIONS:
+    for option in (*kind().more, *_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
-
-
-def _check(options: DaemonOptions) -> None:
-    """Refuse options that would have no effect."""
-    if options.no_luxi or options.luxi_socket is not None:
-        return
-    for option, value in (
-        ("--luxi-group", options.luxi_group is not None),
-        ("--luxi-anonymous-reads", options.luxi_anonymous_reads),
-    ):
-        if value:
-            raise click.UsageError(
-                f"{option} needs --luxi-socket PATH: without it the socket lies in the run "
-                "directory, which is for the daemon's user alone."
-            )

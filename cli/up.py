@@ -81,7 +81,7 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
         for text in (dropped, *options.closed_to_users()):
             if text:
                 output.echo(f"ganger: {text}", err=True)
-        if options.luxi_socket or not options.no_rapi:
+        if options.moves_sockets() or not options.no_rapi:
             return _tell_closed(_settled(call, pid), options)
         return 0
 

@@ -153,24 +153,8 @@ PEERS_MAX = 1_000
 LISTENER_DESCRIPTORS_MAX = 2_200
 """Most descriptors of one listener, with handshakes; above, it accepts no connection."""
 
-DOCUMENT_CONNECTIONS_MAX = 256
-"""Most connections of WConfD's socket at a time; more wait in the backlog."""
-
-LUXI_CONNECTIONS_MAX = 8_192
-"""Most connections of LUXI's socket at a time: each client that waits for a job has one."""
-
 DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """Longest text of a plan, a rule or opcodes that a command reads: as a frame it is shorter."""
-
-LUXI_DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
-"""Largest request at LUXI's socket: as many jobs as one submission may have fit in."""
-
-LUXI_QUESTION_BYTES_MAX = 1024 * 1024
-"""Largest request of those who may only read: a query for 100,000 jobs by their ids."""
-
-LUXI_BYTES_UNDER_WAY_MAX = {True: 64 * 1024 * 1024, False: 8 * 1024 * 1024}
-"""Most bytes of large requests at LUXI's socket that are worked at: of those who may write (True),
-and of the others."""
 
 ACCEPTED_AT_ONCE = 32
 """Most local connections that may connect before the listener counts them."""

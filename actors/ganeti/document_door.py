@@ -24,8 +24,20 @@ class DocumentDoor(Component[messages.InstalledListenerMessage]):
     protocol: ClassVar[str]
     """What is spoken at the socket."""
 
+    connections_max: ClassVar[int]
+    """Most connections of the socket at a time; more wait in the backlog."""
+
     _socket: DocumentSocket
     _is_look_due = False
+
+    def _connections(self) -> int:
+        """How many connections the socket may have: too many would take others' descriptors."""
+        budget = self.runtime.host.budget
+        return (
+            self.connections_max
+            if budget is None
+            else budget.doors.get(self.name, self.connections_max)
+        )
 
     def _open(self) -> None:
         """Open the socket, again if its file was deleted, and note the file for the watchdog."""

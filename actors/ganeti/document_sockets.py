@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage import errors, settings
+from ...storage import errors
 from ...storage.disk import documents
 from ...transport.ganeti import luxi
 from .peers import peer_of
@@ -116,7 +116,7 @@ class DocumentSocket:
         path: Path,
         serve: Callable[[int, bytes], None],
         *,
-        connections_max: int = settings.DOCUMENT_CONNECTIONS_MAX,
+        connections_max: int = 256,
         rights: Callable[[Peer], Rights] = lambda _peer: Rights(),
         ended: Callable[[int], None] = lambda _number: None,
     ) -> None:

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
     from .peers import Peer
 
 
+DOCUMENT_BYTES_MAX = 2 * settings.FRAME_BYTES_MAX
+"""Largest request: as many jobs as one submission may have fit in."""
+
+QUESTION_BYTES_MAX = 1024 * 1024
+"""Largest request of those who may only read: a query for 100,000 jobs by their ids."""
+
+BYTES_UNDER_WAY_MAX = {True: 64 * 1024 * 1024, False: 8 * 1024 * 1024}
+"""Most bytes of large requests that are worked at: of those who may write (True), and of the
+others."""
+
 _LARGE_BYTES = 16 * 1024
 """Requests up to this size are not counted: the connections limit them."""
 
@@ -44,6 +54,8 @@ class LuxiListener(DocumentDoor):
 
     name = "luxi_listener"
     protocol = "LUXI"
+    connections_max = 8_192
+    """Each client that waits for a job has one."""
 
     def boot(self) -> None:
         """Open the socket."""
@@ -58,13 +70,11 @@ class LuxiListener(DocumentDoor):
             return
         self._options = msgspec.convert(given, LuxiOptions)
         self._path = Path(self._options.path or self.places.luxi_socket)
-        budget = host.budget
-        most = settings.LUXI_CONNECTIONS_MAX if budget is None else budget.luxi
         self._socket = DocumentSocket(
             self.runtime,
             self._path,
             self._serve,
-            connections_max=most,
+            connections_max=self._connections(),
             rights=self._rights,
             ended=self._gone,
         )
@@ -102,7 +112,7 @@ class LuxiListener(DocumentDoor):
 
     def _require_room(self, size: int, *, may_write: bool) -> None:
         """Raise `BusyError` for one large request too many: decoded, it takes far more memory."""
-        limit = settings.LUXI_BYTES_UNDER_WAY_MAX[may_write]
+        limit = BYTES_UNDER_WAY_MAX[may_write]
         if size and self._bytes_under_way[may_write] + size > limit:
             raise errors.BusyError("too many large requests are under way; try again later")
 
@@ -123,8 +133,8 @@ class LuxiListener(DocumentDoor):
 
     def _rights(self, peer: Peer) -> Rights:
         if self._may_write(peer):
-            return Rights(settings.LUXI_DOCUMENT_BYTES_MAX)
-        return Rights(settings.LUXI_QUESTION_BYTES_MAX, is_trusted=False)
+            return Rights(DOCUMENT_BYTES_MAX)
+        return Rights(QUESTION_BYTES_MAX, is_trusted=False)
 
     def _may_write(self, peer: Peer | None) -> bool:
         if peer is None:

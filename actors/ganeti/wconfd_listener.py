@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import errors, settings
+from ...storage import errors
 from ...storage.alive import lock_files
 from ...transport import messages
 from ...transport.ganeti import luxi
@@ -40,14 +40,16 @@ class WconfdListener(DocumentDoor):
 
     name = "wconfd_listener"
     protocol = "WConfD"
+    connections_max = 256
 
     def boot(self) -> None:
         """Open the socket."""
         self._following: dict[Owner, int] = {}
-        budget = self.runtime.host.budget
-        most = settings.DOCUMENT_CONNECTIONS_MAX if budget is None else budget.documents
         self._socket = DocumentSocket(
-            self.runtime, self.places.wconfd_socket, self._serve, connections_max=most
+            self.runtime,
+            self.places.wconfd_socket,
+            self._serve,
+            connections_max=self._connections(),
         )
         self._open()
 

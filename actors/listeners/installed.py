@@ -15,6 +15,11 @@ class Installed(NamedTuple):
     classes: tuple[type[Component], ...]
     problems: tuple[str, ...]
 
+    def wishes(self) -> dict[str, int]:
+        """The most connections of each (its ``connections_max``), if it says how many."""
+        found = ((one.name, getattr(one, "connections_max", 0)) for one in self.classes)
+        return {name: count for name, count in found if count}
+
 
 def installed(taken: Iterable[str]) -> Installed:
     """The listeners of all packages, but for those with a name that is taken."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from collections.abc import Mapping
 
 import msgspec
 
@@ -25,10 +26,8 @@ class DescriptorBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Descriptors that the process may have open at one time."""
     listener: int
     """Descriptors that one listener may use."""
-    documents: int
-    """Connections that WConfD's socket may have."""
-    luxi: int
-    """Connections that LUXI's socket may have."""
+    doors: dict[str, int] = {}
+    """Connections that the socket of each listener of a package may have, by its name."""
     run_slots: int
     """Jobs that may run at one time."""
 
@@ -59,16 +58,19 @@ def limit() -> int:
     return settings.DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
 
 
-def own_budget(*, is_remote: bool) -> DescriptorBudget:
-    """The budget of this process, with or without a remote listener."""
-    return share(limit(), is_remote=is_remote)
+def own_budget(*, is_remote: bool, wishes: Mapping[str, int]) -> DescriptorBudget:
+    """The budget of this process, as `share` makes it."""
+    return share(limit(), is_remote=is_remote, wishes=wishes)
 
 
-def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
+def share(limit: int, *, is_remote: bool, wishes: Mapping[str, int]) -> DescriptorBudget:
     """Share ``limit`` descriptors out; `OperatorError` if they are too few.
 
-    >>> share(256, is_remote=False)
-    DescriptorBudget(limit=256, listener=34, documents=17, luxi=18, run_slots=46)
+    ``wishes``: the most connections that each listener of a package has a use for. Each gets the
+    same share of what the smaller wishes leave, but the own listener keeps its least.
+
+    >>> share(256, is_remote=False, wishes={"big": 8_192, "small": 256})
+    DescriptorBudget(limit=256, listener=34, doors={'small': 17, 'big': 18}, run_slots=46)
     """
     needed = settings.DESCRIPTORS_REMOTE_MIN if is_remote else settings.DESCRIPTORS_MIN
     if limit < needed:
@@ -80,16 +82,18 @@ def share(limit: int, *, is_remote: bool) -> DescriptorBudget:
     rest = limit - settings.DESCRIPTORS_OWN
     if is_remote:
         rest -= settings.ACCEPTED_UNSEEN_MAX
-    doors = rest // 3
-    documents = min(settings.DOCUMENT_CONNECTIONS_MAX, doors // 4)
-    luxi = min(settings.LUXI_CONNECTIONS_MAX, (doors - documents - _LISTENER_MIN) // 2)
+    left = rest // 3
+    doors: dict[str, int] = {}
+    for name, wish in sorted(wishes.items(), key=lambda one: one[1]):
+        sharers = len(wishes) - len(doors) + 1
+        doors[name] = min(wish, (left - _LISTENER_MIN) // sharers)
+        left -= doors[name]
     listeners = 2 if is_remote else 1
-    listener = min(settings.LISTENER_DESCRIPTORS_MAX, (doors - documents - luxi) // listeners)
-    rest -= documents + luxi + listeners * listener
+    listener = min(settings.LISTENER_DESCRIPTORS_MAX, left // listeners)
+    rest -= sum(doors.values()) + listeners * listener
     return DescriptorBudget(
         limit=limit,
         listener=listener,
-        documents=documents,
-        luxi=luxi,
+        doors=doors,
         run_slots=rest // settings.DESCRIPTORS_PER_JOB,
     )

@@ -9,15 +9,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ganger.cli.daemon_options import DaemonOptions, daemon_options, recorded
+from ganger.cli.daemon_options import DaemonOptions, daemon_options, kind, recorded
 from ganger.storage.disk.paths import Places
 
 ALL = [
     *("--remote", "tcp://127.0.0.1:7610", "--placement", "apart", "--hung-after", "7.5"),
     *("--fresh-processes", "--no-rapi", "--rapi-address", "127.0.0.1", "--rapi-port", "5080"),
     *("--rapi-host", "a.example", "--rapi-host", "b.example"),
-    *("--rapi-no-tls", "--rapi-anonymous-reads", "--no-luxi", "--luxi-socket", "/run/luxi"),
-    *("--luxi-group", "0", "--luxi-anonymous-reads", "--test-hooks"),
+    *("--rapi-no-tls", "--rapi-anonymous-reads", "--test-hooks"),
 ]
 
 
@@ -38,9 +37,7 @@ def run(words: list[str]) -> tuple[Result, list[DaemonOptions]]:
     return CliRunner().invoke(command, words), taken
 
 
-@pytest.mark.parametrize(
-    "words", [[], ALL, ALL[:6], ["--luxi-socket", "/run/luxi", "--luxi-group", "0"]]
-)
+@pytest.mark.parametrize("words", [[], ALL, ALL[:6]])
 def test_options_that_are_passed_on_are_the_same(words: list[str]) -> None:
     options = options_of(words)
     assert options_of(options.words()) == options
@@ -53,40 +50,15 @@ def test_an_option_that_was_not_given_is_not_passed_on() -> None:
     assert options_of(["--placement", "together", "--hung-after", "60"]).words() == []
 
 
-@pytest.mark.parametrize("words", [["--luxi-anonymous-reads"], ["--luxi-group", "0"]])
-def test_nobody_else_reaches_the_run_directory_so_rights_there_are_refused(
-    words: list[str],
-) -> None:
-    done, taken = run(words)
-    assert (done.exit_code, taken) == (2, [])
-    text = f"{words[0]} needs --luxi-socket PATH: without it the socket lies in the run directory"
-    assert text in done.output.replace("\n", " ")
-    for more in (["--luxi-socket", "/run/luxi"], ["--no-luxi"]):
-        assert run([*words, *more])[0].exit_code == 0
-
-
-@pytest.mark.parametrize("words", [["--luxi-anonymous-reads"], ["--luxi-group", "0"], []])
-def test_rights_at_a_socket_that_their_users_cannot_reach_are_named(
-    words: list[str], tmp_path: Path
-) -> None:
-    tmp_path.chmod(0o700)
-    given = ["--luxi-socket", str(tmp_path / "luxi"), *words]
-    warnings = options_of(given).closed_to_users()
-    text = f"its users cannot enter {tmp_path}, where {tmp_path / 'luxi'} lies"
-    assert warnings == [f"{option} has no effect: {text}" for option in words[:1]]
-    assert options_of([*given, "--no-luxi"]).closed_to_users() == []
-    assert options_of(["--luxi-socket", "/luxi", *words]).closed_to_users() == []
-
-
 def test_a_daemon_is_told_which_options_of_the_last_one_it_leaves_out(tmp_path: Path) -> None:
     places = Places(tmp_path, tmp_path)
-    assert recorded(places) == DaemonOptions()
-    last = options_of(["--remote", "tcp://*:1", "--rapi-port", "80", "--no-luxi", "--test-hooks"])
+    assert recorded(places) == kind()()
+    last = options_of(["--remote", "tcp://*:1", "--rapi-port", "80", "--no-rapi", "--test-hooks"])
     last.record(places)
     assert recorded(places) == msgspec.structs.replace(last, test_hooks=False)
     for words, left in (
-        (["--rapi-port", "81"], "--remote 'tcp://*:1' --no-luxi"),
-        (["--no-luxi", "--rapi-port", "80"], "--remote 'tcp://*:1'"),
+        (["--rapi-port", "81"], "--remote 'tcp://*:1' --no-rapi"),
+        (["--no-rapi", "--rapi-port", "80"], "--remote 'tcp://*:1'"),
     ):
         text = f"the last daemon was started with `{left}`, and this one without"
         assert options_of(words).dropped(recorded(places)) == text
@@ -94,14 +66,14 @@ def test_a_daemon_is_told_which_options_of_the_last_one_it_leaves_out(tmp_path: 
     # A file that no daemon has written counts as none.
     for content in ("[]", '{"hung_after": "x"}', ""):
         places.options_file.write_text(content)
-        assert recorded(places) == DaemonOptions()
+        assert recorded(places) == kind()()
 
 
 def test_options_that_are_recorded_already_are_not_written_again(tmp_path: Path) -> None:
     places = Places(tmp_path, tmp_path)
-    DaemonOptions().record(places)
+    kind()().record(places)
     assert not places.options_file.exists()
-    DaemonOptions(no_rapi=True).record(places)
+    kind()(no_rapi=True).record(places)
     written = places.options_file.stat()
-    DaemonOptions(no_rapi=True, test_hooks=True).record(places)
+    kind()(no_rapi=True, test_hooks=True).record(places)
     assert places.options_file.stat() == written

@@ -82,7 +82,9 @@ class Router:
         self._local = local
         self._keys = keys
         if descriptors_max is None:
-            descriptors_max = descriptors.own_budget(is_remote=remote is not None).listener
+            descriptors_max = descriptors.own_budget(
+                is_remote=remote is not None, wishes={}
+            ).listener
         self._descriptors_max = descriptors_max
         self._left: list[bytes] = []
         self._leaving: list[bytes] = []

@@ -478,7 +478,7 @@ def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) ->
 
 def test_no_more_jobs_run_than_there_are_descriptors_for(stage: Stage) -> None:
     stage.places.config.write_bytes(b'{"cluster": {"max_running_jobs": 7}}')
-    budget = descriptors.DescriptorBudget(limit=100, listener=10, documents=2, luxi=2, run_slots=5)
+    budget = descriptors.DescriptorBudget(limit=100, listener=10, run_slots=5)
     stage.host = msgspec.structs.replace(stage.host, budget=budget)
     store = stage.start(ConfigStore)
     store.notify(messages.ReportConfiguration())

@@ -313,7 +313,7 @@ def test_new_run_slots_are_in_force_when_the_opcode_is_answered(
 def test_more_run_slots_than_descriptors_are_refused(
     stage: Stage, store: Staged[ConfigStore]
 ) -> None:
-    budget = descriptors.DescriptorBudget(limit=100, listener=10, documents=2, luxi=2, run_slots=5)
+    budget = descriptors.DescriptorBudget(limit=100, listener=10, run_slots=5)
     stage.host = msgspec.structs.replace(stage.host, budget=budget)
     store = successor(stage, store)
     asked = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "max_running_jobs": 100_000}

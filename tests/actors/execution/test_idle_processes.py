@@ -317,9 +317,7 @@ def test_idle_processes_take_no_descriptors_from_jobs(
 ) -> None:
     budget = None
     if run_slots is not None:
-        budget = descriptors.DescriptorBudget(
-            limit=128, listener=1, documents=1, luxi=1, run_slots=run_slots
-        )
+        budget = descriptors.DescriptorBudget(limit=128, listener=1, run_slots=run_slots)
     monkeypatch.setattr(type(subject.runtime.host), "budget", budget)
     leave(subject, process)
     assert is_closed(line) != is_kept

@@ -11,21 +11,24 @@ import pytest
 from ganger.storage import errors, settings
 from ganger.storage.disk import descriptors
 
+WISHES = {"few": 256, "many": 8_192}
+
 
 @pytest.mark.parametrize("limit", [128, 200, 256, 1_024, 4_096, 20_000, 65_536])
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_all_shares_together_are_never_more_than_there_are(limit: int, *, is_remote: bool) -> None:
     if is_remote and limit < settings.DESCRIPTORS_REMOTE_MIN:
         return
-    budget = descriptors.share(limit, is_remote=is_remote)
+    budget = descriptors.share(limit, is_remote=is_remote, wishes=WISHES)
     listeners = 2 * budget.listener + settings.ACCEPTED_UNSEEN_MAX if is_remote else budget.listener
     jobs = budget.run_slots * settings.DESCRIPTORS_PER_JOB
-    doors = listeners + budget.documents + budget.luxi
+    doors = listeners + sum(budget.doors.values())
     assert doors + jobs + settings.DESCRIPTORS_OWN <= limit
     assert budget.run_slots >= 1
     assert budget.listener >= 16
-    assert budget.documents >= 6
-    assert budget.luxi >= 2
+    assert budget.doors.keys() == WISHES.keys()
+    for name, count in budget.doors.items():
+        assert 3 <= count <= WISHES[name]
 
 
 @pytest.mark.parametrize(
@@ -35,11 +38,23 @@ def test_too_few_descriptors_are_refused_with_the_number_needed(
     limit: int, needed: int, *, is_remote: bool
 ) -> None:
     with pytest.raises(errors.OperatorError, match=f"only {limit} files .* needs {needed}"):
-        descriptors.share(limit, is_remote=is_remote)
+        descriptors.share(limit, is_remote=is_remote, wishes=WISHES)
 
 
 def test_with_usual_limits_there_are_more_than_the_usual_run_slots() -> None:
-    assert descriptors.share(1_024, is_remote=False).run_slots > 10 * settings.RUNNING_JOBS_MAX
+    assert (
+        descriptors.share(1_024, is_remote=False, wishes=WISHES).run_slots
+        > 10 * settings.RUNNING_JOBS_MAX
+    )
+
+
+def test_small_wishes_are_fulfilled_and_large_ones_share_the_rest() -> None:
+    doors = descriptors.share(65_536, is_remote=False, wishes=WISHES).doors
+    assert doors == WISHES
+    doors = descriptors.share(4_096, is_remote=False, wishes=WISHES | {"more": 9_000}).doors
+    assert doors["few"] == 256
+    assert abs(doors["many"] - doors["more"]) <= 1
+    assert descriptors.share(4_096, is_remote=False, wishes={}).doors == {}
 
 
 def test_the_limit_is_raised_and_set_back_for_others() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.torture.fuzz.through_sockets import PATIENCE_SECONDS, Look
 
-from ganger.storage import settings
+from ganger.actors.ganeti.luxi_listener import DOCUMENT_BYTES_MAX
 from ganger.transport.ganeti import luxi
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ganger import Client
 
-_LARGE = settings.LUXI_DOCUMENT_BYTES_MAX - 1_000
+_LARGE = DOCUMENT_BYTES_MAX - 1_000
 _CROWD = 40
 
 
