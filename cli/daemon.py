@@ -22,10 +22,10 @@ from ..actors.runtime.rapi_options import RapiOptions
 from ..actors.supervision import logs, supervising
 from ..actors.supervision.directory_keeper import DirectoryKeeper
 from ..actors.supervision.log_writer import LogWriter
-from ..actors.supervision.placement import INSTALLED, SUPERVISION, elsewhere
+from ..actors.supervision.placement import INSTALLED, SUPERVISION, elsewhere, left_out
 from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
-from ..storage import errors, settings
+from ..storage import entry_points, errors, settings
 from ..storage.alive import lock_files
 from ..storage.disk import (
     descriptors,
@@ -192,8 +192,12 @@ def _warn(
     for warning in options.closed_to_users():
         log.warning("others cannot reach a socket", problem=warning)
         announce.warn(warning)
-    for problem in (*catalogue.load_user_opcodes().problems, *INSTALLED.problems):
-        log.error("a part of a package is left out", problem=problem)
+    catalogue.families()
+    catalogue.load_user_opcodes()
+    # `ganger fsck` uses them, and it is seldom called: the daemon says in time what is wrong.
+    entry_points.load(entry_points.CONFIG_FILES)
+    for problem in left_out():
+        log.error(entry_points.LEFT_OUT, problem=problem)
 
 
 def _record(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, wording
+from ..storage import entry_points, errors, wording
 from ..storage.alive import lock_files
 from ..storage.disk import ownership
 from ..storage.fsck import checking, repairing, survey
@@ -67,6 +67,8 @@ def _check(places: Places, *, repair: bool, output_kind: str) -> list[Finding]:
         if output_kind != "json":
             output.echo(_step_line(step))
 
+    for problem in entry_points.problems():
+        output.echo(f"Not checked: {problem}", err=True)
     with _offline(places, to_write=repair), Bar("reading jobs", _BAR_JOBS_MIN) as bar:
         if repair:
             result = repairing.repair(places, report, bar.show)

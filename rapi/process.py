@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..storage import errors, settings
+from ..storage import entry_points, errors, settings
 from ..storage.alive import parent_death
 from ..storage.disk import descriptors, paths
 from ..transport.client.async_client import AsyncClient
@@ -62,6 +62,8 @@ def main() -> None:
         # Sent to all processes of a terminal or a service: the daemon decides.
         signal.signal(number, signal.SIG_IGN)
     notes = Notes(control)
+    for problem in table.INSTALLED.problems:
+        notes.error(entry_points.LEFT_OUT, problem=problem)
     gc.freeze()
     try:
         asyncio.run(_serve(setting, control, listener, notes))

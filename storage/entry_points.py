@@ -26,7 +26,12 @@ CONFIG_FILES: Final = "ganger.config_files"
 RESOURCES: Final = "ganger.resources"
 """Tuples of resources of the remote API (`rapi.table`)."""
 
+LEFT_OUT: Final = "a part of a package is left out"
+"""What logs say when a problem was found."""
+
 _PROBLEM_CHARACTERS_MAX: Final = 400
+
+_problems: dict[str, tuple[str, ...]] = {}
 
 
 class Found(NamedTuple):
@@ -42,12 +47,18 @@ def load(group: str) -> Found:
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     objects: dict[str, Any] = {}
-    problems: list[str] = []
+    found: list[str] = []
     for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         try:
             objects[entry.name] = entry.load()
         # A package of others may raise anything; only this entry is left out.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             text = f"{group}: {entry.name} ({entry.value}) cannot be loaded: {error!r}"
-            problems.append(text[:_PROBLEM_CHARACTERS_MAX])
-    return Found(objects, tuple(problems))
+            found.append(text[:_PROBLEM_CHARACTERS_MAX])
+    _problems[group] = tuple(found)
+    return Found(objects, tuple(found))
+
+
+def problems() -> list[str]:
+    """What this process could not load, of all groups."""
+    return [problem for found in _problems.values() for problem in found]

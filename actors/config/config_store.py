@@ -96,8 +96,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._forecasts = Forecasts(self.runtime, self._stored, self._parts.operations)
         self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self, self._parts)
         self._parts.begin()
-        for problem in _INSTALLED.problems:
-            self.log.error("a part of a package is left out", problem=problem)
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._slots = PendingAcks(time.monotonic_ns())
         self._not_in_force: tuple[str, ...] = ()

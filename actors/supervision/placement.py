@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...storage import entry_points
+from ...storage.opcodes import catalogue
 from ..config.config_store import ConfigStore
 from ..execution.executor import Executor
 from ..listeners.installed import installed
@@ -41,6 +43,13 @@ _OWN = {
 
 INSTALLED = installed({*_OWN, "supervisor"})
 """The listeners of packages, and what is wrong with them."""
+
+
+def left_out() -> list[str]:
+    """What this process could not load of installed packages, one sentence each."""
+    found = (*catalogue.problems(), *INSTALLED.problems, *entry_points.problems())
+    return [*dict.fromkeys(found)]
+
 
 COMPONENTS: tuple[type[Component], ...] = (
     LockManager,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from ...storage import settings
+from ...storage import entry_points, settings
 from ...storage.access import rapi_settings
 from ...transport import messages
 from ..runtime.component import Component
@@ -62,6 +62,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
         self._restarts = 0
         self._failures = 0
         self._problem = ""
+        self._left_out: list[str] = []
 
     def boot(self) -> None:
         """Open the listening socket, and start the process, without waiting until it is ready."""
@@ -119,6 +120,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
         self.runtime.host.processes[self.name] = self._process.pid
         self._is_ready = False
         self._silent_looks = 0
+        self._left_out = []
         self._note_state()
 
     def _started(self, listener: socket.socket) -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -160,6 +162,9 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
                 said.level, self.log.info
             )
             log(said.event, by=self.name, **said.fields)
+            if said.event == entry_points.LEFT_OUT:
+                self._left_out.append(str(said.fields.get("problem")))
+                return
             if said.level == "error" and not self._is_ready:
                 self._problem = str(said.fields.get("error", said.event))
 
@@ -222,6 +227,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
                 is_ready=self._is_ready,
                 restarts=self._restarts,
                 problem=self._problem,
+                left_out=[*self._left_out],
             )
         ]
 

@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, assert_never
 
 from ...storage import errors, settings
-from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import messages
 from ..runtime.actor import start
@@ -291,6 +290,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self, queue: messages.QueueReport, executor: messages.ExecutorReport
     ) -> messages.DaemonInfo:
         names = list(self._classes)
+        rapi = self.runtime.host.rapi_states[-1] if self.runtime.host.rapi_states else None
         servers = [name for name in executor.memory if name.startswith("fork_server:")]
         return messages.DaemonInfo(
             pid=executor.pid,
@@ -316,7 +316,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             memory=executor.memory,
             is_read_only=queue.is_read_only,
             is_drained=queue.is_drained,
-            opcode_problems=list(catalogue.problems()),
+            opcode_problems=[*placement.left_out(), *(rapi.left_out if rapi else ())],
             longest_turns=self._longest_turns(),
-            rapi=self.runtime.host.rapi_states[-1] if self.runtime.host.rapi_states else None,
+            rapi=rapi,
         )

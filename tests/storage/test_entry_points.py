@@ -21,6 +21,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     (tmp_path / "things_that_exit.py").write_text("raise SystemExit(4)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.setattr(entry_points, "_problems", {})
 
     def make(*lines: str) -> None:
         about = tmp_path / "things-1.0.dist-info"
@@ -49,6 +50,7 @@ def test_what_cannot_be_loaded_is_named_and_left_out(
     assert found.objects == {"good": (1, 2)}
     [problem] = found.problems
     assert problem.startswith(f"ganger.things: bad ({place}) cannot be loaded: ")
+    assert entry_points.problems() == [problem]
 
 
 def test_a_group_that_no_package_names_is_empty() -> None:

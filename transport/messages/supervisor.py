@@ -30,6 +30,8 @@ class RapiState(msgspec.Struct, frozen=True, kw_only=True):
     is_ready: bool
     restarts: int = 0
     problem: str = ""
+    left_out: list[str] = []
+    """The resources of packages that its process could not load, a sentence for each."""
 
 
 class SocketState(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,7 @@ class DaemonInfo(Reply, frozen=True):
     longest time, in seconds, that a turn of each component in the daemon's process has taken within
     the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
     jobs, one after the other. ``rapi``: the remote API; None: the daemon has none.
+    ``opcode_problems``: opcodes and other parts of installed packages that could not be loaded.
     """
 
     pid: int
