@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,8 +22,6 @@ from ..storage.disk import documents
 from . import choices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..storage.disk.paths import Places
 
 
