@@ -1,1 +1,1 @@
-"""Who decides, and who does it. Imports transport and storage."""
+"""Who decides, and who does it? Imports transport and storage."""

@@ -1,1 +1,18 @@
-"""The commands. They import transport and storage; only ``daemon`` imports actors."""
+"""How do people come in? The commands. They import transport and storage.
+
+`main` has the table of commands. ``ganger NOUN VERB`` is a function in the file of the noun. Some
+files are commands without a noun: `up` (``up``, ``down``, ``status``), `execute` (``exec``),
+`daemon`, `fsck`, `completion`, and `import-ganeti` in `ganeti/`. Only `daemon` imports all actors;
+`lab/replay.py`, which plays traces for ``queue simulate``, imports those of `actors/lab`. Files
+without a command are shared:
+
+- `entry`: the first line that runs. `main`: finds the command, and prints errors. `hints`: guesses
+  what a wrong word was meant to be. `help_text`: wraps help.
+- `call`: the data directory, and the client of a command.
+- `choices`: options and types of values that several commands have. `repeating`: ``--key``.
+  `rule_options`: those that describe a filter rule. `daemon_options`: those of the daemon.
+- `reading`, `plans`, `yaml_documents`: read what users wrote.
+- `output`, `layout`: tables and JSON. `progress`, `following`, `whys`, `etas`, `logs`,
+  `lock_graph`: show work, jobs and locks.
+- `submitting`, `retrying`: submit jobs. `start_report`, `first_rapi`: the start of a daemon.
+"""

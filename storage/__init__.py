@@ -1,1 +1,9 @@
-"""What is true, and what is on disk. Imports nothing else of Ganger."""
+"""What is true, and what is on disk? Imports nothing else of Ganger.
+
+What belongs to one matter is in its room. Beside the rooms:
+
+- `errors`: every error, by who must act. `settings`: limits that several files share.
+- `config_files`, `config_history`: the configuration on disk. `watcher_pause`: a file of Ganeti's.
+- `entry_points`: what packages add. `version`: of this distribution.
+- `plain_values`, `natural_order`, `wording`, `query_views`: small things that many use.
+"""

@@ -1,4 +1,7 @@
-"""Every limit and default, each with a name and its unit. No logic."""
+"""Limits and defaults that several files share, or that a user may meet. No logic.
+
+One that a single file uses stands at the top of that file.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,8 @@ DESCRIPTORS_REMOTE_MIN = 4_096
 """Descriptors that a remote listener needs: many may connect before it counts them."""
 
 DESCRIPTORS_OWN = 48
-"""Descriptors for the daemon's own sockets and files, such as the journal."""
+"""Descriptors for the daemon's own sockets and files, such as the journal. The process of the
+remote API has a number of its own (`rapi_settings`)."""
 
 DESCRIPTORS_PER_JOB = 3
 """Descriptors of a run slot: the job's channel (for a moment both ends) and its process."""

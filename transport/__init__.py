@@ -1,1 +1,5 @@
-"""What is said, and how it travels. Imports storage only."""
+"""What is said, and how does it travel? Imports storage only.
+
+- `frames`: messages as bytes, and back, strictly. `envelopes`: a message with the way of its reply.
+- `remedy_words`: the words of what would help a job, for all who show them.
+"""

@@ -1,1 +1,16 @@
-"""What do Ganeti's own tools and jobs ask for: LUXI, WConfD and the ssconf files?"""
+"""What do Ganeti's own tools and jobs ask for: LUXI, WConfD and the ssconf files?
+
+Two listeners and a part of the configuration store, which join by entry points. Both listeners read
+documents at a Unix socket, send messages to the components that serve other clients, too, and make
+Ganeti's words of the replies.
+
+- `document_sockets`: such a socket. `document_door`: keeps it open. `peers`: who is at its other
+  end.
+- `luxi_listener`: LUXI. `luxi_methods` and `luxi_queries`: which message each method sends.
+  `luxi_talks`: what these are made of. `luxi_opcodes`: submitted opcodes, as strictly as LuxiD.
+  `luxi_options`: where the socket is, and for whom.
+- `wconfd_listener`: WConfD. `wconfd_table`: its methods about the configuration.
+  `wconfd_catalogue`: what serves these. `wconfd_methods`: which message each method sends.
+- `config_part`: the part of the store. `reservation_keeper`: the only writer of ``tempres.data``.
+  `ssconf_files`: the files that follow the configuration.
+"""

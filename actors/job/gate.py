@@ -1,4 +1,7 @@
-"""Whether the rules in force let the next opcode of a running job start."""
+"""Whether the rules in force let the next opcode of a running job start.
+
+News of other rules comes to `JobActor._receive` (`GateChanged`), which sets `is_doubted`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The `Job` actor: one per running job, on the main thread of the job's own process.
+"""`JobActor`: one per running job, on the main thread of the job's own process.
 
 From the hand-over to the final status it alone writes the job's file. It runs the opcodes
 one after the other: dependencies, locks (status ``waiting``), ``running`` made durable
-before the operation starts, the result made durable before anything else.
+before the operation starts. A result becomes durable with the next ``running``, or with the
+final status; nobody is told of it before.
 
 It consists of parts: `Conversation` (requests, replies, messages), `OpcodeGate` (may the next
 opcode start?), `JobLog`, `StateRecorder` (durable states) and `JobContext` (what operations may

@@ -1,4 +1,7 @@
 """What has a job printed?
 
-The component is `OutputReader`; `page_waits` decides.
+`OutputReader` only reads: the job's process writes the file (`job.output`).
+
+- `output_reader`: sends pages of it.
+- `page_waits`: the requests for more, and until when they wait. Pure.
 """

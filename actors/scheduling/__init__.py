@@ -1,9 +1,16 @@
 """Which pending job starts now?
 
-The component is `Scheduler`. Beside it, files decide without a clock and without files.
+`Scheduler` owns the order; the other files decide, without a clock and without files. A pass of
+`Schedule` says which jobs start, which can never start, and when to look again.
 
-`Schedule` knows what is said of jobs and makes the pass. `StartOrder` says which eligible job comes
-first and which stand aside. Jobs between which their ids alone decide share a `Lane` (`lanes`),
-which is held, parked and let go as a whole; `Eligible` keeps lanes in order. `ClassVerdicts` has
-the verdicts that the jobs of a class share, and `ScheduleSnapshot` answers questions.
+- `scheduler`: the component. `scheduling`: `Schedule`, what is known of jobs, and the pass.
+  `pass_outcome`: what it decided. `pending_job`: jobs as the schedule keeps them.
+- Who may start: `depending` (dependencies), `unsatisfiable` (jobs that can never start),
+  `class_verdicts` (what the rules say of a class).
+- In which order: `start_order` (which comes first, and which stand aside), `eligible`, `lanes`
+  (jobs between which their ids alone decide), `ageing` (how old they are).
+- Which locks: `predicting` (how likely a job would wait), `holding` (what running jobs hold),
+  `forecast_questions` (names to be asked of the configuration).
+- Questions: `queue_position` (where a job stands), `simulating` (what if), `remedies` and
+  `smallest_change` (what would let it start).
 """

@@ -1,4 +1,9 @@
-"""Whether the dependencies of a job are satisfied: pure."""
+"""Whether the dependencies of a job are satisfied: pure.
+
+The scheduler asks it about pending jobs, the queue (`lifecycle.dependencies_of`) about the later
+opcodes of jobs that run. It ends none: `actors.queue.choices` ends a pending job, and the job's
+process (`JobActor._check_dependencies`) one that runs.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,21 @@
 """What is true of each job: its row in memory, and how a start reads it?
 
-`JobStore` has the live jobs in memory and on disk, their transitions and ends; every part of the
-queue stands on it. Its `JobTable` has a small row for each live job; jobs with the same parameters
-share most of it (`job_classes`). `QueueReader` answers listings, reads of whole jobs and watches,
-and changes nothing. `Announcements` has what the filter evaluator and the scheduler learn about
-jobs. `StartGate` decides whether the next opcode may start under the rules in force.
+Every part of the queue stands on the `JobStore`.
 
-Restart and recovery. `recovery` reads the directory into a value (`loaded`): it replays the journal
-onto the job files, and `reconciling` decides what becomes of each job (its table is in
-docs/reconciliation.md). Of a pending job it reads only what the whole queue needs: `lazy_rows`
-leaves the rest for later. So after a kill of the daemon:
+- `job_store`: the live jobs in memory and on disk, their transitions and ends. `job_table`: their
+  rows. `job_rows`: one row. `job_classes`: makes a row from a job; jobs with the same parameters
+  share most of it.
+- `queue_reader`: listings, reads of whole jobs and watches. Changes nothing. `subscriptions`: the
+  watches. `wait_list`: who waits for a change of which job.
+- `announcements`: what the filter evaluator and the scheduler learn about jobs. `ages`: when jobs
+  came.
+- `start_gate`: whether the next opcode may start under the rules in force.
+- `recovery`: reads the directory into a value (`loaded`). `reconciling`: what becomes of each job.
+  Pure. `lazy_rows`: what a start has not read yet.
+
+Restart and recovery. `recovery` replays the journal onto the job files, and the table of
+`reconciling` is in docs/reconciliation.md. Of a pending job it reads only what the whole queue
+needs. So after a kill of the daemon:
 
 - Jobs that run go on, as far as the locks they hold reach. They find the new daemon's socket by
   themselves, attach to it and say how far they are.

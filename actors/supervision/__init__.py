@@ -1,8 +1,15 @@
 """Which components live, on which dispatcher, in which process, and what if one fails?
 
-The components are `Supervisor` and `Authority`; `supervising` decides.
+**Files.**
 
-Which dispatcher runs which component is a table, `placement` (why:
+- `supervisor`: starts the components in order, and restarts them. `supervising`: when a failed one
+  starts again, and what hangs. Pure. `watchdog`: looks whether they make progress.
+- `placement`: the components, and the dispatcher and process of each.
+- `authority`: keeps the process of locks and configuration. `authority_process`: its program.
+- `rapi_keeper`: keeps the process of the remote API.
+- `directory_keeper`: keeps the daemon's own files on disk. `logs`, `log_writer`: the log.
+
+**Where they run.** Which dispatcher runs which component is a table, `placement` (why:
 docs/decisions/dispatchers-run-actors.md). The dispatcher ``core`` has the path that every job
 takes: the queue, the scheduler, the executor, the lock manager and the listener. Each other
 component has one of its own. No component shares the supervisor's, because it stops them all. The
@@ -17,21 +24,23 @@ starts it, and fails when it ends or gives no sign of life; `authority_process` 
 daemon's supervisor starts and restarts the components over there as those here: its message
 ``StartComponent`` goes through the link.
 
-A component fails. An error that is no answer to a request ends one actor: the one in whose turn it
-happened. The other actors of the dispatcher go on at once, in the same thread. The actor leaves the
-directory, refuses what waits for it, closes what it holds, and tells the supervisor. That starts a
-new incarnation on the same dispatcher: at once the first time, then with growing delays. If a
-component fails more than ``restarts_max`` (5) times within a minute, the daemon ends with a clear
-error, and jobs that run go on. One that fails before the daemon was ready ends it at once. The new
-incarnation builds its state from disk and from the living, never from the memory of another actor.
+**A component fails.** An error that is no answer to a request ends one actor: the one in whose turn
+it happened (`ComponentActor.crash`). The other actors of the dispatcher go on at once, in the same
+thread. The actor leaves the directory, refuses what waits for it, closes what it holds, and tells
+the supervisor (`ComponentFailed`). `Supervisor._take_failure` asks `supervising.after_failure`, and
+starts a new incarnation on the same dispatcher: at once the first time, then with growing delays.
+When that is ready, the supervisor sends `ComponentReplaced` (see below). If a component fails more
+than ``restarts_max`` (5) times within a minute, the daemon ends with a clear error, and jobs that
+run go on. One that fails before the daemon was ready ends it at once. The new incarnation builds
+its state from disk and from the living, never from the memory of another actor.
 
-A component hangs. Its thread hangs with it, so the other actors of its dispatcher wait too; none of
-them is within a turn, and none of their messages is lost. The watchdog looks once a second. It
-blames the one actor that has worked at the same message for ``--hung-after`` seconds (60; ten times
-as long for the first message, which builds the state), and logs where it hangs. The supervisor
-abandons that actor: its name leaves the directory, requests are refused, and a new thread serves
-the neighbours, whose state is whole. If the old thread ever goes on, the actor in it can reach no
-other component, its replies are dropped, and the thread ends.
+**A component hangs.** Its thread hangs with it, so the other actors of its dispatcher wait too;
+none of them is within a turn, and none of their messages is lost. The watchdog looks once a second
+(`supervising.after_look`). It blames the one actor that has worked at the same message for
+``--hung-after`` seconds (60; ten times as long for the first message, which builds the state), and
+logs where it hangs. The supervisor abandons that actor: its name leaves the directory, requests are
+refused, and a new thread serves the neighbours, whose state is whole. If the old thread ever goes
+on, the actor in it can reach no other component, its replies are dropped, and the thread ends.
 
 What follows is ``when_hung`` in `supervising.POLICIES`. The scheduler, the filter evaluator and the
 output reader get a new incarnation: they keep everything in memory, or only read files. For the
@@ -41,14 +50,14 @@ which sends the refusals first, and begins the daemon anew in the same process: 
 thread, with its files and locks (docs/decisions/hung-components.md). If the supervisor hangs, the
 main thread does so. A daemon that began anew more than five times within an hour ends.
 
-A dispatcher fails by an error of its own, outside every turn. That ends all its actors, like a
+**A dispatcher fails** by an error of its own, outside every turn. That ends all its actors, like a
 failure of each, and the supervisor restarts them. A failure of the supervisor ends the daemon: no
 other component would notice what fails next. When the process ``authority`` ends, requests that
 waited there count as taken and not answered yet; jobs connect anew, and repeat theirs. It ends with
 its daemon: the kernel kills it, and until then it keeps the queue directory locked.
 
-Requests that wait are refused or repeated. A client's request over which the component failed or
-hung gets `RequestFatalError`; the client library does not repeat it, because it would end each
+**Requests that wait** are refused or repeated. A client's request over which the component failed
+or hung gets `RequestFatalError`; the client library does not repeat it, because it would end each
 successor. One that was taken and not answered gets `RequestInterruptedError`; the library repeats
 it three times at most, because it may have been the cause. One in the mailbox, or sent during the
 restart, gets `ComponentRestartedError`; the library repeats it. A job's process is refused, and
@@ -65,7 +74,7 @@ act for clients or jobs, and learn of each replacement: the listener refuses the
 replaced component has forgotten, the executor lets the processes of jobs repeat what has no reply,
 and the configuration store sends again the changes that are not in force yet.
 
-`RapiKeeper` owns the listening socket of the remote API. It starts the process
+**The remote API.** `RapiKeeper` owns its listening socket. It starts the process
 ``ganger.rapi.process``, gives it the socket and one end of a socket pair, writes to the log what
 the process says, and starts it again when it ends or gives no sign of life. Nothing in the daemon
 waits for it.

@@ -1,4 +1,4 @@
-"""When the supervisor restarts a component that failed: pure decisions.
+"""When the supervisor restarts a component that failed, and which one hangs: pure decisions.
 
 Each component may fail a number of times within a window; each restart waits longer than
 the last. One failure more ends the daemon with a clear error: jobs that run go on, and

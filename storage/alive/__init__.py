@@ -13,4 +13,7 @@ The queue directory itself is locked together with ``queue/lock``, so a deleted 
 second daemon in. A daemon whose queue directory was deleted, moved away or replaced has lost hold
 of it: it ends at once (exit code 70), and writes and deletes nothing more, because what lies there
 may be the next daemon's. Jobs that run go on.
+
+- `lock_files`: makes, locks and judges them. `process_identity`: who has such an identity.
+- `parent_death`: ends a process together with the one that has started it.
 """

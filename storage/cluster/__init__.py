@@ -1,4 +1,10 @@
 """What does the configuration hold, and what may it become? Values only.
 
-Objects, their rules, and the questions about them.
+- `configuration`: a snapshot, and how changes make the next one. `objects`: the schema. `notation`:
+  the JSON of ``config.data``.
+- `assertions`: what must fit, object by object. `integrity`: whether it does. `shapes` and
+  `damage`: whether a loaded one can be used.
+- `parameters` and `defaults`: what a value is that an object does not have. `tags`,
+  `address_pools`: rules of these.
+- `differences`: what a change changed, without secrets.
 """

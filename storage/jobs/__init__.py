@@ -1,1 +1,8 @@
-"""What is a job: its statuses and their table, its bounds, its forms?"""
+"""What is a job: its statuses and their table, its bounds, its forms?
+
+- `jobs`: the job as its file has it, `JobStatus` and `TRANSITIONS`.
+- `listing`: the fields that listings of jobs show, one line each.
+- `job_views`: a job as users of the library see it.
+- `job_headers`: what a start reads of a pending job.
+- `job_bounds`: how large a job may become.
+"""

@@ -1,1 +1,8 @@
-"""What lies in the queue directory: jobs, their replay, and what lies beside them?"""
+"""What lies in the queue directory: jobs, their replay, and what lies beside them?
+
+- `job_files`: job files, ``serial``, ``version``, the archive. `inodes`: spares that replace them.
+- `replay`: what the journal has that the files lack. `compaction`: writes what sealed segments
+  cover. `read_back`: looks whether the disk has it.
+- `spool`: large input and output, beside a job's file. `output_files` and `output_blocks`: the file
+  of a job's output.
+"""

@@ -1,9 +1,16 @@
 """How does a program speak to a daemon? The client library.
 
-`requests` makes the messages. `session` keeps each request (`in_flight`) until its reply, and
-repeats it when need be, without socket and clock, also those with many replies (`watch_progress`).
-`reachability` knows whether a daemon answers, `connection` joins a session with a socket.
-`caller` waits for threads, `async_caller` for asyncio. `async_client` and `async_cluster_verbs`
-hold the verbs, `async_streams` what is read bit by bit; docs/make_client.py makes `client`,
-`cluster_verbs` and `streams` from them (docs/decisions/one-client-is-made-from-the-other.md).
+- `async_client` and `async_cluster_verbs`: the verbs. `async_streams`: what is read bit by bit.
+  docs/make_client.py makes `client`, `cluster_verbs` and `streams` from them
+  (docs/decisions/one-client-is-made-from-the-other.md).
+- `requests` and `query_requests`: make messages from verbs, and values from replies.
+- `session`: the conversation with a daemon, without socket and clock: how often a request is
+  repeated. `in_flight`: the requests under way, and after which pause a refused one is repeated
+  (``RETRY_SECONDS_MIN``, doubled up to ``RETRY_SECONDS_MAX``). `watch_progress`: the same for those
+  with many replies.
+- `connection`: joins a session with a socket; how often the file with the daemon's address is read
+  again. `reachability`: whether a daemon answers. How fast the socket reconnects is in
+  `transport.zmq.dealer`. `forks`: a client that finds itself in a child process.
+- `caller` waits for threads, `async_caller` for asyncio. `spans`: for how long.
+- `following`: jobs until their end. `output_reading`: a job's output. `etas`: when jobs will start.
 """

@@ -51,7 +51,10 @@ class PriorityRequested(Notice, frozen=True):
 
 
 class GateChanged(Notice, frozen=True):
-    """Other filter rules are in force: a waiting process asks again (`AskGate`)."""
+    """From the queue's start gate: other filter rules are in force.
+
+    A waiting process asks again (`AskGate`).
+    """
 
 
 class ResendRequested(Notice, frozen=True):
