@@ -1,6 +1,6 @@
 """What the end of a process means for its job: pure decisions of the executor.
 
-The lock file alone says whether a process is alive (`storage.lock_files`).
+The lock file alone says whether a process is alive (`storage.alive.lock_files`).
 """
 
 from __future__ import annotations

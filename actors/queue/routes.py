@@ -1,7 +1,7 @@
 """Which method of which part handles a message: one table for each side that speaks to the queue.
 
 A new message is a row in the table of its sender: `from_clients`, `from_jobs`, `from_components`.
-`tests/actors/queue/test_message_routes.py` compares the tables with the unions of `transport/messages`.
+`tests/actors/queue/test_message_routes.py` compares them with the unions of `transport/messages`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,5 @@
   the JSON of ``config.data``.
 - `assertions`: what must fit, object by object. `integrity`: whether it does. `shapes` and
   `damage`: whether a loaded one can be used.
-- `parameters` and `defaults`: what a value is that an object does not have. `tags`,
-  `address_pools`: rules of these.
-- `differences`: what a change changed, without secrets.
+- `tags`, `address_pools`: rules of these. `differences`: what a change changed, without secrets.
 """

@@ -1,7 +1,13 @@
-"""Opcodes: how they are declared, the catalogue of all, and the checks of submitted ones.
+"""How is an opcode declared, found and checked?
 
-All other code imports these names from here. An opcode travels and is stored as a plain
-dictionary with its ``OP_ID``; inside an operation it is a typed value.
+All other code imports these names from here. An opcode travels and is stored as a plain dictionary
+with its ``OP_ID``; inside an operation it is a typed value.
+
+- `declarations`: the base class, lock needs, and what an operation may call.
+- `catalogue`: finds the class of an opcode: Ganger's own, those of packages, those of families
+  (`storage.ganeti.opcodes`).
+- `checks`: checks submitted ones, reads stored ones. `explanations`: what is wrong, in words.
+- `interrupts`: tells Ctrl-C from an error of a user's code.
 
 A secret parameter (``secret_fields``) travels in frames from the client to the daemon and from
 there to the job's process, and lies in the memory of these three. It is in no file, log, error

@@ -62,9 +62,9 @@ class Router:
     Any other thread may call `try_send`: it sends unless the owner is at work here.
 
     ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
-    directory of its keys (`storage.keys`). A listener uses at most ``descriptors_max`` descriptors,
-    by default its share of what the process may have. A full listener accepts no connection until
-    some have ended.
+    directory of its keys (`storage.access.keys`). A listener uses at most ``descriptors_max``
+    descriptors, by default its share of what the process may have. A full listener accepts no
+    connection until some have ended.
     """
 
     def __init__(

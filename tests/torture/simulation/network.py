@@ -1,4 +1,4 @@
-"""Simulated ZeroMQ sockets: what `transport.wire` says of its own, on the virtual clock.
+"""Simulated ZeroMQ sockets: what `transport.zmq` says of its own, on the virtual clock.
 
 Nothing is queued without a connection, and what was on its way is lost with it, from some
 point on. A descriptor reports once what has come: a program that then does anything with the socket

@@ -98,7 +98,7 @@ class JobTask(Task):
 
 
 class ForkServer(Task):
-    """A fork server: as `actors.fork_server`, with simulated children."""
+    """A fork server: as `actors.execution.fork_server`, with simulated children."""
 
     def __init__(self, core: Core, program: Program, end: End, locks: str) -> None:
         super().__init__(core, "fork server", program)
