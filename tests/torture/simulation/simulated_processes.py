@@ -159,7 +159,9 @@ class Popen:
         assert isinstance(end, End)
         self.program = Program(core, "fork server")
         self.pid = self.program.pid
-        core.add(ForkServer(core, self.program, End(core, self.program, end.side), command[-2]))
+        arguments = command[command.index("ganger.actors.execution.template") + 1 :]
+        _template, _descriptor, lock_files, *_ = arguments
+        core.add(ForkServer(core, self.program, End(core, self.program, end.side), lock_files))
 
     def kill(self) -> None:
         self.program.end()
