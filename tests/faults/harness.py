@@ -122,7 +122,11 @@ class Daemon:
         if not self.holds_back and not self.data.exists():
             self._hold_nothing_back()
         options = ("--no-rapi", "--placement", self.placement, *self.options)
-        self.begun(self.run("up", "--test-hooks", *options, check=False))
+        for _ in range(_UP_TRIES_MAX):
+            done = self.run("up", "--test-hooks", *options, check=False)
+            if not _lacks_sockets(done):
+                break
+        self.begun(done)
 
     def begun(self, done: subprocess.CompletedProcess[str]) -> None:
         """Check the exit code of a start."""
@@ -201,6 +205,15 @@ def _is_authority(process: psutil.Process) -> bool:
         return any("authority_process" in word for word in process.cmdline())
     except psutil.NoSuchProcess:
         return False
+
+
+_UP_TRIES_MAX = 30
+
+
+def _lacks_sockets(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a daemon runs, but its sockets were removed: it looks for them once a second."""
+    is_told = done.stdout.startswith("The daemon already runs")
+    return is_told and "is not served" in done.stderr and "No such file" in done.stderr
 
 
 def process_of(client: Client, job_id: int) -> int:
