@@ -1,14 +1,13 @@
-"""The configuration on disk: ``config.data``, and a journal of the changes since it was written.
+"""The configuration on disk: ``config.data``, and the changes since it was written.
 
 How it works. ``config.data`` is JSON in Ganeti's schema and holds everything. A change is appended
-to the journal in ``config.journal/`` and flushed; it costs what changed. From time to time the
-whole configuration is written again, and the journal begins a new segment. A record has the serial
-number of the configuration that it makes, so a reader leaves out the records that are in
-``config.data`` already.
+to the log (`config_log`) and flushed; it costs what changed. From time to time the whole
+configuration is written again, and then the log says so. A record has the serial number of the
+configuration that it makes, so a reader leaves out the records that are in ``config.data`` already.
 
-The whole is written twice: ``config.data.copy`` has the same content. Older segments of the journal
-are deleted when both are flushed, so if ``config.data`` cannot be read, its copy and the journal
-together still hold every change.
+The whole is written twice: ``config.data.copy`` has the same content. The log keeps a change until
+both are flushed, so if ``config.data`` cannot be read, its copy and the log together still hold
+every change.
 
 Every reader sees all of it together. Holds no decisions.
 """
@@ -22,11 +21,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from . import errors, settings
+from . import config_log, errors, settings
 from .cluster import shapes
 from .disk import documents
-from .log import journal, segments
-from .log.checked_records import RecordFormat
+from .log.records import ConfigChanged
 
 VERSION = 3_000_000
 """Ganeti's configuration version: major * 1,000,000 + minor * 10,000."""
@@ -35,36 +33,6 @@ _CLUSTER = "cluster"
 _CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
 _ENCODED_AT_ONCE = 100
 _encoder = msgspec.json.Encoder()
-
-
-class OpcodeAnswer(msgspec.Struct, frozen=True):
-    """What an opcode of a job resulted in, and the lines that it logs."""
-
-    job_id: int
-    op_index: int
-    result: Any = None
-    log: list[str] = []
-
-
-class ConfigChanged(msgspec.Struct, frozen=True, tag="config", array_like=True):
-    """A batch of changes: the objects as they are now stored, None for one that went.
-
-    ``serial`` and ``time`` are those of the configuration afterwards; ``who`` and ``why`` are for
-    the history. ``answer``: of the opcode that made the changes. ``request``: the key of the
-    request that asked for them, empty if it had none; ``digest`` and ``reply``: its own.
-    """
-
-    serial: int
-    time: float
-    who: str
-    why: str
-    objects: list[tuple[str, str, Any]]
-    """Container (``nodes``, ...), UUID, object."""
-
-    answer: OpcodeAnswer | None = None
-    request: str = ""
-    digest: str = ""
-    reply: Any = None
 
 
 class KeyedReply(msgspec.Struct, frozen=True):
@@ -89,11 +57,6 @@ class _Entered(msgspec.Struct, frozen=True):
 _decode_entered = msgspec.json.Decoder(_Entered).decode
 _decode_reply = msgspec.json.Decoder(KeyedReply).decode
 
-_Record = journal.SegmentBegun | ConfigChanged
-
-RECORDS: RecordFormat[_Record] = RecordFormat(_Record, "journal", journal.FORMAT_VERSION)
-"""The records of the journal; changes of earlier versions have no answer, or no request."""
-
 
 class Stored(NamedTuple):
     """What the files hold: a whole configuration (None: there is none), and newer changes."""
@@ -101,10 +64,13 @@ class Stored(NamedTuple):
     whole: dict[str, Any] | None
     changes: list[ConfigChanged]
     damaged: list[Path]
-    """Segments of the journal with records that are left out, because one before is damaged."""
+    """Segments of the log with records that are left out, because one before is damaged."""
 
     problem: str
     """What is wrong with ``config.data``, if the whole is from its copy."""
+
+    newest: int = 0
+    """The serial number after the last change in the log."""
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -121,23 +87,43 @@ def brought_up(found: Stored) -> dict[str, Any] | None:
 
 
 def read_stored(path: Path) -> Stored:
-    """What ``config.data`` (or its copy, if it cannot be read) and the journal hold.
+    """What ``config.data`` (or its copy, if it cannot be read) and the log hold.
 
-    `DataDirectoryError` or `StorageError` if neither can be read, or the changes in the journal are
+    `DataDirectoryError` or `StorageError` if neither can be read, or the changes in the log are
     not those of this configuration: it is missing, or an older one was put in its place.
     """
     found, problem = _read_whole(path)
     while True:
+        serial = _serial_or_none(found)
+        refusal = None
         try:
-            changes, damaged = changes_since(path, _serial_or_none(found))
-        except errors.DataDirectoryError:
-            # Perhaps the daemon has written the whole meanwhile, and deleted the old segments.
-            again, problem = _read_whole(path)
-            if _serial_or_none(again) == _serial_or_none(found):
-                raise
+            logged = config_log.changes_since(path, serial)
+            if logged.missing:
+                refusal = _older(path, serial or 0, logged)
+        except errors.DataDirectoryError as error:
+            refusal = error
+        if refusal is None and logged.written <= (serial or 0):
+            return Stored(found, logged.changes, logged.damaged, problem, logged.newest)
+        # Perhaps the daemon has written the whole meanwhile, and the log forgets what it has.
+        again, problem = _read_whole(path)
+        if _serial_or_none(again) != serial:
             found = again
+        elif refusal is not None:
+            raise refusal
         else:
-            return Stored(found, changes, damaged, problem)
+            # An older file was put in its place.
+            return Stored(found, logged.changes, logged.damaged, problem, logged.newest)
+
+
+def _older(path: Path, serial: int, logged: config_log.Found) -> errors.DataDirectoryError:
+    ends = logged.changes[-1].serial if logged.changes else serial
+    copy = _read_copy(path)
+    is_newer = copy is not None and serial_of(copy) >= logged.missing - 1
+    known = f", such as {copy_path(path).name}" if is_newer else ""
+    return errors.DataDirectoryError(
+        f"{path}: with the log it ends at serial number {ends}, but the log goes on with "
+        f"{logged.missing}; put a newer copy of the file back{known}"
+    )
 
 
 def _read_whole(path: Path) -> tuple[dict[str, Any] | None, str]:
@@ -179,56 +165,6 @@ def decoded(data: bytes, path: Path) -> dict[str, Any]:
     _check(found, path)
     assert isinstance(found, dict)
     return found
-
-
-def changes_since(path: Path, serial: int | None) -> tuple[list[ConfigChanged], list[Path]]:
-    """The changes in the journal beside ``path`` that are newer than this serial number.
-
-    And the segments with records that do not count: those behind a damaged one (`checked_records`).
-    `DataDirectoryError` if a change is missing between them though none is damaged; with None, as
-    there is no ``config.data``, if there is any.
-    """
-    directory = journal_directory(path)
-    changes: list[ConfigChanged] = []
-    damaged: list[Path] = []
-    is_torn = False
-    for segment in segments.paths(directory):
-        data = documents.read(segment) or b""
-        for record, _ in RECORDS.records_in(data, segment):
-            if not isinstance(record, ConfigChanged):
-                continue
-            if serial is None:
-                raise errors.DataDirectoryError(_without_whole(path, directory))
-            if record.serial > serial + 1:
-                if not is_torn:
-                    raise errors.DataDirectoryError(_older(path, serial, record.serial))
-                # It is based on one that is damaged, in a segment before.
-                damaged.append(segment)
-                break
-            if record.serial > serial:
-                serial = record.serial
-                changes.append(record)
-        tail = RECORDS.tail(data, segment)
-        is_torn |= tail is not None
-        if tail is not None and tail.has_records and segment not in damaged:
-            damaged.append(segment)
-    return changes, damaged
-
-
-def _without_whole(path: Path, directory: Path) -> str:
-    found = f"{path}: there is none, but {directory.name} has changes of it"
-    return f"{found}; put a copy of the file back"
-
-
-def _older(path: Path, serial: int, found: int) -> str:
-    copy = _read_copy(path)
-    is_newer = copy is not None and serial_of(copy) >= found - 1
-    known = f", such as {copy_path(path).name}" if is_newer else ""
-    return (
-        f"{path}: with the journal it ends at serial number {serial}, but "
-        f"{journal_directory(path).name} goes on with {found}; put a newer copy of the file "
-        f"back{known}"
-    )
 
 
 def last_entered(history: Path) -> int | None:
@@ -322,11 +258,6 @@ def _add_pairs(data: bytearray, pairs: dict[str, Any], *, is_first: bool) -> Non
 def copy_path(path: Path) -> Path:
     """The copy of ``path``."""
     return path.with_name(f"{path.name}.copy")
-
-
-def journal_directory(path: Path) -> Path:
-    """The directory of the journal beside ``path``."""
-    return path.with_name("config.journal")
 
 
 def serial_of(configuration: dict[str, Any]) -> int:

@@ -260,7 +260,7 @@ JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 FILE_BYTES_NEEDED = 64 * JOURNAL_SEGMENT_BYTES
 """How large the files of a daemon must be allowed to become: its log grows as long as it runs."""
 
-SEALED_SEGMENTS_MAX = 2
+SEALED_SEGMENTS_MAX = 8
 """Full segments beside the newest one, until the compactor has written the files of the first."""
 
 JOURNAL_RESERVE_BYTES = 512 * 1024
@@ -325,6 +325,9 @@ FILES_NOTICED_AT_ONCE = 1_000
 
 FILES_REST_SECONDS = 0.01
 """Time without messages after which the queue writes files of new jobs."""
+
+STOP_FILES_SECONDS = 3.0
+"""How long a queue that stops writes the files of new jobs."""
 
 MEMORY_REST_SECONDS = 0.1
 """Time without messages after which the queue gives back what large pieces of work have freed."""

@@ -151,6 +151,7 @@ def pytest_runtest_teardown() -> None:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
+    made.close_log()
     made.daemon_lock.remove()
 
 

@@ -12,7 +12,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.jobs import jobs
 from ...storage.jobs.jobs import JobStatus
-from ...storage.log.journal import StoredRecord
+from ...storage.log.records import StoredRecord
 from ...transport import messages
 from ..store.job_classes import row_of
 from ..store.job_rows import Phase

@@ -2,8 +2,10 @@
 
 No request changes the configuration without ``cluster/config``. The store is an owner of locks like
 any other: while changes wait, it asks the lock manager for this lock, makes all of them with one
-flush, and gives the lock back. Each change is all or none by itself; a refused one does not hurt
-others. A requester that holds the lock itself does not wait. Reads need no lock.
+append to the log, and gives the lock back when they are durable. What is made meanwhile by holders
+of the lock is the next batch: one is on its way at a time. Each change is all or none by itself; a
+refused one does not hurt others. A requester that holds the lock itself does not wait. Reads need
+no lock.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ...storage.cluster.configuration import Configuration
 from ...storage.cluster.damage import undamaged
 from ...storage.locks.locks import CONFIG_LOCK, LockLevel, LockMode, Owner
 from ...transport import messages
-from ..runtime.addresses import LOCK_MANAGER
+from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
 from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
@@ -35,8 +37,15 @@ _PRIORITY = 0
 _LOCK_SECONDS = 1_000_000.0
 """How long one request for the lock stands before it is sent again."""
 
+_STORE_SECONDS = 1_000_000.0
+"""How long changes wait for the log. It answers, or a successor of the queue does."""
+
 _NO_ANSWER = (
     "the lock manager did not give the configuration lock before the deadline: "
+    "it is being restarted (see daemon.log)"
+)
+_NOT_STORED = (
+    "the job queue did not store earlier changes before the deadline: "
     "it is being restarted (see daemon.log)"
 )
 _UNWRITTEN = "the configuration lock cannot be taken, because the disk refuses to store it"
@@ -69,12 +78,21 @@ class _WaitingChange(NamedTuple):
     """When its sender is told that the lock was not free; None: never."""
 
 
+class _Drafted(NamedTuple):
+    """A request whose changes are drafted: what it makes, and the snapshot after that."""
+
+    envelope: Envelope
+    made: Made
+    after: Configuration
+
+
 class _Phase(enum.Enum):
     """How the store stands to the configuration lock between its turns."""
 
     FREE = enum.auto()
     ASKED = enum.auto()
     BLOCKED = enum.auto()
+    STORING = enum.auto()
     RELEASING = enum.auto()
 
 
@@ -96,6 +114,9 @@ class ChangeLine:
         self._stored = stored
         self.owner = Owner(IDENTIFIER, runtime.host.daemon_lock.path, os.getpid())
         self._line: deque[_WaitingChange] = deque()
+        self._drafted: list[_Drafted] = []
+        self._sent: list[_Drafted] = []
+        self._is_sending = False
         self._handle = 0
         self._of_holders: dict[int, Envelope] = {}
         """Changes whose requesters should hold the lock: the lock manager is asked whether so."""
@@ -199,9 +220,9 @@ class ChangeLine:
         self._unwritten = None
         if isinstance(reply, messages.LocksGranted):
             self.grants += 1
+            self._phase = _Phase.STORING
             waiting, self._line = list(self._line), deque()
             self._make(waiting)
-            self._release()
         else:
             self._be_blocked()
 
@@ -289,7 +310,8 @@ class ChangeLine:
             _refuse_all(overdue, error)
             overdue = []
         if self._phase is not _Phase.BLOCKED:
-            _refuse_all(overdue, errors.DeadlineError(_NO_ANSWER))
+            text = _NOT_STORED if self._phase is _Phase.STORING else _NO_ANSWER
+            _refuse_all(overdue, errors.DeadlineError(text))
             for one in self._line:
                 self._look_in_time(one)
             return
@@ -305,27 +327,74 @@ class ChangeLine:
     # ------------------------------------------------------------ making
 
     def _make(self, waiting: Sequence[_WaitingChange]) -> None:
-        """Make these changes, each all or none, and store them with one flush."""
-        drafted = []
+        """Make these changes, each all or none, and append them to the log."""
         for one in waiting:
             try:
                 found = self._draft(one)
                 if found is not None:
-                    drafted.append((one, *found))
+                    self._drafted.append(_Drafted(one.envelope, *found))
             except errors.GangerError as error:
                 one.envelope.refuse(error)
-        before = self._configuration.snapshot
-        try:
-            self._configuration.commit()
-        except errors.StorageError as error:
-            # Also those without changes: they were decided on changes that are not made.
-            for one, _, _ in drafted:
-                one.envelope.refuse(_in_words(error, one.envelope.message))
+        self._send()
+
+    def _send(self) -> None:
+        """Append what is drafted to the log, unless a batch is on its way there."""
+        if self._is_sending:
             return
-        for _, made, after in drafted:
-            made.done(after)
-        if self._configuration.snapshot is not before:
-            self._stored()
+        self._sent, self._drafted = self._drafted, []
+        batch = self._configuration.next_batch()
+        if batch is None:
+            self._tell_done()
+            self._go_on()
+            return
+        self._is_sending = True
+        request = messages.StoreChanges(batch.base, batch.known, batch.changes)
+        deadline = self._runtime.clock() + _STORE_SECONDS
+        self._runtime.ask(JOB_QUEUE, request, self._note_stored, self._note_refused, deadline)
+
+    def _note_stored(self, reply: messages.ChangesStored) -> None:
+        if reply.position is None:
+            # Of a predecessor, which was replaced while they were on their way.
+            raise RuntimeError("the log has changes that this configuration store does not know")
+        self._is_sending = False
+        self._configuration.stored()
+        self._tell_done()
+        self._stored()
+        self._go_on()
+
+    def _note_refused(self, error: errors.GangerError) -> None:
+        self._is_sending = False
+        # Also those without changes: they were decided on changes that are not made.
+        refused, self._sent, self._drafted = [*self._sent, *self._drafted], [], []
+        self._configuration.refused(error)
+        for one in refused:
+            one.envelope.refuse(_in_words(error, one.envelope.message))
+        if isinstance(error, errors.OutcomeUnknownError):
+            self._await_settled()
+        self._go_on()
+
+    def _tell_done(self) -> None:
+        sent, self._sent = self._sent, []
+        for one in sent:
+            one.made.done(one.after)
+
+    def _go_on(self) -> None:
+        """Send what was drafted meanwhile; if nothing was, the lock may go."""
+        if self._drafted:
+            self._send()
+        elif self._phase is _Phase.STORING and not self._is_sending:
+            self._release()
+
+    def _await_settled(self) -> None:
+        deadline = self._runtime.clock() + _STORE_SECONDS
+        settled = messages.AwaitSettled()
+        self._runtime.ask(
+            JOB_QUEUE,
+            settled,
+            lambda _: self._configuration.settled(),
+            lambda _: self._await_settled(),
+            deadline,
+        )
 
     def _draft(self, one: _WaitingChange) -> tuple[Made, Configuration] | None:
         deadline = one.envelope.deadline
@@ -365,7 +434,7 @@ def _refuse(overdue: Sequence[_WaitingChange], holders: messages.LockHolders) ->
     _refuse_all(overdue, errors.DeadlineError(text))
 
 
-def _in_words(error: errors.StorageError, message: object) -> errors.StorageError:
+def _in_words(error: errors.GangerError, message: object) -> errors.GangerError:
     """The error for this request: under its key a repetition is safe, though nobody knows more."""
     has_key = bool(getattr(message, "request", ""))
     if isinstance(error, errors.OutcomeUnknownError) and has_key:

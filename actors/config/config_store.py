@@ -27,7 +27,7 @@ from ...storage.cluster.objects import ObjectKind
 from ...storage.prediction.policy import judged
 from ...transport import messages
 from ..runtime import query_pages
-from ..runtime.addresses import SCHEDULER
+from ..runtime.addresses import JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
 from . import object_pages, objects
 from .change_keys import keyed
@@ -190,7 +190,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._parts.turn_ended()
 
     def close(self) -> None:
-        """Write the whole configuration if the journal is ahead of it, and close the journal."""
+        """Write the whole configuration if the log is ahead of it."""
         if not hasattr(self, "_stored"):
             return
         if self._is_whole_due and not self._is_writing:
@@ -376,6 +376,10 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _note_whole(self, message: messages.WholeWritten) -> None:
         self._is_writing = False
+        if message.serial:
+            # The log need not repeat what is there.
+            written = messages.ConfigFilesWritten(serial=message.serial)
+            self.runtime.tell(JOB_QUEUE, written)
         flushing, self._flushing = self._flushing, []
         for envelope, answer in flushing:
             answered = functools.partial(_answer_flush, envelope, answer)
@@ -385,7 +389,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 answered(message.error)
         if message.error is not None:
             error = message.error
-            self.log.error("config.data is not written; its journal grows", error=error)
+            self.log.error("config.data is not written; the log keeps its changes", error=error)
             self._write_whole_later()
         if self._unflushed:
             self._write_whole()
@@ -407,9 +411,8 @@ def _first() -> dict[str, Any]:
     return config_files.first_configuration(str(uuid.uuid4()), time.time())
 
 
-def _written(work: Callable[[], None]) -> messages.WholeWritten:
+def _written(work: Callable[[], int]) -> messages.WholeWritten:
     try:
-        work()
+        return messages.WholeWritten(serial=work())
     except errors.StorageError as error:
         return messages.WholeWritten(error=error.text)
-    return messages.WholeWritten()

@@ -18,8 +18,8 @@ from ...storage.alive import lock_files
 from ...storage.cluster.objects import ObjectKind
 from ...storage.cluster.operations import deciding, delays
 from ...storage.cluster.operations.base import Circumstances, RefusedError
-from ...storage.config_files import OpcodeAnswer
 from ...storage.locks.locks import CONFIG_LOCK
+from ...storage.log.records import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
 from ...transport.envelopes import Envelope
 from ...transport.messages import (

@@ -1,8 +1,8 @@
 """The configuration as the store owns it: the present snapshot, and its files.
 
-A change is checked against the whole (`StoredConfiguration.draft`), stored durably and entered into
-the history (`StoredConfiguration.commit`); only then is it visible. A refused one leaves no
-trace.
+A change is checked against the whole (`StoredConfiguration.draft`) and appended to the log. When it
+is durable there, it is visible, and entered into the history (`StoredConfiguration.stored`). A
+refused one leaves no trace (`refused`). Changes that are drafted meanwhile are the next batch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ...storage import config_files, errors, settings
+from ...storage import config_files, config_log, errors, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import differences_of
 from ...storage.cluster.integrity import Index
 from ...storage.cluster.objects import ObjectKind
-from ...storage.config_files import ConfigChanged, KeyedReply, OpcodeAnswer
+from ...storage.config_files import KeyedReply
 from ...storage.config_history import ConfigHistory
 from ...storage.disk import quarantine
 from ...storage.log import segments
-from ...storage.log.journal import Journal
+from ...storage.log.records import ConfigChanged, OpcodeAnswer, encoded
+from ...storage.queue_files import job_files
 
 if TYPE_CHECKING:
     from ...storage.disk.paths import Places
@@ -77,8 +78,18 @@ class _Draft(NamedTuple):
     record: ConfigChanged
 
 
+class Batch(NamedTuple):
+    """Changes that go into the log together, on top of the configuration ``base``."""
+
+    base: int
+    known: int
+    """The newest serial number that was found in the log."""
+
+    changes: list[bytes]
+
+
 class StoredConfiguration:
-    """The only writer of ``config.data``, its journal and its history."""
+    """The only writer of ``config.data`` and its history."""
 
     def __init__(
         self, places: Places, first: Callable[[], dict[str, Any]], now: float = 0.0
@@ -97,11 +108,13 @@ class StoredConfiguration:
             found = first()
             config_files.write(places.config, found)
         self.snapshot = Configuration.load(found)
+        self._folder = job_files.folder_inode(os.fspath(places.data))
         self._fence = threading.Lock()
         self._is_closed = False
-        self._journal = Journal(config_files.journal_directory(places.config))
         self._history = ConfigHistory(places.config_history)
         self._drafts: list[_Draft] = []
+        self._sent: list[_Draft] = []
+        self._known = stored.newest
         self._listeners: list[Listener] = []
         self._replies: dict[tuple[str, str], KeyedReply] = {}
         self._doubtful: dict[tuple[str, str], errors.OutcomeUnknownError] = {}
@@ -112,13 +125,12 @@ class StoredConfiguration:
             self._make(stored.changes, entered)
             self._history.settle()
             config_files.write(places.config, self.snapshot.to_document())
-            self._journal.begin(self.snapshot.serial_no)
-            self._journal.cut()
         self.lost = max(0, entered - self.snapshot.serial_no)
         """How many changes of the history ``config.data`` lacks: an old copy was put back."""
 
         if self.lost:
             self._go_on_behind(entered, now)
+        config_log.retire_former(places.config)
         self._index = Index(self.snapshot)
 
     def when_changed(self, listener: Listener) -> None:
@@ -126,13 +138,12 @@ class StoredConfiguration:
         self._listeners.append(listener)
 
     def close(self) -> None:
-        """Close the journal. The whole that a thread writes now is finished; none is begun later.
+        """The whole that a thread writes now is finished; none is begun later.
 
         A successor must not find its newer ``config.data`` replaced by ours.
         """
         with self._fence:
             self._is_closed = True
-        self._journal.close()
 
     def in_use(self, what: str, scope: str = "") -> Container[object]:
         """The values of this kind that objects have, drafted changes included (`integrity`)."""
@@ -145,10 +156,11 @@ class StoredConfiguration:
     @property
     def drafted(self) -> Configuration:
         """The snapshot after all drafted changes, which no reply may show yet."""
-        return self._drafts[-1].after if self._drafts else self.snapshot
+        newest = self._drafts or self._sent
+        return newest[-1].after if newest else self.snapshot
 
     def draft(self, edit: Edit, now: float) -> Configuration:
-        """Make the changes, all or none, on top of those drafted before; `commit` stores them.
+        """Make the changes, all or none, on top of those drafted before; `next_batch` takes them.
 
         The snapshot after them. Raises `StaleSerialError`, `UnknownObjectError` or
         `IntegrityError`: what was drafted before stays.
@@ -163,28 +175,39 @@ class StoredConfiguration:
         self._drafts.append(_Draft(before, after, changes, record))
         return after
 
-    def commit(self) -> None:
-        """Store all drafted changes with one flush; then they are visible.
+    def next_batch(self) -> Batch | None:
+        """All drafted changes, for the log; None: there is none. `stored` or `refused` follows."""
+        assert not self._sent, "one batch is on its way at a time"
+        self._sent, self._drafts = self._drafts, []
+        if not self._sent:
+            return None
+        changes = [encoded(draft.record) for draft in self._sent]
+        return Batch(self._sent[0].before.serial_no, self._known, changes)
 
-        `StorageError`: none of them is made. `OutcomeUnknownError`: a loss of power may bring them
-        back; until the disk has taken them out, `check_doubt` says so.
+    def refused(self, error: errors.GangerError) -> None:
+        """The log has not taken the batch: none of its changes is made, nor any that builds on it.
+
+        `OutcomeUnknownError`: a loss of power may bring them back; until `settled`, `check_doubt`
+        says so.
         """
-        drafts, self._drafts = self._drafts, []
-        if not drafts:
-            return
-        try:
-            for draft in drafts:
-                self._journal.append(draft.record)
-            self._journal.commit(drafts[-1].after.serial_no)
-        except errors.StorageError as error:
-            for draft in reversed(drafts):
-                self._index.take_back(draft.before, draft.after, draft.changes)
-            if isinstance(error, errors.OutcomeUnknownError):
-                keys = [_key_of(draft.record.who, draft.record.request) for draft in drafts]
-                self._doubtful = dict.fromkeys(keys, error.under_key())
-            raise
+        sent, drafts = self._sent, self._drafts
+        self._sent, self._drafts = [], []
+        for draft in reversed([*sent, *drafts]):
+            self._index.take_back(draft.before, draft.after, draft.changes)
+        if isinstance(error, errors.OutcomeUnknownError):
+            keys = [_key_of(draft.record.who, draft.record.request) for draft in sent]
+            self._doubtful = dict.fromkeys(keys, error.under_key())
+
+    def settled(self) -> None:
+        """No loss of power can bring back any more what the log has refused."""
+        self._doubtful.clear()
+
+    def stored(self) -> None:
+        """The batch is durable: its changes are visible from now on."""
+        drafts, self._sent = self._sent, []
         self._doubtful.clear()
         self.snapshot = drafts[-1].after
+        self._known = self.snapshot.serial_no
         for draft in drafts:
             for listener in self._listeners:
                 listener(draft.before, draft.after, draft.changes)
@@ -195,29 +218,25 @@ class StoredConfiguration:
 
     # ------------------------------------------------------------ the whole
 
-    def prepare_whole(self) -> Callable[[], None]:
-        """Begin a new segment; the work that remains may run in any thread. `StorageError`."""
-        self._history.write()
-        self._journal.begin(self.snapshot.serial_no)
-        cut = self._journal.prepare_cut()
-        document, path = self.snapshot.to_document(), self._places.config
+    def prepare_whole(self) -> Callable[[], int]:
+        """Writes the whole, in any thread; returns its serial number, 0 if it is not wanted.
 
-        def work() -> None:
+        `StorageError`.
+        """
+        self._history.write()
+        document, path = self.snapshot.to_document(), self._places.config
+        serial = self.snapshot.serial_no
+
+        def work() -> int:
             with self._fence:
                 if self._is_closed:
-                    if cut is not None:
-                        cut.give_up()
-                    return
-                try:
-                    # It holds what the segments hold that are deleted.
-                    self._history.settle()
-                    config_files.write(path, document)
-                except errors.StorageError:
-                    if cut is not None:
-                        cut.give_up()
-                    raise
-                if cut is not None:
-                    cut.carry_out()
+                    return 0
+                if job_files.folder_inode(os.fspath(path.parent)) != self._folder:
+                    raise errors.StorageError(f"{path.parent}: it was deleted or replaced")
+                # It holds what the log forgets.
+                self._history.settle()
+                config_files.write(path, document)
+                return serial
 
         return work
 
@@ -250,24 +269,15 @@ class StoredConfiguration:
         Knows the newest `settings.CHANGE_REPLIES_MAX`.
         """
         key = _key_of(who, request)
-        for draft in reversed(self._drafts):
+        for draft in reversed([*self._sent, *self._drafts]):
             if _key_of(draft.record.who, draft.record.request) == key:
                 return msgspec.convert(draft.record, KeyedReply, from_attributes=True)
         return self._replies.get(key)
 
     def check_doubt(self, who: str, request: str) -> None:
-        """Raise `OutcomeUnknownError` if a loss of power may bring back a change under this key.
-
-        The disk is asked again to take it out first; then the key is as good as new.
-        """
-        error = self._doubtful.get(_key_of(who, request))
-        if error is None:
-            return
-        try:
-            self._journal.take_out_refused()
-        except errors.StorageError:
-            raise error from None
-        self._doubtful.clear()
+        """Raise `OutcomeUnknownError` if a loss of power may bring back a change under this key."""
+        if (error := self._doubtful.get(_key_of(who, request))) is not None:
+            raise error
 
     def _keep_reply(self, reply: KeyedReply) -> None:
         self._replies[_key_of(reply.who, reply.request)] = reply
@@ -294,10 +304,10 @@ class StoredConfiguration:
         self._history.add(msgspec.json.encode(entry))
 
     def _make(self, newer: Sequence[ConfigChanged], entered: int) -> None:
-        """Make the changes of the journal, and enter them: the history was not flushed since.
+        """Make the changes of the log, and enter them: the history was not flushed since.
 
-        ``entered``: the newest entry. If the journal ends before it, changes are lost, and the
-        history alone tells of them.
+        ``entered``: the newest entry. If the log ends before it, changes are lost, and the history
+        alone tells of them.
         """
         if newer and entered <= newer[-1].serial:
             self._history.cut(self.snapshot.serial_no)
@@ -319,8 +329,6 @@ class StoredConfiguration:
         document["serial_no"] = entered + 1
         self.snapshot = Configuration.load(document)
         config_files.write(self._places.config, document)
-        self._journal.begin(entered + 1)
-        self._journal.cut()
         entry = HistoryEntry(entered + 1, now, "a start of the daemon", why, [])
         self._history.add(msgspec.json.encode(entry))
         self._history.write()

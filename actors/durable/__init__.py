@@ -1,7 +1,8 @@
 """What has the queue promised to remember, and what is on disk of it?
 
 `Ledger` has the journal, its segments and what waits for the next flush. `FileWriter` writes the
-files of jobs, and keeps each state that is newer than its file.
+files of jobs, and keeps each state that is newer than its file. `ChangeLog` appends the changes of
+the configuration to the same log (docs/decisions/one-log.md).
 
 What is flushed, and when:
 
@@ -10,8 +11,8 @@ What is flushed, and when:
 - ``running``, results and the final status (journal, then job file): before the operation starts,
   before the job goes on, before anybody is told;
 - output of commands (``queue/spool/job-<id>-output``): when its opcode ends, before the result;
-- a change of the configuration (``config.journal/``, later ``config.data``): before it is visible
-  or answered; a temporary reservation (``tempres.data``): before it is answered;
+- a change of the configuration (journal, later ``config.data``): before it is visible or answered;
+  a temporary reservation (``tempres.data``): before it is answered;
 - not flushed are the name of a job's lock file, which matters only while the process lives, a lock
   granted or released (``locks.journal``), which matters only while its owner lives, and log lines
   by themselves.

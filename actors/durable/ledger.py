@@ -1,19 +1,23 @@
 """The durable side of the job queue: the journal, its segments, and what waits for the next flush.
 
-How it works. `store_...` puts a record into the journal's buffer together with an *effect*:
-what may happen only once the record is durable. `commit` makes one flush for all of them and runs
-the effects in order. If the flush fails, each effect's ``failed`` runs instead, the ledger is
-read-only, and `retry` finds out whether the disk works again. ``failed`` gets a `ReadOnlyError` if
+How it works. `store_...` appends a record to the log, and hangs an *effect* on its position: what
+may happen only once the record is durable. `commit` makes one flush for all of them, and runs the
+effects up to the position that is durable then, in order. If the flush fails, each effect's
+``failed`` runs instead, the ledger is read-only, and `retry` finds out whether the disk works
+again. ``failed`` gets a `ReadOnlyError` if
 the record is certainly gone, an `OutcomeUnknownError` if a loss of power may bring it back.
 
 ``_staged`` holds the states that wait for the flush: the next state of the same job must start
 from there. The durable states that are newer than the jobs' files are in ``files`` (`file_writer`).
 
+The configuration store appends its changes here, too (`change_log`). ``changes`` are those that
+``config.data`` may lack.
+
 A segment of the journal that is full, or behind which many files are missing, is *sealed*: a new
-one follows it, which begins with the states of jobs whose files other processes may change. The
-compactor writes what the sealed one covers into files, and deletes it
-(`storage/queue_files/compaction` has the invariants). A second segment may be sealed meanwhile. A
-third may not: turns wait for the compactor then.
+one follows it, which begins with the states of jobs whose files other processes may change, and
+with these changes. The compactor writes what the sealed one covers into files, and deletes it
+(`storage/queue_files/compaction` has the invariants). Others may be sealed meanwhile, up to
+`settings.SEALED_SEGMENTS_MAX`: then turns wait for the compactor.
 
 A start that finds many jobs in the journal reads them, begins a segment beside those of its
 predecessor, and gives these to the compactor. After a failed flush, or when there are few jobs, the
@@ -23,10 +27,12 @@ queue does all of it in one turn (`retry`).
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import errors, settings
-from ...storage.log.journal import JobArchived, JobsStored, StateStored, StoredRecord
+from ...storage.log.logged_changes import LoggedChanges
+from ...storage.log.records import ConfigWritten, JobArchived, JobsStored, StateStored, StoredRecord
 from ...storage.queue_files import read_back, replay
 from ...storage.queue_files.compaction import Compaction
 from .disk_state import DiskState
@@ -35,13 +41,22 @@ from .file_writer import FileWriter, parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ...storage.log.journal import Check, Cut, Journal, Record
+    from ...storage.log.journal import Check, Cut, Journal
+    from ...storage.log.records import EncodedChange, Record
     from ...storage.log.segment_ahead import SegmentAhead
     from ...storage.queue_files.job_files import QueueDirectory
     from .file_writer import State
     from .recovered import Recovered
 
     Failed = Callable[[errors.GangerError], None]
+
+
+class _Effect(NamedTuple):
+    """What may happen once the log is durable up to a position."""
+
+    position: int
+    done: Callable[[], None]
+    failed: Failed
 
 
 def _ignore(_: errors.GangerError) -> None:
@@ -74,7 +89,8 @@ class Ledger:
         self._disk = DiskState(self._give_up_room)
         self.files = FileWriter(directory, self._disk, lambda: replay.read_journal(journal))
         self._staged: dict[int, bytes] = {}
-        self._effects: list[tuple[Callable[[], None], Failed]] = []
+        self.changes = LoggedChanges()
+        self._effects: deque[_Effect] = deque()
         self._unarchived: dict[int, Callable[[], None]] = {}
         self._refused_inputs: list[str] = []
         self._inputs_to_remove: list[str] = []
@@ -92,6 +108,11 @@ class Ledger:
     def flushes(self) -> int:
         """How many flushes were made so far."""
         return self._journal.flushes
+
+    @property
+    def position(self) -> int:
+        """The position up to which the log is durable."""
+        return self._journal.durable
 
     @property
     def is_doubtful(self) -> bool:
@@ -123,6 +144,8 @@ class Ledger:
         ledger begins its life read-only.
         """
         self.last_id = recovered.last_id
+        self.changes = recovered.changes
+        self._journal.go_on_from(recovered.position)
         self.files.begin(recovered)
         self._unarchived = dict.fromkeys(recovered.unarchived, _nothing)
         self._refused_inputs = list(recovered.refused_inputs)
@@ -198,6 +221,29 @@ class Ledger:
 
         self._append(JobArchived(job_id), stored, failed)
 
+    def store_changes(
+        self,
+        records: Iterable[EncodedChange | ConfigWritten],
+        done: Callable[[int], None],
+        failed: Failed,
+    ) -> None:
+        """Changes of the configuration, all or none. ``done`` gets the position of the last one."""
+        appended = list(records)
+
+        def stored() -> None:
+            for record in appended:
+                self.changes.note(record)
+            done(position)
+
+        position = self._append_all(appended, stored, failed)
+
+    def note_written(self, serial: int) -> None:
+        """``config.data`` has the changes up to this one: no later segment repeats them."""
+        self.changes.note(record := ConfigWritten(serial))
+        if not self.is_read_only:
+            # With the next flush, whenever that is: without it, they are read once more.
+            self._journal.append(record)
+
     def remove_inputs(self, names: Iterable[str]) -> None:
         """Delete the inputs of a refused submission, once its record is certainly gone.
 
@@ -208,7 +254,7 @@ class Ledger:
 
     def after_commit(self, done: Callable[[], None], failed: Failed = _ignore) -> None:
         """Do this when everything stored so far is durable."""
-        self._effects.append((done, failed))
+        self._effects.append(_Effect(self._journal.position, done, failed))
 
     def commit(self, meanwhile: Callable[[], None] | None = None) -> None:
         """Make everything durable, run the effects, and repeat that for records that these add.
@@ -311,7 +357,7 @@ class Ledger:
     @property
     def has_work_at_rest(self) -> bool:
         """Whether the queue is to write files, or seal a segment, when nothing comes."""
-        if self.is_behind and self._sealed >= settings.SEALED_SEGMENTS_MAX:
+        if self.is_behind and self.is_compacting:
             return False
         return self.has_unwritten
 
@@ -332,7 +378,7 @@ class Ledger:
 
     @property
     def must_wait(self) -> bool:
-        """Whether the newest segment is full, and the compactor has two more to work on."""
+        """Whether the newest segment is full, and no more may be sealed."""
         return self._is_full and self._sealed >= settings.SEALED_SEGMENTS_MAX
 
     def write_newest(self, count: int, is_enough: Callable[[], bool] = lambda: False) -> None:
@@ -352,10 +398,13 @@ class Ledger:
                 self.directory.write_serial(self.last_id)
                 self._written_serial = self.last_id
 
-    def close(self) -> None:
-        """Write what has no file yet, and close everything."""
+    def close(self, is_enough: Callable[[], bool] = lambda: False) -> None:
+        """Write what has no file yet, and close everything.
+
+        ``is_enough`` is asked after each file: the journal has what the others lack.
+        """
         self.files.end_compaction()
-        self.files.write_pending()
+        self.files.write_newest(self.files.unwritten_count, is_enough)
         self.write_serial()
         self._journal.close()
         self.directory.spares.close()
@@ -364,16 +413,23 @@ class Ledger:
     def _append(
         self, record: Record | StoredRecord, done: Callable[[], None], failed: Failed
     ) -> bool:
+        return self._append_all([record], done, failed) > 0
+
+    def _append_all(
+        self,
+        appended: Iterable[Record | EncodedChange | StoredRecord],
+        done: Callable[[], None],
+        failed: Failed,
+    ) -> int:
+        """The position of the last of these records; 0: the disk refuses writes."""
         if self._disk.is_read_only:
             failed(self.refusal())
-            return False
-        if isinstance(record, StoredRecord):
-            self._journal.append_stored(record)
-        else:
+            return 0
+        for record in appended:
             self._journal.append(record)
         self._is_fresh = False
-        self._effects.append((done, failed))
-        return True
+        self.after_commit(done, failed)
+        return self._journal.position
 
     @property
     def _is_full(self) -> bool:
@@ -386,19 +442,19 @@ class Ledger:
         return self._journal.is_full and new >= settings.JOURNAL_SEGMENT_BYTES // 2
 
     def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> None:
-        effects, self._effects = self._effects, []
         self._staged.clear()
         try:
-            self._journal.commit(self.last_id, meanwhile)
+            self._journal.write(self.last_id, meanwhile)
         except errors.StorageError as error:
+            effects, self._effects = self._effects, deque()
             self.refuse_writes(error)
             is_unknown = isinstance(error, errors.OutcomeUnknownError)
             refusal = error if is_unknown else self.refusal()
-            for _, failed in effects:
-                failed(refusal)
+            for effect in effects:
+                effect.failed(refusal)
             return
-        for done, _ in effects:
-            done()
+        while self._effects and self._effects[0].position <= self._journal.durable:
+            self._effects.popleft().done()
 
     def _move_archived(self) -> None:
         """Move the files of archived jobs; the journal remembers those that cannot be moved."""
@@ -475,7 +531,7 @@ class Ledger:
         if is_fresh:
             self._covered &= self._repeated
             self._journal.append_last_id(self.last_id)
-            self._journal.commit(self.last_id)
+            self._journal.write(self.last_id)
         else:
             # With all states that files may lack after the flush: the disk may refuse some files.
             self._begin_segment(self.files.states)
@@ -513,12 +569,16 @@ class Ledger:
             raise errors.StorageError("files cannot be moved into the archive")
 
     def _begin_segment(self, states: Mapping[int, State]) -> None:
-        """Begin a segment that answers for the files of these jobs."""
+        """Begin a segment that answers for the files of these jobs, and for ``config.data``."""
         self._journal.begin(self.last_id)
         for job_id, known in states.items():
             serial, body = parts(known)
             self._journal.append(StateStored(job_id, serial, body))
-        self._journal.commit(self.last_id)
+        for change in self.changes.changes.values():
+            self._journal.append(change)
+        if self.changes.written is not None:
+            self._journal.append(ConfigWritten(self.changes.written))
+        self._journal.write(self.last_id)
         # The older segments may go at any moment from now on.
         self._covered, self._repeated = set(states), set(states)
         self._repeated_bytes = self._journal.size

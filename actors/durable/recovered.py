@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...storage.log.logged_changes import LoggedChanges
 from ...storage.queue_files import replay
 
 
@@ -13,10 +14,12 @@ class Recovered(msgspec.Struct, kw_only=True):
     The states of the journal: the files of ``unwritten`` lack them, those of ``written`` have them,
     and those of ``ahead`` have newer ones, which are here. ``archived`` are all archived jobs of
     the journal, and ``unarchived`` those whose files could not be moved. ``journaled`` is how many
-    jobs the journal has.
+    jobs the journal has, ``position`` that of its last record. ``changes``: of the configuration.
     """
 
     last_id: int = 0
+    position: int = 0
+    changes: LoggedChanges = msgspec.field(default_factory=LoggedChanges)
     living: dict[int, tuple[int, bytes]] = {}
     unwritten: dict[int, tuple[int, bytes]] = {}
     written: dict[int, tuple[int, bytes]] = {}

@@ -31,7 +31,7 @@ class SsconfFiles:
     ) -> None:
         self._runtime = runtime
         self._folder = folder
-        self._home = job_files.queue_inode(str(folder.parent))
+        self._home = job_files.folder_inode(str(folder.parent))
         self._snapshot = snapshot
         self._is_all_due = False
         self._due: set[str] = set()
@@ -138,7 +138,7 @@ class SsconfFiles:
 
     def _write_files(self, snapshot: Configuration, names: Sequence[str] | None) -> None:
         """Runs in any thread. Raises `StorageError`, or `IntegrityError`."""
-        if job_files.queue_inode(str(self._folder.parent)) != self._home:
+        if job_files.folder_inode(str(self._folder.parent)) != self._home:
             # Another daemon may have the directory that is there now.
             raise errors.StorageError(f"{self._folder.parent}: deleted or replaced")
         try:

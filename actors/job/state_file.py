@@ -21,7 +21,7 @@ class StateFile:
     def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
         self.path = path
         self._folder = path.rpartition("/")[0]
-        self._queue = job_files.queue_inode(self._folder)
+        self._queue = job_files.folder_inode(self._folder)
         self._spares = inodes.BorrowedInodes(spares)
         self._wait = wait
         self.is_only_copy = False
@@ -48,7 +48,7 @@ class StateFile:
     def has_queue(self) -> bool:
         """Whether this is still the same queue directory: another one numbers its own jobs."""
         try:
-            return job_files.queue_inode(self._folder) == self._queue
+            return job_files.folder_inode(self._folder) == self._queue
         except OSError:
             return True  # Unknown.
 

@@ -116,7 +116,11 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.StartFailed, lifecycle.fail_start),
             _noted(messages.JobExited, lifecycle.note_exit),
             _noted(messages.ReportRunning, lambda _: lifecycle.report_running()),
-            # Listeners, the configuration store and the supervisor.
+            # The configuration store.
+            _handled(messages.StoreChanges, store.change_log.store),
+            _noted(messages.ConfigFilesWritten, store.change_log.note_written),
+            _handled(messages.AwaitSettled, store.change_log.await_settled),
+            # Listeners and the supervisor.
             _noted(messages.PeerGone, queue.forget_peer),
             _answered(messages.ReadLastId, queue.last_id),
             _answered(messages.ReadQueueState, queue.report),

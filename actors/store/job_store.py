@@ -15,6 +15,7 @@ from ...storage.disk import free_memory
 from ...storage.jobs import job_bounds, jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
+from ..durable.change_log import ChangeLog
 from ..durable.ledger import Ledger
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
 from .announcements import Announcements
@@ -59,6 +60,7 @@ class JobStore:
         self.table = table
         self.ledger = Ledger(directory, journal, self._compact_in_thread, self._make_in_thread)
         self.ledger.files.when_mended = self._note_mended
+        self.change_log = ChangeLog(self.ledger)
         self._work: IdleWork | None = None
         self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
@@ -310,6 +312,7 @@ class JobStore:
             self._retry_later()
             return
         self._log.info("the disk takes writes again")
+        self.change_log.settle()
         self._is_retry_due = False
         self._failed_retries = 0
         unsettled, self._unsettled = self._unsettled, []
@@ -414,7 +417,8 @@ class JobStore:
             free_memory.give_back()
         elif ledger.is_behind:
             ledger.write_serial()
-            ledger.seal()
+            if not ledger.is_compacting:
+                ledger.seal()
         else:
             ledger.write_newest(settings.FILES_AT_ONCE, lambda: self._runtime.has_news)
 
@@ -427,7 +431,9 @@ class JobStore:
         try:
             self.announcements.ages.store()
         finally:
-            self.ledger.close()
+            # Of very many, the next start finds the others in the journal.
+            end = self._runtime.clock() + settings.STOP_FILES_SECONDS
+            self.ledger.close(lambda: self._runtime.clock() > end)
 
     def make_spares(self) -> None:
         """Make spare files ahead, unless a message waits."""

@@ -48,7 +48,7 @@ def load(
     compaction.give_up_predecessor(directory)
     progress("reading the journal", 0, 0)
     said = replay.read_journal(queue_journal)
-    loaded = Loaded(archived=said.archived)
+    loaded = Loaded(archived=said.archived, position=said.position, changes=said.changes)
     loaded.journaled = len(said.states) + len(said.archived)
     for job_id, state in said.archived.items():
         _archive_again(directory, job_id, state, loaded)

@@ -11,8 +11,9 @@ What lies in a data directory:
   out. ``queue/quarantine/``: what a start or ``ganger fsck --repair`` has put aside.
 - ``locks.data``, ``locks.journal``: who holds which lock, who waits; and the changes since.
 - ``livelocks/``: lock files, which say what processes live; spares for the next ones.
-- ``config.data``, ``config.journal/``: configuration and filter rules, in Ganeti's schema, and the
-  changes since. ``config.data.copy``: a daemon starts from it if the first cannot be read.
+- ``config.data``: configuration and filter rules, in Ganeti's schema; the journal has the changes
+  since. ``config.data.copy``: a daemon starts from it if the first cannot be read.
+  ``config.journal/``: where earlier versions kept the changes; keeps these versions out.
 - ``config.history``: who changed what of the configuration, when and why: a JSON object a line.
 - ``tempres.data``: MAC addresses, IP addresses and the like that jobs have reserved, as in Ganeti.
 - ``ssconf/``: the configuration as plain lines, for scripts, as in Ganeti; nobody here reads it.

@@ -110,7 +110,7 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def config_journal(self) -> Path:
-        """The changes of the configuration since it was written."""
+        """Where earlier versions kept the changes of the configuration (`config_log`)."""
         return self.data / "config.journal"
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from .. import config_files, entry_points, errors, settings
+from .. import config_files, config_log, entry_points, errors, settings
 from ..access import keys
 from ..alive import lock_files
 from ..cluster import shapes
@@ -21,7 +21,7 @@ from ..disk import documents, ownership, quarantine
 from ..filters import rules
 from ..jobs import jobs
 from ..locks import lock_journal
-from ..log import journal, segments
+from ..log import journal, records, segments
 from ..queue_files import inodes, job_files, output_files, replay, spool
 from .checking import (
     Archival,
@@ -195,7 +195,7 @@ class _Survey:
             return
         kept = journal.Journal(self._places.journal)
         paths = kept.segments()
-        self.facts.segments = [self._segment(path, journal.RECORDS) for path in paths]
+        self.facts.segments = [self._segment(path, records.RECORDS) for path in paths]
         known = {path.name for path in paths}
         self.facts.foreign += [
             f"{self._places.journal}/{name}"
@@ -214,12 +214,12 @@ class _Survey:
             is_archived = replay.is_whole(self._read_archived(job_id), job_id)
             self.facts.archivals[job_id] = Archival(state is not None, is_archived)
 
-    def _segment(self, path: Path, records: RecordFormat[Any]) -> JournalSegment:
+    def _segment(self, path: Path, kind: RecordFormat[Any]) -> JournalSegment:
         try:
             data = _read_plain(os.fspath(path))
         except errors.StorageError as error:
             return JournalSegment(path=os.fspath(path), problem=_without_path(error, path))
-        tail = records.tail(data, path)
+        tail = kind.tail(data, path)
         copy = None
         if tail is not None and tail.has_records:
             name = segments.kept_name(path)
@@ -307,6 +307,9 @@ class _Survey:
 
     def _read_configuration(self) -> None:
         places = self._places
+        if any(segment.problem is not None for segment in self.facts.segments):
+            # The segment may have newer changes.
+            return
         try:
             stored = config_files.read_stored(places.config)
             self._read_config_journal()
@@ -335,8 +338,8 @@ class _Survey:
                 self.facts.ssconf_problem = (os.fspath(folder), stale)
 
     def _read_config_journal(self) -> None:
-        found = segments.paths(config_files.journal_directory(self._places.config))
-        self.facts.config_segments = [self._segment(path, config_files.RECORDS) for path in found]
+        found = segments.paths(config_log.former_directory(self._places.config))
+        self.facts.config_segments = [self._segment(path, config_log.RECORDS) for path in found]
 
     def _read_keys(self) -> None:
         server = self._places.keys / "server.key"

@@ -68,17 +68,26 @@ class RecordFormat(Generic[AnyRecord]):
         name: str,
         version: int,
         unknown: type[errors.OperatorError] = errors.DataDirectoryError,
+        *,
+        passed_over: Any = None,  # noqa: ANN401 - a union
     ) -> None:
-        """``records``: a union of tagged structures. ``unknown``: the error for any other."""
+        """``records``: a union of tagged structures. ``unknown``: the error for any other.
+
+        ``passed_over``: those that a reader does not look at, which saves decoding them.
+        """
         self.version = version
         self._name = name
         self._unknown = unknown
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(records).decode
+        self._starts = self._starts_of(records)
+        self._passed_over = None if passed_over is None else self._starts_of(passed_over)
+
+    def _starts_of(self, records: Any) -> re.Pattern[bytes]:  # noqa: ANN401 - a union
+        """The first bytes of payloads: an array, of any length since versions differ, and a tag."""
         tags = (kind.__struct_config__.tag for kind in typing.get_args(records))
         names = b"|".join(re.escape(self._encode(tag)) for tag in tags)
-        self._starts = re.compile(rb"[\x90-\x9f](?:%b)" % names)
-        """The first bytes of payloads: an array, of any length since versions differ, and a tag."""
+        return re.compile(rb"[\x90-\x9f](?:%b)" % names)
 
     def packed(self, record: AnyRecord) -> bytes:
         """The record as the file holds it."""
@@ -94,6 +103,8 @@ class RecordFormat(Generic[AnyRecord]):
         offset = 0
         while payload := payload_at(data, offset):
             offset += HEAD.size + len(payload)
+            if self._passed_over is not None and self._passed_over.match(payload):
+                continue
             try:
                 record: AnyRecord = self._decode(payload)
             except msgspec.DecodeError as error:
@@ -120,7 +131,11 @@ class RecordFormat(Generic[AnyRecord]):
                 yield self._decode(payload)
 
     def _end(self, data: bytes, path: str | os.PathLike[str]) -> int:
-        return max((after for _, after in self.records_in(data, path)), default=0)
+        end = max((after for _, after in self.records_in(data, path)), default=0)
+        # Those that were passed over behind the last one count, too.
+        while payload := payload_at(data, end):
+            end += HEAD.size + len(payload)
+        return end
 
     def _payloads_behind(self, data: bytes, end: int) -> Iterator[bytes]:
         for match in self._starts.finditer(data, end):

@@ -1,13 +1,14 @@
-"""The journal: the states that the queue has acknowledged, with checksums, flushed in groups.
+"""The journal: the log of queue and configuration on disk, with checksums, flushed in groups.
 
-How it works. `append` collects records and `commit` makes them durable together: one write and one
-flush for any number of records. A segment is a file of records, each behind its length and
+How it works. `append` collects records and gives each its position, and `write` makes them durable
+together: one write and one flush for any number of records. `durable` is the position of the last
+record that is so. A segment is a file of records, each behind its length and
 checksum, and of zeros behind the last one; a replay ignores a torn tail. When a segment is full,
 the journal begins the next one. `cut` deletes the older ones when the job files hold all their
 states durably.
 
 After a failed write or flush the journal truncates the segment to the last good record, and the
-next commit begins a new segment. If the truncation fails too, it is repeated before a new segment
+next write begins a new segment. If the truncation fails too, it is repeated before a new segment
 begins: a replay must never find a record that was reported as failed.
 
 Another thread may make the next segment ahead (`make_ahead`), so that no turn of the queue waits
@@ -27,49 +28,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from .. import errors, settings
 from ..disk import documents
 from . import segments
-from .checked_records import HEAD, RecordFormat, checksum, packed
+from .records import FORMAT_VERSION, RECORDS, EncodedChange, SegmentBegun, StoredRecord
 from .segment_ahead import SegmentAhead, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from .records import Record
 
-class SegmentBegun(msgspec.Struct, frozen=True, tag="begun", array_like=True):
-    """First record of each segment: the format's version, and the last job id given so far."""
-
-    version: int
-    last_id: int
-
-
-class JobsStored(msgspec.Struct, frozen=True, tag="stored", array_like=True):
-    """A submission: (id, serial of the state, text of the job file) of each job, all or none."""
-
-    jobs: list[tuple[int, int, bytes]]
-
-
-class StateStored(msgspec.Struct, frozen=True, tag="state", array_like=True):
-    """A job's new state as a whole, with its serial."""
-
-    job_id: int
-    serial: int
-    body: bytes
-
-
-class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
-    """The job was archived: no older record may restore its file."""
-
-    job_id: int
-
-
-Record = SegmentBegun | JobsStored | StateStored | JobArchived
-
-FORMAT_VERSION = 1
 
 Check = Callable[[Sequence["Path"]], None]
 """Raises `StorageError` unless these segments may go."""
@@ -79,50 +49,16 @@ def unchecked(_: Sequence[Path]) -> None:
     """Whoever cuts has made sure by other means."""
 
 
-RECORDS: RecordFormat[Record] = RecordFormat(Record, "journal", FORMAT_VERSION)
-"""The records of the queue's journal."""
-
-_encode = msgspec.msgpack.Encoder().encode
-
-_STORED_START = b"\x92\xa6stored"
-_MANY = 0xDC
-
-
-class StoredRecord:
-    """The record of a submission, made in slices; the same bytes as those of `JobsStored`.
-
-    The bytes of a large one are neither copied nor read again when it is complete.
-    """
-
-    def __init__(self, count: int) -> None:
-        """``count``: how many jobs it will have, 65,535 at most."""
-        few = 16
-        head = bytes((0x90 | count,)) if count < few else bytes((_MANY,)) + count.to_bytes(2)
-        start = _STORED_START + head
-        self._missing = count
-        self._slices = [start]
-        self._size, self._checksum = len(start), checksum(start)
-
-    def add(self, new: Sequence[tuple[int, int, bytes]]) -> None:
-        """Add jobs: id, serial, text of the file."""
-        encoded = b"".join(map(_encode, new))
-        self._missing -= len(new)
-        self._slices.append(encoded)
-        self._size += len(encoded)
-        self._checksum = checksum(encoded, self._checksum)
-
-    def packed(self) -> list[bytes]:
-        """The whole record, as the journal holds it."""
-        assert self._missing == 0, "the record says how many jobs it has"
-        return [HEAD.pack(self._size, self._checksum), *self._slices]
-
-
 class Journal:
     """The journal in one directory. One thread uses it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._buffer: list[bytes] = []
+        self._position = 0
+        self.durable = 0
+        """The position of the last record that is durable."""
+
         self._descriptor: int | None = None
         self._number = 0
         self._newest = ""
@@ -171,8 +107,8 @@ class Journal:
             self._open(ahead.number, descriptor, ahead.size)
         else:
             self._make_segment(0 if ahead is None else ahead.number)
-        first = RECORDS.packed(SegmentBegun(FORMAT_VERSION, last_id))
-        self._buffer.insert(0, first)
+        first = SegmentBegun(FORMAT_VERSION, last_id, self.durable + 1)
+        self._buffer.insert(0, RECORDS.packed(first))
 
     def leave_doubt(self) -> None:
         """Begin a segment, so that a successor writes anew what the older ones cover.
@@ -237,16 +173,27 @@ class Journal:
         self._size, self._reserved = 0, zeros
 
     def append_last_id(self, last_id: int) -> None:
-        """Add the last id alone to the next commit, which tests whether the disk works."""
-        self.append(SegmentBegun(FORMAT_VERSION, last_id))
+        """Append the last id alone: the next `write` tests whether the disk works."""
+        first = SegmentBegun(FORMAT_VERSION, last_id, self._position + 1)
+        self._buffer.append(RECORDS.packed(first))
 
-    def append(self, record: msgspec.Struct) -> None:
-        """Add ``record`` to the next commit."""
-        self._buffer.append(packed(_encode(record)))
+    def append(self, record: Record | EncodedChange | StoredRecord) -> int:
+        """Append a record; its position, which `durable` reaches when the disk has it."""
+        if isinstance(record, (StoredRecord, EncodedChange)):
+            self._buffer += record.packed()
+        else:
+            self._buffer.append(RECORDS.packed(record))
+        self._position += 1
+        return self._position
 
-    def append_stored(self, record: StoredRecord) -> None:
-        """Add the record of a submission to the next commit."""
-        self._buffer += record.packed()
+    @property
+    def position(self) -> int:
+        """The position of the last record that was appended."""
+        return self._position
+
+    def go_on_from(self, position: int) -> None:
+        """Begin behind the last record that a predecessor has left, which has this position."""
+        self._position = self.durable = position
 
     @property
     def size(self) -> int:
@@ -258,10 +205,10 @@ class Journal:
         """Whether the next records should go into a new segment."""
         return self._size > settings.JOURNAL_SEGMENT_BYTES
 
-    def commit(self, last_id: int, meanwhile: Callable[[], None] | None = None) -> None:
+    def write(self, last_id: int, meanwhile: Callable[[], None] | None = None) -> None:
         """Make all appended records durable, or drop them and raise `StorageError`.
 
-        `OutcomeUnknownError`: a loss of power may bring them back, until a later commit succeeds.
+        `OutcomeUnknownError`: a loss of power may bring them back, until a later write succeeds.
         ``meanwhile`` is called while the disk writes them, if it has taken them so far.
         """
         if not self._buffer:
@@ -270,10 +217,10 @@ class Journal:
             try:
                 self.begin(last_id)
             except errors.StorageError:
-                self._buffer.clear()
+                self._drop()
                 raise
         assert self._descriptor is not None
-        data, self._buffer = self._buffer, []
+        data, self._buffer, position = self._buffer, [], self._position
         try:
             with documents.storage_errors(self._newest):
                 end = self._write(self._descriptor, data)
@@ -282,12 +229,19 @@ class Journal:
                     meanwhile()
                 os.fdatasync(self._descriptor)
         except errors.StorageError as error:
+            self._drop()
             self._abandon_segment()
             if self._untruncated is None:
                 raise
             raise errors.OutcomeUnknownError.of(error) from error
         self.flushes += 1
         self._size = end
+        self.durable = position
+
+    def _drop(self) -> None:
+        """Forget what was appended and is not durable: the next records take these positions."""
+        self._buffer.clear()
+        self._position = self.durable
 
     def cut(self, check: Check = unchecked) -> None:
         """Flush the whole file system, then delete every segment but the newest.
@@ -319,8 +273,8 @@ class Journal:
         self._is_synced = True
 
     def close(self) -> None:
-        """Close the segment, and drop records that were not committed, nor acknowledged."""
-        self._buffer.clear()
+        """Close the segment, and drop records that were not written, nor acknowledged."""
+        self._drop()
         self.give_up_ahead()
         self._close()
         watched, self._watched = self._watched, None
@@ -348,7 +302,7 @@ class Journal:
         return end
 
     def _abandon_segment(self) -> None:
-        # A replay must not find the records of a failed commit: their senders got an error.
+        # A replay must not find the records of a failed write: their senders got an error.
         descriptor, self._descriptor = self._descriptor, None
         assert descriptor is not None
         self._untruncated = (self._number, self._size)
@@ -369,7 +323,7 @@ class Journal:
     def take_out_refused(self) -> None:
         """Truncate a segment for which that failed before; no new one begins until it succeeds.
 
-        Then no loss of power brings back what `commit` has refused. `StorageError` if it fails.
+        Then no loss of power brings back what `write` has refused. `StorageError` if it fails.
         """
         if self._untruncated is None:
             return

@@ -32,7 +32,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from .. import errors
-from ..log import journal, segments
+from ..log import records, segments
 from . import read_back, replay
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Compaction:
 
     def _read(self, old: Sequence[Path]) -> Iterator[None]:
         for path in old:
-            for number, record in enumerate(segments.records_of(path, journal.RECORDS), 1):
+            for number, record in enumerate(segments.records_of(path, records.RECORDS), 1):
                 self._said.note(record)
                 if self._is_given_up:
                     return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import errors, settings
 from ..disk import documents, quarantine
 from ..jobs import jobs
-from ..log import journal, segments
+from ..log import records, segments
 from . import inodes, spool
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def is_queue_of(job_path: str) -> bool:
     return os.path.isdir(os.path.dirname(job_path))
 
 
-def queue_inode(queue: str) -> tuple[int, int] | None:
+def folder_inode(path: str) -> tuple[int, int] | None:
     """The device and inode of the directory at this path; None if there is none. `OSError`."""
     try:
-        status = os.stat(queue)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino
@@ -309,7 +309,7 @@ class QueueDirectory:
 
     def keep_damaged(self, found: Iterable[Path]) -> list[str]:
         """As `segments.keep_copies`, of those of these segments that are damaged."""
-        damaged = [path for path in found if segments.is_damaged(path, journal.RECORDS)]
+        damaged = [path for path in found if segments.is_damaged(path, records.RECORDS)]
         return segments.keep_copies(damaged, self._quarantine)
 
     def read_input(self, job_id: int, name: object) -> bytes | None:

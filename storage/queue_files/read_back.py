@@ -12,7 +12,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from .. import errors
-from ..log import journal, segments
+from ..log import records, segments
 from . import job_files, replay
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def check(directory: QueueDirectory, old: Sequence[Path], left_out: Container[in
     Also if a file cannot be read, with the reason: without descriptors, say.
     Call it after a flush. ``left_out`` are jobs that a later segment covers.
     """
-    records = (segments.records_of(path, journal.RECORDS) for path in old)
-    said = replay.content_of(itertools.chain.from_iterable(records))
+    read = (segments.records_of(path, records.RECORDS) for path in old)
+    said = replay.content_of(itertools.chain.from_iterable(read))
     check_content(directory, said, left_out)
 
 

@@ -12,13 +12,15 @@ import msgspec
 
 from .. import errors
 from ..jobs import jobs
-from ..log import journal
+from ..log import records
+from ..log.logged_changes import LoggedChanges
 from . import job_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
-    from ..log.journal import Journal, Record
+    from ..log.journal import Journal
+    from ..log.records import Record
     from .job_files import QueueDirectory
 
 State = tuple[int, bytes]
@@ -26,26 +28,36 @@ State = tuple[int, bytes]
 
 
 class JournalContent(msgspec.Struct):
-    """The newest state of each job in the journal, the archived jobs, and the last id given."""
+    """The newest state of each job in the journal, the archived jobs, and the last id given.
+
+    ``position``: of the last record. ``changes``: those of the configuration.
+    """
 
     states: dict[int, State]
     archived: dict[int, State | None]
     last_id: int
+    position: int = 0
+    changes: LoggedChanges = msgspec.field(default_factory=LoggedChanges)
 
     def note(self, record: Record) -> None:
         """Take in the next record."""
+        if isinstance(record, records.SegmentBegun):
+            self.last_id = max(self.last_id, record.last_id)
+            self.position = max(self.position, record.position - 1)
+            return
+        self.position += 1
         match record:
-            case journal.SegmentBegun():
-                self.last_id = max(self.last_id, record.last_id)
-            case journal.JobsStored():
+            case records.JobsStored():
                 for job_id, serial, body in record.jobs:
                     self._note_state(job_id, serial, body)
-            case journal.StateStored():
+            case records.StateStored():
                 self._note_state(record.job_id, record.serial, record.body)
-            case journal.JobArchived():
+            case records.JobArchived():
                 # A second record, after two requests at the same time, adds nothing.
                 known = self.archived.get(record.job_id)
                 self.archived[record.job_id] = self.states.pop(record.job_id, known)
+            case records.ConfigChanged() | records.ConfigWritten():
+                self.changes.note(record)
 
     def _note_state(self, job_id: int, serial: int, body: bytes) -> None:
         self.last_id = max(self.last_id, job_id)
@@ -66,10 +78,10 @@ def read_journal(queue_journal: Journal) -> JournalContent:
     return journaled
 
 
-def content_of(records: Iterable[Record]) -> JournalContent:
+def content_of(read: Iterable[Record]) -> JournalContent:
     """What these records say together."""
     journaled = JournalContent({}, {}, 0)
-    for record in records:
+    for record in read:
         journaled.note(record)
     return journaled
 

@@ -16,6 +16,7 @@ from tests.faults.harness import Daemon
 def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
+    made.close_log()
     made.daemon_lock.remove()
 
 

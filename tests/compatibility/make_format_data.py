@@ -29,7 +29,7 @@ from ganger.storage import config_files, settings
 from ganger.storage.filters import rules
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import Owner
-from ganger.storage.log import journal
+from ganger.storage.log import records
 from ganger.storage.queue_files import inodes, job_files
 from ganger.storage.version import version
 from ganger.transport import messages
@@ -48,7 +48,7 @@ RESERVE_BYTES = 4_096
 
 def name() -> str:
     """What the directory is called: by the versions of the queue and of the journal."""
-    return f"ganger-{job_files.VERSION}.{journal.FORMAT_VERSION}"
+    return f"ganger-{job_files.VERSION}.{records.FORMAT_VERSION}"
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
 EXPECTED: dict[str, Any] = {
     "written_by": version(),
     "queue": job_files.VERSION,
-    "journal": journal.FORMAT_VERSION,
+    "journal": records.FORMAT_VERSION,
     "last_id": 16,
     # The status of each job as a daemon finds it: what had begun died with the machine.
     "jobs": {
@@ -96,7 +96,7 @@ EXPECTED: dict[str, Any] = {
     "archived": [1, 2],
     "rules": ["ACCEPT", "PAUSE", "REJECT", "CONTINUE", "RATE_LIMIT"],
     "running_jobs_max": 7,
-    "findings": ["journal-ahead", "not-archived", "process-gone"],
+    "findings": ["journal-ahead", "not-archived", "process-gone", "serial"],
 }
 
 
@@ -110,6 +110,7 @@ def stage_elsewhere() -> Iterator[Stage]:
         try:
             yield stage
         finally:
+            stage.close_log()
             stage.daemon_lock.remove()
             os.chdir(before)
 

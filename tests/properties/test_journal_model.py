@@ -16,14 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.refusals import filling, refusing
 
 from ganger.storage import errors, settings
-from ganger.storage.log.journal import (
-    JobArchived,
-    JobsStored,
-    Journal,
-    Record,
-    SegmentBegun,
-    StateStored,
-)
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, JobsStored, Record, SegmentBegun, StateStored
 from ganger.storage.log.segment_ahead import SegmentAhead
 
 ids = st.integers(1, 10**6)
@@ -82,7 +76,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        self.journal.commit(5)
+        self.journal.write(5)
         if self.appended:
             self.segment_needed()
             self.acknowledged[-1] += self.appended
@@ -92,7 +86,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
     @rule()
     def begin(self) -> None:
         self.journal.begin(5)
-        self.journal.commit(5)
+        self.journal.write(5)
         self.acknowledged.append([])
         self.is_open = True
 
@@ -157,7 +151,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
 
     def commit_in_vain(self) -> None:
         with pytest.raises(errors.StorageError):
-            self.journal.commit(5)
+            self.journal.write(5)
         assert not self.journal._buffer
         self.appended.clear()
         self.is_open = False
@@ -173,7 +167,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fdatasync", die)
             with pytest.raises(_DiedError):
-                self.journal.commit(5)
+                self.journal.write(5)
         self.segment_needed()
         written = self.newest().read_bytes()
         start = self.journal._size

@@ -17,7 +17,8 @@ from ganger.storage.fsck import checking, repairing, survey
 from ganger.storage.fsck.findings import FindingRemedy
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 
@@ -93,7 +94,7 @@ def write(places: paths.Places, found: list[History]) -> None:
         ):
             if version is not None:
                 (folder / f"job-{job_id}").write_bytes(body(job_id, version))
-    kept.commit(0)
+    kept.write(0)
     kept.close()
 
 

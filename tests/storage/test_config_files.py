@@ -1,7 +1,8 @@
-"""The configuration on disk: read unchanged, refused when it is malformed."""
+"""The configuration on disk and in the log: read unchanged, refused when it is malformed."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,18 @@ import msgspec
 import pytest
 from tests.clusters import made_configuration
 
-from ganger.storage import config_files, errors, settings
-from ganger.storage.log.checked_records import packed
+from ganger.storage import config_files, config_log, errors, settings
+from ganger.storage.disk.paths import Places
+from ganger.storage.log.checked_records import RecordFormat, packed
+from ganger.storage.log.records import (
+    FORMAT_VERSION,
+    RECORDS,
+    ConfigChanged,
+    ConfigWritten,
+    Record,
+    SegmentBegun,
+    StateStored,
+)
 
 
 def test_there_may_be_none(tmp_path: Path) -> None:
@@ -79,7 +90,19 @@ def test_a_malformed_configuration_is_refused_with_its_path(
     assert path.read_bytes() == data
 
 
-# ------------------------------------------------------------ what the journal tells of the file
+# ------------------------------------------------------------ what the log tells of the file
+
+
+@pytest.fixture(params=["queue/journal", "config.journal"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """``config.data``, beside the folder of the log, or of the journal of earlier versions."""
+    (tmp_path / request.param).mkdir(parents=True)
+    return tmp_path / "config.data"
+
+
+def _segments_of(path: Path) -> Path:
+    former = config_log.former_directory(path)
+    return former if former.is_dir() else Places(path.parent, path.parent).journal
 
 
 def _stored(path: Path, serial: int, *changes: int, missing: int = 0) -> Path:
@@ -89,13 +112,10 @@ def _stored(path: Path, serial: int, *changes: int, missing: int = 0) -> Path:
     """
     configuration = config_files.first_configuration("uuid", 5.0)
     config_files.write(path, configuration | {"serial_no": serial})
-    segment = config_files.journal_directory(path) / "00000001.journal"
-    segment.parent.mkdir()
+    segment = _segments_of(path) / "00000001.journal"
     cluster = configuration["cluster"]
     records = [
-        config_files.ConfigChanged(
-            number, 6.0, "", "", [("cluster", "", cluster | {"changed": number})]
-        )
+        ConfigChanged(number, 6.0, "", "", [("cluster", "", cluster | {"changed": number})])
         for number in changes
     ]
     fields = [msgspec.to_builtins(record) for record in records]
@@ -105,8 +125,7 @@ def _stored(path: Path, serial: int, *changes: int, missing: int = 0) -> Path:
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_file_within_the_journal_is_brought_up_to_it(tmp_path: Path, missing: int) -> None:
-    path = tmp_path / "config.data"
+def test_a_file_within_the_journal_is_brought_up_to_it(path: Path, missing: int) -> None:
     _stored(path, 8, 7, 8, 9, 10, missing=missing)
     found = config_files.read(path)
     assert found is not None
@@ -115,9 +134,8 @@ def test_a_file_within_the_journal_is_brought_up_to_it(tmp_path: Path, missing: 
 
 @pytest.mark.parametrize(("changes", "missed"), [((8, 9), 8), ((7, 9), 9)])
 def test_a_file_older_than_the_journal_is_no_base_for_its_changes(
-    tmp_path: Path, changes: tuple[int, ...], missed: int
+    path: Path, changes: tuple[int, ...], missed: int
 ) -> None:
-    path = tmp_path / "config.data"
     _stored(path, 6, *changes)
     newer = config_files.first_configuration("uuid", 5.0) | {"serial_no": missed - 1}
     copy = config_files.copy_path(path)
@@ -130,8 +148,7 @@ def test_a_file_older_than_the_journal_is_no_base_for_its_changes(
     assert config_files.read(path) is not None
 
 
-def test_changes_of_a_file_that_is_gone_are_not_made_in_a_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "config.data"
+def test_changes_of_a_file_that_is_gone_are_not_made_in_a_new_one(path: Path) -> None:
     segment = _stored(path, 6, 7)
     path.unlink()
     config_files.copy_path(path).unlink()
@@ -142,8 +159,7 @@ def test_changes_of_a_file_that_is_gone_are_not_made_in_a_new_one(tmp_path: Path
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_changes_behind_a_torn_one_are_left_out_and_named(tmp_path: Path, missing: int) -> None:
-    path = tmp_path / "config.data"
+def test_changes_behind_a_torn_one_are_left_out_and_named(path: Path, missing: int) -> None:
     segment = _stored(path, 6, 7, 8, 9, missing=missing)
     whole = segment.read_bytes()
     length = len(whole) // 3
@@ -158,8 +174,7 @@ def test_changes_behind_a_torn_one_are_left_out_and_named(tmp_path: Path, missin
     assert found.damaged == []
 
 
-def test_changes_based_on_a_damaged_one_are_left_out_and_named(tmp_path: Path) -> None:
-    path = tmp_path / "config.data"
+def test_changes_based_on_a_damaged_one_are_left_out_and_named(path: Path) -> None:
     segment = _stored(path, 6, 7, 8, 9)
     whole = segment.read_bytes()
     length = len(whole) // 3
@@ -173,9 +188,8 @@ def test_changes_based_on_a_damaged_one_are_left_out_and_named(tmp_path: Path) -
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 900, b'{"cluster": {', b'{"nodes": {"u": 5}}', None])
 def test_the_copy_of_a_damaged_file_and_the_journal_hold_everything(
-    tmp_path: Path, data: bytes | None
+    path: Path, data: bytes | None
 ) -> None:
-    path = tmp_path / "config.data"
     _stored(path, 6, 6, 7, 8)
     whole = config_files.read(path)
     if data is None:
@@ -187,8 +201,7 @@ def test_the_copy_of_a_damaged_file_and_the_journal_hold_everything(
     assert problem.startswith(f"{path}: ")
 
 
-def test_a_damaged_file_without_a_whole_copy_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "config.data"
+def test_a_damaged_file_without_a_whole_copy_is_refused(path: Path) -> None:
     _stored(path, 6)
     path.write_bytes(b"{")
     config_files.copy_path(path).write_bytes(b"")
@@ -197,9 +210,8 @@ def test_a_damaged_file_without_a_whole_copy_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_the_daemon_writes_meanwhile_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "config.data"
     _stored(path, 8, 9)
     read, older = config_files.read_written, [6]
 
@@ -212,6 +224,88 @@ def test_a_file_that_the_daemon_writes_meanwhile_is_read_again(
     found = config_files.read(path)
     assert found is not None
     assert (found["serial_no"], found["cluster"]["changed"]) == (9, 9)
+
+
+# ------------------------------------------------------------ the log alone
+
+
+def _log(path: Path, *segments: list[Record], serial: int = 6) -> None:
+    configuration = config_files.first_configuration("uuid", 5.0)
+    config_files.write(path, configuration | {"serial_no": serial})
+    folder = Places(path.parent, path.parent).journal
+    folder.mkdir(parents=True)
+    for number, records in enumerate(segments, 1):
+        data = b"".join(map(RECORDS.packed, [SegmentBegun(FORMAT_VERSION, 0), *records]))
+        (folder / f"{number:08d}.journal").write_bytes(data)
+
+
+def _changed(serial: int, time: float = 6.0) -> ConfigChanged:
+    return ConfigChanged(serial, time, "", "", [])
+
+
+def test_states_of_jobs_stand_between_changes(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    job = StateStored(3, 1, b"x" * 100)
+    _log(path, [job, _changed(7), job, job], [_changed(7), _changed(8), job])
+    found = config_files.read_stored(path)
+    assert [change.serial for change in found.changes] == [7, 8]
+    assert (found.newest, found.damaged) == (8, [])
+
+
+def test_changes_that_the_file_has_had_do_not_come_back_over_an_older_copy(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    _log(path, [_changed(7), _changed(8), ConfigWritten(8)])
+    found = config_files.read_stored(path)
+    assert (found.changes, found.newest) == ([], 8)
+
+
+def test_changes_after_the_whole_was_written_count(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    _log(path, [_changed(7), _changed(8), ConfigWritten(7)], serial=7)
+    assert [change.serial for change in config_files.read_stored(path).changes] == [8]
+
+
+def test_changes_before_the_configuration_went_on_anew_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    lost, other = _changed(8, 7.0), [_changed(7, 8.0), _changed(8, 9.0)]
+    _log(path, [lost, ConfigWritten(6, is_anew=True), other[0]], [*other])
+    assert config_files.read_stored(path).changes == other
+
+
+def test_a_segment_that_goes_meanwhile_was_repeated_by_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.data"
+    _log(path, [_changed(7), _changed(8)])
+    folder = Places(tmp_path, tmp_path).journal
+    listed = config_log._segments
+
+    def listed_late(path: Path) -> list[Path]:
+        found = list(listed(path))
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "00000001.journal").rename(folder / "00000002.journal")
+        return found
+
+    monkeypatch.setattr(config_log, "_segments", listed_late)
+    assert [change.serial for change in config_files.read_stored(path).changes] == [7, 8]
+
+
+def test_the_former_journal_keeps_earlier_versions_out(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    former = config_log.former_directory(path)
+    former.mkdir()
+    _stored(path, 6, 7)
+    config_log.retire_former(path)
+    [marker] = former.iterdir()
+    # As format 1 reads it.
+    kinds = SegmentBegun | ConfigChanged
+    first: RecordFormat[SegmentBegun | ConfigChanged] = RecordFormat(kinds, "journal", 1)
+    with pytest.raises(errors.DataDirectoryError, match=r"journal format 2, supported is 1$"):
+        list(first.records_in(marker.read_bytes(), marker))
+    written = marker.stat()
+    config_log.retire_former(path)
+    assert marker.stat() == written
+    assert config_files.read_stored(path).changes == []
 
 
 @pytest.mark.parametrize(

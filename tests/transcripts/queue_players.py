@@ -16,7 +16,8 @@ from ganger.actors.store.reconciling import Life
 from ganger.storage.alive import lock_files
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import JobArchived, Journal, StateStored
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, StateStored
 from ganger.transport import messages
 
 

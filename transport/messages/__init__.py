@@ -129,6 +129,7 @@ QueueMessage = (
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
     | StoreEstimates | StoreAges | JobWaitsDue | GatheredDue
+    | StoreChanges | ConfigFilesWritten | AwaitSettled
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
@@ -158,7 +159,7 @@ ComponentReply = (
     LastId | QueueReport | ExecutorReport
     | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
     | OrderReported
-    | OpcodeWait | ForecastsResolved
+    | OpcodeWait | ForecastsResolved | ChangesStored
 )
 # fmt: on
 

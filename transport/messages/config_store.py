@@ -88,8 +88,12 @@ class ReadOpcodeWait(Request[OpcodeWait], frozen=True):
 
 
 class WholeWritten(Notice, frozen=True):
-    """From its helper thread: the whole configuration is written, or why it is not."""
+    """From its helper thread: the whole configuration is written, or why it is not.
 
+    ``serial``: its serial number; 0: nothing is written.
+    """
+
+    serial: int = 0
     error: str | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from .base import Notice, Reply, Request
+from .base import Done, Notice, Reply, Request
 
 PendingEnd: TypeAlias = Literal["canceled", "failed", "rejected"]
 """How a pending job ends that cannot start any more."""
@@ -180,3 +180,38 @@ class StartFailed(Notice, frozen=True):
 
     job_id: int
     text: str
+
+
+class ChangesStored(Reply, frozen=True):
+    """The changes are durable up to this position of the log.
+
+    None: they are not stored, since the log has newer ones, which their sender does not know.
+    """
+
+    position: int | None
+
+
+class StoreChanges(Request[ChangesStored], frozen=True):
+    """From the configuration store: append these changes to the log, all or none.
+
+    ``base``: the serial number of the configuration to which they are made; theirs are the next
+    ones. ``known``: the newest serial number that the store has found in the log. ``changes``:
+    their records, encoded.
+    """
+
+    base: int
+    known: int
+    changes: list[bytes]
+
+
+class ConfigFilesWritten(Notice, frozen=True):
+    """From the configuration store: ``config.data`` has the changes up to this serial number."""
+
+    serial: int
+
+
+class AwaitSettled(Request[Done], frozen=True):
+    """From the configuration store: reply when a loss of power cannot bring back refused records.
+
+    The log has refused them, and could not take them out at once.
+    """

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests import clusters
 from tests.actors.locks.lock_stage import Locks
+from tests.actors.runtime import staged_log
 from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
@@ -22,6 +23,7 @@ class StoreAndLocks:
 
     def __init__(self, stage: Stage, configuration: dict[str, Any] | None = None) -> None:
         stage.grants_config_lock = False
+        stage.renew_log()
         self.stage = stage
         made = configuration or clusters.made_configuration(nodes=3, instances=2)
         config_files.write(stage.places.config, made)
@@ -31,13 +33,31 @@ class StoreAndLocks:
 
     def settle(self) -> None:
         """Let them talk until nobody has anything to say."""
-        while asked := [one for one in self.stage.requests if one[0] == "lock_manager"]:
+        while asked := self._asked():
             for entry in asked:
                 self.stage.requests.remove(entry)
-                self.locks.actor.handle(entry[1])
+                if entry[0] == "job_queue":
+                    self.stage.log_of_changes.take(entry[1])
+                else:
+                    self.locks.actor.handle(entry[1])
             self.locks.actor.end_turn()
             self.locks.work_beside()
             self.store.handle_mail()
+
+    def _asked(self) -> list[tuple[str, Envelope]]:
+        """What the store asks the lock manager, or has for the log."""
+        kinds = staged_log.REQUESTS
+        return [
+            (name, envelope)
+            for name, envelope in self.stage.requests
+            if name == "lock_manager" or isinstance(envelope.message, kinds)
+        ]
+
+    def retry_disk(self) -> None:
+        """The queue finds out that the disk works again."""
+        assert self.stage.log_of_changes.retry()
+        self.store.handle_mail()
+        self.settle()
 
     def say(self, message: Message, *, deadline: float | None = None) -> Asker:
         """What the store hears; nobody else hears anything yet."""

@@ -276,9 +276,10 @@ def test_a_damaged_file_is_replaced_and_anything_else_put_aside(queue: Queue) ->
     assert [path.name for path in queue.stage.places.quarantine.iterdir()] == ["job-2"]
 
 
-def test_no_third_segment_is_sealed_before_the_first_has_gone(
+def test_no_more_segments_are_sealed_than_may_be_before_the_first_has_gone(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(settings, "SEALED_SEGMENTS_MAX", 2)
     monkeypatch.setattr(settings, "JOURNAL_SEGMENT_BYTES", 100)
     folder = queue.stage.places.journal
     monkeypatch.setattr(settings, "FILES_AT_ONCE", 0)

@@ -105,6 +105,8 @@ def test_what_the_disk_refuses_is_written_later_and_holds_up_no_change(
     stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(stage, store)
+    # While the disk still takes what it needs.
+    stage.renew_log()
 
     def refused(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,7 +10,8 @@ from ganger.storage.alive import lock_files
 from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import Journal, Record
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import Record
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 
@@ -43,7 +44,7 @@ class Leftovers:
         kept = Journal(self.places.journal)
         for record in records:
             kept.append(record)
-        kept.commit(0)
+        kept.write(0)
         kept.close()
 
     def load(self) -> Loaded:

@@ -16,7 +16,8 @@ from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import recovery
 from ganger.storage import settings
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import Cut, JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Cut, Journal
+from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 from ganger.storage.queue_files.compaction import Compaction
 
 QUEUED, _, _, RUNNING, _, SUCCESS, _ = JobStatus
@@ -159,7 +160,7 @@ def test_an_end_that_was_not_flushed_is_in_the_new_segment(
     if is_doubtful:
         kept = Journal(disk.places.journal)
         kept.begin(4)
-        kept.commit(4)
+        kept.write(4)
         kept.close()
     disk.write(4, ended)
     start.begin()

@@ -43,7 +43,10 @@ def compact(books: Books, given: list[tuple[Compaction, Cut]]) -> None:
 
 
 @pytest.mark.usefixtures("small_segments")
-def test_at_most_two_segments_are_sealed_and_the_newest_grows_meanwhile(tmp_path: Path) -> None:
+def test_so_many_segments_are_sealed_at_most_and_the_newest_grows_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "SEALED_SEGMENTS_MAX", 2)
     books, given = books_with_compactor(tmp_path)
     for job_id in range(1, 61):
         books.commit_new(job_id)

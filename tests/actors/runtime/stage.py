@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tests.actors.runtime import staged_log
+from tests.actors.runtime.staged_log import StagedLog
+
 from ganger.actors.config import change_line
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.queue.job_queue import JobQueue
@@ -168,7 +171,8 @@ class Stage(Directory):
         self.log_stream = io.StringIO()
         self.grants_config_lock: bool | None = None
         """A configuration store gets its lock at once, unless this is false: as from a lock manager
-        without others."""
+        without others. The log takes its changes at once, too."""
+        self._log_of_changes: StagedLog | None = None
         self.dispatcher = StageDispatcher(self)
         self.make_folders()
         self.daemon_lock = lock_files.create(self.places.lock_files, daemon)
@@ -180,6 +184,25 @@ class Stage(Directory):
             clock=lambda: self.now,
             wall_clock=lambda: self.today,
         )
+
+    @property
+    def log_of_changes(self) -> StagedLog:
+        """The log that takes the changes of a configuration store."""
+        if self._log_of_changes is None:
+            self.renew_log()
+        assert self._log_of_changes is not None
+        return self._log_of_changes
+
+    def renew_log(self) -> None:
+        """The queue begins, or is replaced: the log is read."""
+        self.close_log()
+        self._log_of_changes = StagedLog(self.places)
+
+    def close_log(self) -> None:
+        """End what takes the changes of a configuration store."""
+        if self._log_of_changes is not None:
+            self._log_of_changes.close()
+            self._log_of_changes = None
 
     def make_folders(self) -> None:
         """Make the folders that components expect."""
@@ -195,6 +218,9 @@ class Stage(Directory):
     def tell(self, name: str, envelope: Envelope) -> None:
         if self.grants_config_lock and (reply := _reply_to_store(envelope.message)) is not None:
             envelope.reply(reply)
+            return
+        if self.grants_config_lock and isinstance(envelope.message, staged_log.REQUESTS):
+            self.log_of_changes.take(envelope)
             return
         self.sent.append((name, envelope.message))
         if envelope.reply_to is not None:

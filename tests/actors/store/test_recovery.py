@@ -16,7 +16,8 @@ from ganger.actors.store.loaded import Loaded
 from ganger.storage import settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
@@ -76,7 +77,7 @@ def test_the_last_id_may_be_one_that_only_the_journal_began_with(disk: Leftovers
     kept = Journal(disk.places.journal)
     kept.begin(30_000)
     kept.append(StateStored(7, 1, disk.body(7, 1, QUEUED)))
-    kept.commit(30_000)
+    kept.write(30_000)
     kept.close()
     assert disk.load().last_id == 30_000
 

@@ -12,13 +12,14 @@ import pytest
 from tests.refusals import filling, refuse, refusing, refusing_flushes
 
 from ganger.storage import errors, settings
-from ganger.storage.log import checked_records, journal
-from ganger.storage.log.journal import JobArchived, JobsStored, Journal, SegmentBegun, StateStored
+from ganger.storage.log import checked_records, journal, records
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, JobsStored, SegmentBegun, StateStored
 
 FIRST = JobsStored([(1, 1, b"one"), (2, 1, b"two")])
 SECOND = StateStored(1, 2, b"one again")
 THIRD = JobArchived(2)
-RECORDS: list[journal.Record] = [FIRST, SECOND, THIRD]
+RECORDS: list[records.Record] = [FIRST, SECOND, THIRD]
 
 
 @pytest.fixture
@@ -26,20 +27,20 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-def replayed(directory: Path) -> list[journal.Record]:
+def replayed(directory: Path) -> list[records.Record]:
     """What a successor finds, without the marks at the head of segments."""
-    records = list(Journal(directory).replay())
-    return [record for record in records if not isinstance(record, SegmentBegun)]
+    found = list(Journal(directory).replay())
+    return [record for record in found if not isinstance(record, SegmentBegun)]
 
 
 def segments(directory: Path) -> list[Path]:
     return sorted(directory.iterdir())
 
 
-def store(kept: Journal, *records: journal.Record, last_id: int = 2) -> None:
+def store(kept: Journal, *records: records.Record, last_id: int = 2) -> None:
     for record in records:
         kept.append(record)
-    kept.commit(last_id)
+    kept.write(last_id)
 
 
 def test_committed_records_are_replayed_in_order(directory: Path) -> None:
@@ -47,7 +48,7 @@ def test_committed_records_are_replayed_in_order(directory: Path) -> None:
     store(kept, FIRST, SECOND)
     store(kept, THIRD)
     assert list(Journal(directory).replay()) == [
-        SegmentBegun(journal.FORMAT_VERSION, 2),
+        SegmentBegun(records.FORMAT_VERSION, 2, 1),
         *RECORDS,
     ]
     kept.close()
@@ -71,9 +72,9 @@ def test_many_records_share_one_flush(directory: Path, monkeypatch: pytest.Monke
     before = kept.flushes
     for record in RECORDS * 100:
         kept.append(record)
-    kept.commit(2)
+    kept.write(2)
     assert (len(flushed), kept.flushes - before) == (1, 1)
-    kept.commit(2)
+    kept.write(2)
     assert len(flushed) == 1
     kept.close()
 
@@ -103,14 +104,14 @@ def test_work_beside_a_commit_is_done_between_the_write_and_the_flush(
 
     monkeypatch.setattr(os, "fdatasync", lambda _: order.append("flush"))
     kept.append(FIRST)
-    kept.commit(0, meanwhile)
+    kept.write(0, meanwhile)
     assert order == ["written", "flush"]
     # Without records there is nothing to wait for.
-    kept.commit(0, meanwhile)
+    kept.write(0, meanwhile)
     assert order == ["written", "flush"]
     kept.append(SECOND)
     with refusing("pwrite"), pytest.raises(errors.StorageError):
-        kept.commit(0, meanwhile)
+        kept.write(0, meanwhile)
     # The one that follows is of the truncated segment.
     assert order == ["written", "flush", "flush"]
     kept.close()
@@ -119,7 +120,7 @@ def test_work_beside_a_commit_is_done_between_the_write_and_the_flush(
 def test_a_record_that_fits_into_the_reserve_does_not_extend_the_file(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reserve = len(journal.RECORDS.packed(SECOND))
+    reserve = len(records.RECORDS.packed(SECOND))
     monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", reserve)
     kept = Journal(directory)
     found = []
@@ -257,10 +258,10 @@ def test_a_segment_reports_that_it_is_full(
 def test_a_journal_of_a_later_format_is_refused(directory: Path) -> None:
     directory.mkdir()
     path = directory / "00000001.journal"
-    path.write_bytes(journal.RECORDS.packed(SegmentBegun(journal.FORMAT_VERSION + 1, 5)))
+    path.write_bytes(records.RECORDS.packed(SegmentBegun(records.FORMAT_VERSION + 1, 5)))
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
-    assert caught.value.text == f"{path}: journal format 2, supported is 1"
+    assert caught.value.text == f"{path}: journal format 3, supported is 2"
 
 
 @pytest.mark.parametrize(
@@ -273,17 +274,17 @@ def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
     path = directory / "00000001.journal"
     unknown = msgspec.msgpack.encode(payload)
     head = checked_records.HEAD.pack(len(unknown), zlib.crc32(unknown))
-    path.write_bytes(journal.RECORDS.packed(FIRST) + head + unknown)
+    path.write_bytes(records.RECORDS.packed(FIRST) + head + unknown)
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
-    assert caught.value.text == f"{path}: a record of an unknown kind; supported is format 1"
+    assert caught.value.text == f"{path}: a record of an unknown kind; supported is format 2"
 
 
 # What a replay leaves out.
 
 
 def tail(directory: Path, data: bytes) -> checked_records.Tail | None:
-    return journal.RECORDS.tail(data, directory / "00000001.journal")
+    return records.RECORDS.tail(data, directory / "00000001.journal")
 
 
 def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None:
@@ -299,7 +300,7 @@ def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None
 
 
 def test_a_torn_record_is_a_tail(directory: Path) -> None:
-    whole, torn = journal.RECORDS.packed(FIRST), journal.RECORDS.packed(SECOND)
+    whole, torn = records.RECORDS.packed(FIRST), records.RECORDS.packed(SECOND)
     for length in range(1, len(torn)):
         assert tail(directory, whole + torn[:length] + b"\0" * 64) == checked_records.Tail(
             len(whole), has_records=False
@@ -312,11 +313,11 @@ def test_a_torn_record_is_a_tail(directory: Path) -> None:
 
 @pytest.mark.parametrize("behind", RECORDS)
 def test_whole_records_behind_a_damaged_one_are_seen(
-    directory: Path, behind: journal.Record
+    directory: Path, behind: records.Record
 ) -> None:
-    first, damaged = journal.RECORDS.packed(FIRST), bytearray(journal.RECORDS.packed(SECOND))
+    first, damaged = records.RECORDS.packed(FIRST), bytearray(records.RECORDS.packed(SECOND))
     damaged[-1] ^= 1
-    data = first + damaged + journal.RECORDS.packed(behind) + b"\0" * 64
+    data = first + damaged + records.RECORDS.packed(behind) + b"\0" * 64
     assert tail(directory, data) == checked_records.Tail(len(first), has_records=True)
 
 
@@ -332,7 +333,7 @@ def test_after_a_refused_commit_the_next_one_counts(
     store(kept, FIRST)
     kept.append(SECOND)
     with refusing(*calls, number=number) as made, pytest.raises(errors.StorageError) as caught:
-        kept.commit(2)
+        kept.write(2)
     cause = f"{segments(directory)[0]}: {os.strerror(number)}"
     unknown = "" if "fdatasync" not in calls else "; whether this change took effect is unknown"
     assert caught.value.text == cause + unknown
@@ -350,7 +351,7 @@ def test_a_refused_record_does_not_come_back(directory: Path, call: str) -> None
     store(kept, FIRST)
     kept.append(SECOND)
     with refusing(call), pytest.raises(errors.StorageError):
-        kept.commit(2)
+        kept.write(2)
     assert replayed(directory) == [FIRST]
 
 
@@ -358,11 +359,11 @@ def test_a_record_written_in_part_does_not_come_back(directory: Path) -> None:
     kept = Journal(directory)
     store(kept, FIRST)
     # The first of the two records fits on the disk, the second does not.
-    room = len(journal.RECORDS.packed(SECOND)) + 3
+    room = len(records.RECORDS.packed(SECOND)) + 3
     kept.append(SECOND)
     kept.append(THIRD)
     with filling(room), pytest.raises(errors.StorageError):
-        kept.commit(2)
+        kept.write(2)
     assert replayed(directory) == [FIRST]
 
 
@@ -371,7 +372,7 @@ def test_a_record_refused_with_its_segment_does_not_come_back(directory: Path, c
     kept = Journal(directory)
     kept.append(FIRST)
     with refusing(call), pytest.raises(errors.StorageError):
-        kept.commit(2)
+        kept.write(2)
     store(kept, SECOND)
     kept.close()
     assert replayed(directory) == [SECOND]
@@ -389,7 +390,7 @@ def test_a_segment_that_was_begun_in_vain_does_not_shift_the_next_one(
         # Cut off again at the size of this segment, not at that of the last one.
         refuse(patch, "fdatasync")
         with pytest.raises(errors.StorageError):
-            kept.commit(2)
+            kept.write(2)
     store(kept, SECOND)
     kept.close()
     assert [record for record in replayed(directory) if record in RECORDS] == [SECOND]
@@ -404,7 +405,7 @@ def test_a_start_that_fails_again_and_again_leaves_no_file(directory: Path) -> N
             for _ in range(5):
                 kept.append(SECOND)
                 with pytest.raises(errors.StorageError):
-                    kept.commit(2)
+                    kept.write(2)
         assert len(segments(directory)) == 1 + ("unlink" in calls)
     store(kept, SECOND)
     assert [path.name for path in segments(directory)] == ["00000001.journal", "00000002.journal"]
@@ -426,7 +427,7 @@ def test_a_commit_says_whether_its_records_may_come_back(
     store(kept, FIRST)
     kept.append(SECOND)
     with refusing(*calls), pytest.raises(errors.StorageError) as caught:
-        kept.commit(2)
+        kept.write(2)
     assert isinstance(caught.value, errors.OutcomeUnknownError) == may_come_back
 
 
@@ -440,7 +441,7 @@ def test_a_segment_without_good_records_is_deleted_durably(
     kept.begin(1)
     kept.append(FIRST)
     with refusing(*calls), pytest.raises(errors.StorageError) as caught:
-        kept.commit(2)
+        kept.write(2)
     assert segments(directory) == []
     assert isinstance(caught.value, errors.OutcomeUnknownError) == may_come_back
     store(kept, SECOND)
@@ -452,10 +453,10 @@ def test_a_failed_truncation_is_repeated_before_anything_new_is_stored(directory
     store(kept, FIRST)
     kept.append(SECOND)
     with refusing("fdatasync", "ftruncate"), pytest.raises(errors.StorageError):
-        kept.commit(2)
+        kept.write(2)
     kept.append(THIRD)
     with refusing("ftruncate"), pytest.raises(errors.StorageError):
-        kept.commit(2)
+        kept.write(2)
     assert len(segments(directory)) == 1
     store(kept, THIRD)
     assert replayed(directory) == [FIRST, THIRD]
@@ -489,22 +490,22 @@ def test_the_directory_must_be_one(tmp_path: Path) -> None:
 
 def test_the_bytes_of_a_record_do_not_change() -> None:
     # Journals of earlier versions must stay readable.
-    packed: dict[journal.Record, str] = {
-        SegmentBegun(1, 300): "0b00000030f869b793a5626567756e01cd012c",
+    packed: dict[records.Record, str] = {
+        SegmentBegun(1, 300): "0c000000565ff48094a5626567756e01cd012c00",
         StateStored(7, 2, b"{}"): "0d00000055770a6694a573746174650702c4027b7d",
         JobArchived(7): "0b000000aeb378a092a8617263686976656407",
     }
     for record, golden in packed.items():
-        assert journal.RECORDS.packed(record).hex() == golden
+        assert records.RECORDS.packed(record).hex() == golden
     stored = JobsStored([(7, 1, b"{}")])
     golden = "1000000095e1481692a673746f72656491930701c4027b7d"
-    assert journal.RECORDS.packed(stored).hex() == golden
+    assert records.RECORDS.packed(stored).hex() == golden
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 300, 65_535])
 def test_a_record_made_of_parts_has_the_same_bytes(count: int) -> None:
     new = [(job_id, 1, b"body" * (job_id % 3)) for job_id in range(1, count + 1)]
-    record = journal.StoredRecord(count)
+    record = records.StoredRecord(count)
     record.add(new[:7])
     record.add(new[7:])
-    assert b"".join(record.packed()) == journal.RECORDS.packed(journal.JobsStored(new))
+    assert b"".join(record.packed()) == records.RECORDS.packed(records.JobsStored(new))

@@ -10,8 +10,9 @@ import pytest
 from tests.refusals import refusing
 
 from ganger.storage import errors, settings
-from ganger.storage.log import journal, segment_ahead
-from ganger.storage.log.journal import Journal, Record, SegmentBegun, StateStored
+from ganger.storage.log import records, segment_ahead
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import Record, SegmentBegun, StateStored
 from ganger.storage.log.segment_ahead import SegmentAhead
 from ganger.storage.log.segments import is_damaged
 
@@ -41,7 +42,7 @@ def replayed(directory: Path) -> list[Record]:
 
 def store(kept: Journal, record: Record) -> None:
     kept.append(record)
-    kept.commit(1)
+    kept.write(1)
 
 
 def begun(directory: Path) -> tuple[Journal, SegmentAhead]:
@@ -172,7 +173,7 @@ def test_what_a_crash_leaves_counts_for_nothing(directory: Path, *, is_whole: bo
     assert replayed(directory) == RECORDS[:1]
     successor = Journal(directory)
     assert not successor.has_older
-    assert not any(is_damaged(path, journal.RECORDS) for path in successor.segments())
+    assert not any(is_damaged(path, records.RECORDS) for path in successor.segments())
     store(successor, RECORDS[1])
     assert numbers(directory) == [1, 2, 3]
     found = [kept.has_older for kept in (successor, Journal(directory))]
@@ -268,7 +269,7 @@ def test_threads_make_segments_while_the_journal_goes_on(directory: Path) -> Non
             if serial % 2:
                 threads[-1].join()
             kept.begin(1)
-            kept.commit(1)
+            kept.write(1)
     for thread in threads:
         thread.join()
     assert replayed(directory) == stored

@@ -10,7 +10,8 @@ import pytest
 
 from ganger.storage import errors
 from ganger.storage.disk import paths
-from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 from ganger.storage.queue_files import job_files, read_back
 from ganger.storage.queue_files.job_files import QueueDirectory
 
@@ -28,7 +29,7 @@ def segments(places: paths.Places) -> list[Path]:
     for job_id in (1, 2, 3):
         journal.append(StateStored(job_id, 2, body(job_id, 2)))
     journal.append(JobArchived(3))
-    journal.commit(3)
+    journal.write(3)
     journal.close()
     return journal.segments()
 
@@ -87,7 +88,7 @@ def test_an_error_names_some_of_many(
     monkeypatch.setattr(read_back, "_AT_ONCE", 2)
     journal = Journal(places.journal)
     journal.append(JobsStored([(job_id, 1, body(job_id, 1)) for job_id in range(11, 20)]))
-    journal.commit(19)
+    journal.write(19)
     journal.close()
     with pytest.raises(errors.StorageError, match="job-11, job-12, job-13, job-14, job-15 and oth"):
         read_back.check(files, journal.segments(), ())

@@ -10,7 +10,8 @@ import pytest
 from ganger.storage import errors
 from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs
-from ganger.storage.log.journal import JobArchived, JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 from ganger.storage.queue_files import replay
 from ganger.storage.queue_files.job_files import QueueDirectory
 
@@ -30,23 +31,23 @@ def test_the_newest_state_in_the_journal_counts_and_the_first_of_equal_ones(
         kept.append(StateStored(7, serial, text))
     kept.append(JobArchived(8))
     kept.append(JobArchived(8))
-    kept.commit(5)
+    kept.write(5)
     kept.close()
     found = replay.read_journal(Journal(places.journal))
-    assert found == replay.JournalContent({7: (3, b"3")}, {8: (1, b"8")}, 8)
+    assert found == replay.JournalContent({7: (3, b"3")}, {8: (1, b"8")}, 8, position=6)
 
 
 def test_ids_behind_a_damaged_record_are_not_given_again(places: paths.Places) -> None:
     kept = Journal(places.journal)
     for job_id in (6, 7, 8):
         kept.append(JobsStored([(job_id, 1, b"stored as %d" % job_id)]))
-    kept.commit(5)
+    kept.write(5)
     kept.close()
     [path] = kept.segments()
     data = path.read_bytes()
     path.write_bytes(data.replace(b"stored as 7", b"stored as ?"))
     found = replay.read_journal(Journal(places.journal))
-    assert found == replay.JournalContent({6: (1, b"stored as 6")}, {}, 8)
+    assert found == replay.JournalContent({6: (1, b"stored as 6")}, {}, 8, position=1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import msgspec
 from ganger.storage import errors, settings
 from ganger.storage.disk.paths import Places
 from ganger.storage.jobs import jobs
+from ganger.storage.log import records
 
 ID_UNBELIEVABLE = 10**18 - 1
 """The highest number that the name of a job file can have."""
@@ -470,7 +471,7 @@ OTHER_MUTATIONS: list[Mutation] = [
     _foreign_in_journal("7.journal"),
     _foreign_in_journal("\u0663.journal"),
     _foreign_in_journal("9" * 30 + ".journal"),
-    _later_journal(msgspec.msgpack.encode(["begun", 2, 0])),
+    _later_journal(msgspec.msgpack.encode(["begun", records.FORMAT_VERSION + 1, 0])),
     _later_journal(msgspec.msgpack.encode(["purged", 3])),
     _directory_in_journal,
     _stray_lock_file,

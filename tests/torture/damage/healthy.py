@@ -19,7 +19,8 @@ from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import JobsStored, Journal, StateStored
+from ganger.storage.log.journal import Journal
+from ganger.storage.log.records import JobsStored, StateStored
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.actors.config.appending import append_drafts
 from tests.actors.runtime.stage import Stage, Staged
 from tests.torture.power import promises
 from tests.torture.power.job_threads import JobThread, KilledError, MachineClock
@@ -72,6 +73,8 @@ class _Notified(Stage):
     def __init__(self, root: Path, machine: Machine) -> None:
         self._note = machine.note
         super().__init__(root, f"ganger-daemon_{int(machine.clock.read())}")
+        # The log is that of the machine's queue.
+        self.grants_config_lock = False
 
     def make_folders(self) -> None:
         """Make them as the daemon does, so that the record has it."""
@@ -398,15 +401,20 @@ class Machine:
         self.note(promises.Configured(serial, is_sure=False))
         is_whole_due = self.dice.random() < WHOLE_CHANCE
         with contextlib.suppress(errors.StorageError):
-            stored.commit()
+            store = self.queue.component.store
+            append_drafts(stored, store.change_log, store.ledger)
             self.note(promises.Configured(serial, is_sure=True))
             if is_whole_due:
-                stored.prepare_whole()()
+                self._write_whole()
 
     def write_whole(self) -> None:
-        """Write the whole configuration, after which older segments of its journal go."""
+        """Write the whole configuration, after which the log repeats no change of it."""
         with contextlib.suppress(errors.StorageError):
-            self.config.component._stored.prepare_whole()()
+            self._write_whole()
+
+    def _write_whole(self) -> None:
+        serial = self.config.component._stored.prepare_whole()()
+        self.queue.notify(messages.ConfigFilesWritten(serial=serial))
 
     def authorise(self) -> None:
         """Make the key of a client known."""

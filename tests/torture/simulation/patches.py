@@ -146,7 +146,7 @@ def simulated() -> Iterator[None]:
         (documents, "replace", guarded(documents.replace)),
         (documents, "exchange", guarded(documents.exchange)),
         (documents, "create", guarded(documents.create)),
-        (journal.Journal, "commit", guarded(journal.Journal.commit)),
+        (journal.Journal, "write", guarded(journal.Journal.write)),
         (job_files.QueueDirectory, "archive", guarded(job_files.QueueDirectory.archive)),
         (settings, "JOURNAL_RESERVE_BYTES", 4_096),
         # Reports of the whole queue have several pages.

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.actors.config.appending import append_drafts
 from tests.torture.kills import workload
 from tests.torture.simulation import simulated_daemon
 from tests.torture.simulation.core import Character, Core, Killed, Task
@@ -40,6 +41,7 @@ from tests.torture.simulation.user import User
 from ganger.actors.config.stored_configuration import Edit
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.addresses import CONFIG_STORE
+from ganger.actors.runtime.component import Component
 from ganger.storage import config_files, settings
 from ganger.storage.cluster.configuration import Change
 from ganger.storage.cluster.objects import ObjectKind
@@ -236,9 +238,11 @@ class World(Core):
         self, *, slots: int, rules: list[dict[str, Any]] | None = None, insists: bool = False
     ) -> None:
         """Other limits, and rules if any are given, as the configuration store sends them."""
-        store = None if self.daemon is None else self.daemon.component("config_store")
-        if store is None:
-            # The configuration does not change while a store reads it.
+        daemon = self.daemon
+        store = None if daemon is None else daemon.component("config_store")
+        queue = None if daemon is None else daemon.component("job_queue")
+        if store is None or queue is None or store._changes._is_sending:
+            # The configuration does not change while a store reads it, or without the log.
             if insists:
                 again = functools.partial(self.configure, slots=slots, rules=rules, insists=True)
                 self.later(0.1, again)
@@ -254,9 +258,22 @@ class World(Core):
             ]
             changes += [Change(ObjectKind.FILTER, rule["uuid"], rule) for rule in rules]
         stored.draft(Edit(changes, "the user", ""), self.clock.now)
-        stored.commit()
+        before_this, self.current = self.current, self._task_of(queue)
+        try:
+            append_drafts(stored, queue.store.change_log, queue.store.ledger)
+        finally:
+            self.current = before_this
         store._rules.load()
         store.runtime.tell(CONFIG_STORE, ReportConfiguration())
+
+    def _task_of(self, component: Component) -> ActorTask:
+        """The task that stands for the component."""
+        [found] = [
+            task
+            for task in self.tasks
+            if isinstance(task, ActorTask) and task.component is component
+        ]
+        return found
 
     def stored_rules(self) -> tuple[rules.FilterRule, ...]:
         """The filter rules that the configuration store has."""
