@@ -1,4 +1,4 @@
-"""How programs come in over HTTP. Imports transport and storage, never actors.
+"""How do programs and browsers come in over HTTP? Imports transport and storage, never actors.
 
 A process of its own, and a client of the daemon like any other; `RapiKeeper` of
 `actors.supervision` starts it (docs/decisions/starlette-on-uvicorn-behind-a-gate.md). A request
@@ -6,10 +6,18 @@ comes through TLS to the `guards`, which count connections and set deadlines and
 uvicorn's protocol. Then `application` finds the resource, checks user, rights, parameters and body,
 and calls the resource's handler, which asks the daemon by an `AsyncClient`.
 
-`declarations` says how resources are declared, `table` has all of them: routes, rights and the
-OpenAPI document follow from it. `problems` makes Ganeti's error bodies. `authentication`, `logins`,
-`users_file`, `roles` and `scopes` say who asks, and what he may do. Each noun's resources are a
-file (`jobs`, `filters`, ...; those for Ganeti's clients in `ganeti/`). `feed`, `events`, `timeline`
-and `metrics` share one watch of all jobs, for all who listen or count. `page` and the files beside
-it are the page for browsers.
+- `process`: the program. `notes`: what it says to its daemon. `serving`, `guards`, `uvicorn_hooks`,
+  `joining_transport`: connections. `certificate`: the file that TLS needs.
+- `application`, `declarations` (how resources are declared) and `table` (all of them): routes,
+  rights and the document of `openapi` follow from these. `bodies`: values of a request. `problems`:
+  Ganeti's error bodies.
+- Who asks, and what he may do: `authentication`, `logins`, `users_file`, `roles`, `scopes`; `hosts`
+  and `origins` (which names and pages); `views` (what he sees of jobs).
+- Resources, by noun: `jobs`, `filters`, `health`, `explanations`, `metrics`; for people
+  `queue_views`, `lock_views`, `rule_views`; those for Ganeti's clients are in `ganeti/`.
+  `submitting`: resources that submit an opcode. `rows`: those that read queries. `job_listing` and
+  `job_bodies`: answers that are kept as bytes.
+- `feed`, `events`, `event_streams`, `timeline` and `metrics` share one watch of all jobs, for all
+  who listen or count.
+- `page` and the files beside it are the page for browsers.
 """

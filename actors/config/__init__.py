@@ -13,7 +13,6 @@ both scheduler and queue go by it.
 - `objects`: requests about objects, read and checked. Pure. `opcode_runs`: opcodes that need
   nothing but the configuration, each carried out once.
 - `forecasts`: tells the scheduler which locks pending jobs will take.
-- `config_queries` and `object_pages`: answers to reads. `known_cluster`, `own_host`: what these
-  show beside the configuration.
-- `installed_parts`: parts that packages bring, such as WConfD's methods.
+- `config_queries` and `object_pages`: answers to reads.
+- `installed_parts`: parts that packages bring, such as that for Ganeti's programs.
 """

@@ -1,1 +1,5 @@
-"""Which resources do only Ganeti's clients need?"""
+"""Which resources do only Ganeti's clients need?
+
+- `table`: all of them, for an entry point. `general`: the API and the cluster as a whole.
+- `groups`, `instances`, `networks`, `nodes`, `query`, `tags`: by noun.
+"""

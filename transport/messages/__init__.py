@@ -1,17 +1,19 @@
-"""Every message of Ganger, and who may say it to whom: the first file to read.
+"""What may be said, and by whom to whom? All messages: the first file to read.
 
-A message is a frozen value. The same object lies in a mailbox and, packed by `frames`,
-travels over a socket. A request names its reply (``Request[Reply]``); a notice has none;
-a stream is a request with many replies, until its last part.
+A message is a frozen value. The same object lies in a mailbox and, packed by `transport.frames`,
+travels over a socket. A request names its reply (``Request[Reply]``); a notice has none; a stream
+is a request with many replies, until its last part.
 
-Names: request = verb + noun, notice = past tense, reply = noun. Identifier, sender,
-deadline and trace belong to the envelope (`addresses`), not here.
+Names: request = verb + noun, notice = past tense, reply = noun. Identifier, sender and deadline
+belong to the envelope (`transport.envelopes`), not here.
 
-Each file holds what one receiver accepts, and its replies; a message that several components
-accept lies in `several`, a value that several files need in `values`. A new message is a class
-in the file of its receiver, its name in a union below, and a ``case`` in the receiver (in the
-queue a row of `routes`). Without the name or the row a test fails, without the ``case`` the type
-check.
+Each file has the name of a receiver, and holds what that accepts, with the replies
+(`installed_listener`: each listener of a package). The queue and the configuration store have one
+for each side that speaks to them. `base` says what a message is. A message that several components
+accept lies in `several`, a value that several files need in `values`. A new message is a class in
+the file of its receiver, its name in a union below, and a ``case`` in the receiver (in the queue a
+row of `actors.queue.routes`). Without the name or the row a test fails, without the ``case`` the
+type check.
 """
 
 from __future__ import annotations
