@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.actors.config.store_and_locks import StoreAndLocks
+from tests.actors.runtime.stage import Asker
 from tests.refusals import refusing
 
 from ganger.actors.config import change_line
@@ -339,3 +340,89 @@ def test_who_cannot_wait_hears_that_the_lock_is_not_free(both: StoreAndLocks) ->
     assert change_line.IDENTIFIER not in {
         owner.identifier for owners in both.held().values() for owner in owners
     }
+
+
+# While a batch is on its way to the log.
+
+
+def tagged(envelope: Envelope, tag: str) -> Any:
+    """Adds a tag to the cluster, behind those that are there."""
+
+    def make(snapshot: Configuration) -> Made:
+        cluster = snapshot.cluster
+        more = {**cluster, "tags": [*cluster["tags"], tag]}
+        change = Change(ObjectKind.CLUSTER, snapshot.cluster_uuid, more)
+        return Made(Edit([change], "who", "why"), lambda _: envelope.reply(messages.Done()))
+
+    return make
+
+
+def under_way(both: StoreAndLocks) -> tuple[list[Asker], Envelope]:
+    """Three changes, one of them on its way; who asks, and the request to the log."""
+    askers = [Asker(), Asker(), Asker()]
+    for number, asker in enumerate(askers):
+        envelope = Envelope(messages.ReadLimits(), asker)
+        both.store.component._changes.add_unlocked(envelope, tagged(envelope, f"tag{number}"))
+    [appended] = both.stage.take_requests(messages.StoreChanges)
+    return askers, appended
+
+
+def tags(both: StoreAndLocks) -> list[str]:
+    found: list[str] = both.store.component._stored.snapshot.cluster["tags"]
+    return found
+
+
+def test_changes_that_come_meanwhile_are_the_next_batch(both: StoreAndLocks) -> None:
+    askers, appended = under_way(both)
+    assert len(appended.message.changes) == 1
+    before = tags(both)
+    both.stage.log_of_changes.take(appended)
+    both.store.handle_mail()
+    # The others are decided on the first, and neither visible nor told before they are stored.
+    assert [len(asker.answers) for asker in askers] == [1, 0, 0]
+    assert tags(both) == [*before, "tag0"]
+    [following] = both.stage.take_requests(messages.StoreChanges)
+    assert len(following.message.changes) == 2
+    both.stage.log_of_changes.take(following)
+    both.store.handle_mail()
+    assert [asker.answer for asker in askers] == [messages.Done()] * 3
+    assert tags(both) == [*before, "tag0", "tag1", "tag2"]
+
+
+def test_what_builds_on_a_refused_batch_is_refused_with_it(both: StoreAndLocks) -> None:
+    before = tags(both)
+    askers, appended = under_way(both)
+    with refusing("pwrite"):
+        both.stage.log_of_changes.take(appended)
+    both.store.handle_mail()
+    assert [asker.refusal[0] for asker in askers] == ["ReadOnlyError"] * 3
+    assert tags(both) == before
+    both.retry_disk()
+    askers, _ = under_way(both)
+    assert [asker.answers for asker in askers] == [[], [], []]
+
+
+def test_a_queue_that_was_replaced_is_asked_again(both: StoreAndLocks) -> None:
+    askers, appended = under_way(both)
+    # The log has it, but the reply is lost with the queue.
+    both.stage.log_of_changes.take(Envelope(appended.message, Asker()))
+    both.stage.renew_log()
+    both.store.hear_of_restart("job_queue")
+    both.settle()
+    assert [asker.answer for asker in askers] == [messages.Done()] * 3
+    assert tags(both)[-3:] == ["tag0", "tag1", "tag2"]
+
+
+def test_a_store_that_does_not_know_what_the_log_has_begins_anew(both: StoreAndLocks) -> None:
+    _, late = under_way(both)
+    # Its successor reads the log before the change of its predecessor comes there.
+    both.restart_store()
+    asker = both.say(named(0, powered=False))
+    both.stage.log_of_changes.take(Envelope(late.message, Asker()))
+    both.settle()
+    failed = both.stage.take_one(messages.ComponentFailed)
+    assert "does not know" in failed.text
+    assert asker.answers == []
+    both.restart_store()
+    assert tags(both)[-1:] == ["tag0"]
+    both.ask(named(0, powered=False)).answer_as(ObjectsChanged)
