@@ -1,5 +1,11 @@
 """How are files written durably, where do they lie, and whose are they?
 
+- `documents`: reads whole files, and replaces them atomically. `quarantine`: files put aside.
+- `paths`: where everything lies. `run_directory`: where the local socket lies if nowhere else.
+  `ownership`: whose a directory is.
+- `file_systems`: whether the file system will do. `descriptors`, `file_sizes`, `free_memory`: what
+  the system gives a daemon, and how it is shared out.
+
 What lies in a data directory:
 
 - ``queue/job-<id>``: a job, in Ganeti's JSON; what Ganger adds are extra keys, and unknown ones
