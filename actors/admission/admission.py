@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..runtime.works import Work
     from ..store.announcements import Arrival
     from ..store.job_rows import Row

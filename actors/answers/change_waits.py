@@ -19,8 +19,8 @@ from ..store.wait_list import Wait, key_of
 from .job_state import checked_fields
 
 if TYPE_CHECKING:
+    from ..runtime.component import Runtime
     from ..runtime.dispatcher import Alarm
-    from ..runtime.runtime import Runtime
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
     from .job_queries import JobQueries

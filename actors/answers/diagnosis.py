@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
     from ..store.start_gate import StartGate

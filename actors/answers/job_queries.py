@@ -17,7 +17,7 @@ from .job_state import JobState
 
 if TYPE_CHECKING:
     from ...transport import messages
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
 

@@ -28,7 +28,7 @@ from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 IDENTIFIER = "config_store"
 """The store as an owner of locks; its lock file is the daemon's."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...storage.cluster.configuration import Configuration
     from ...storage.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .installed_parts import Parts
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ...storage.filters.rules import FilterRule
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 
 RuleMessage = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...storage.cluster.operations.base import Operations
     from ...storage.prediction.lock_types import JobForecast
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .stored_configuration import StoredConfiguration
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...storage.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, QueryConfiguration, QueryFields, Reply
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .change_line import ChangeLine
     from .stored_configuration import StoredConfiguration
 

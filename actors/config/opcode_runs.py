@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
     from ...storage.cluster.operations.base import Operation, Operations, Outcome
     from ...transport.messages import LockHolders, OperationProblem, Reply, RunOpcode
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .installed_parts import Parts
 
 

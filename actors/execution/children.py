@@ -14,7 +14,7 @@ from ..processes import channels
 if TYPE_CHECKING:
     from ...storage.alive.process_identity import ProcessIdentity
     from ...transport.envelopes import Envelope, ReplyAddress
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .watching import ChildPhase
 
 

@@ -16,7 +16,7 @@ from ..processes import channels, fork_protocol, machine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 
 _DIRECT = ("ganger.transport.zmq.dealer",)

@@ -15,7 +15,7 @@ from ..processes import control_groups
 from .children import ChannelAddress, Child
 
 if TYPE_CHECKING:
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 
 _DESCRIPTORS = 2

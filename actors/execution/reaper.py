@@ -19,7 +19,7 @@ from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
 from . import idle_processes, left_over, watching
 
 if TYPE_CHECKING:
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .children import Child, Children
     from .fork_servers import ForkServers
     from .idle_processes import IdleProcesses

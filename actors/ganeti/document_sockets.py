@@ -25,8 +25,8 @@ from .peers import peer_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ..runtime.component import Runtime
     from ..runtime.host import FileId
-    from ..runtime.runtime import Runtime
     from .peers import Peer
 
 PIPELINED_MAX = 64

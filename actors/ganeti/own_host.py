@@ -14,8 +14,8 @@ from ..processes import machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..runtime.component import Runtime
     from ..runtime.dispatcher import Alarm
-    from ..runtime.runtime import Runtime
 
     Figures = dict[str, Any]
 

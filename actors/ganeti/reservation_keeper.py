@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...storage.cluster.address_pools import Network
     from ...storage.locks.locks import Owner
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 FILE_MODE = 0o600
 """As that of the locks."""

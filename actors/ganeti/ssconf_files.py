@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...storage.cluster.configuration import Change, Configuration
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 
 class SsconfFiles:

@@ -29,7 +29,7 @@ from ..config.stored_configuration import Edit, StoredConfiguration
 from ..runtime.addresses import LOCK_MANAGER
 
 if TYPE_CHECKING:
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .reservation_keeper import ReservationKeeper
 
 DESTROYER = "config_store-destruction"

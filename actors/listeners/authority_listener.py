@@ -25,8 +25,7 @@ from .wire_listener import WireAddress, WireListener
 if TYPE_CHECKING:
     from ...transport import frames
     from ...transport.zmq.peers import Incoming
-    from ..runtime.component import Component
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Component, Runtime
 
 
 class AuthorityListener(WireListener):

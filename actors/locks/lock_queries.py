@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .lock_questions import LockQuestions
     from .locking import LockState
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...storage.locks.locks import LocksFile
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 View = Callable[[LockState, "Since"], "Message"]
 """Makes a reply of a copy of the state, and since when each lock is held."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...transport.messages import PendingEnd
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..store.job_store import JobStore
     from .hand_over import HandOver
 

@@ -16,7 +16,7 @@ from ..store.job_rows import Phase
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..runtime.works import Work
     from ..store.job_rows import Row
     from ..store.job_store import JobStore

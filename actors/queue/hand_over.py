@@ -19,7 +19,7 @@ from .reusing import reuses_process
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..store.job_store import JobStore
     from ..store.start_gate import StartGate
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ...transport.envelopes import Envelope
     from ..answers.estimating import Estimating
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from ..store.job_store import JobStore
     from ..store.start_gate import StartGate
 

@@ -27,12 +27,13 @@ from ...transport.messages import (
     CrashComponent,
 )
 from .addresses import SUPERVISOR
-from .heartbeat import Heartbeat
+from .component import Component, Runtime
 from .mailbox import (
     QUIET,
     TURN_ENDED,
     Answer,
     Expired,
+    Heartbeat,
     InboxItem,
     Mailbox,
     Quiet,
@@ -41,12 +42,10 @@ from .mailbox import (
     SliceDue,
     TurnEnded,
 )
-from .runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .component import Component
     from .dispatcher import Dispatcher
     from .host import Host
 

@@ -15,7 +15,7 @@ from ...transport import messages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .runtime import Runtime
+    from .component import Runtime
 
     Query = messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ...storage import errors
     from ...transport.envelopes import Envelope
-    from .heartbeat import Heartbeat
-    from .mailbox import Mailbox
+    from .mailbox import Heartbeat, Mailbox
 
 
 class ServedActor(Protocol):

@@ -20,7 +20,7 @@ from ...transport import messages
 from ..scheduling.ageing import STEPS_MAX, STEPS_PER_TICK, Arrivals
 
 if TYPE_CHECKING:
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .job_table import JobTable
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...storage.jobs.jobs import JobStatus
     from ..durable.ledger import Ledger
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .job_rows import Row
     from .job_table import JobTable
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ...storage.queue_files.job_files import QueueDirectory
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, PendingEnd
+    from ..runtime.component import Runtime
     from ..runtime.idle_work import IdleWork
-    from ..runtime.runtime import Runtime
     from .job_rows import Row
     from .job_table import JobTable
     from .loaded import Loaded

@@ -18,7 +18,7 @@ from .job_rows import Phase, Row
 if TYPE_CHECKING:
     from ...storage.jobs import jobs
     from ...transport.envelopes import Envelope
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
     from .job_store import JobStore
 
 

@@ -34,7 +34,7 @@ from ..runtime.component import Component
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..runtime.runtime import Runtime
+    from ..runtime.component import Runtime
 
 READY = b"ready"
 STOP = b"stop"

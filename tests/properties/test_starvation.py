@@ -27,7 +27,7 @@ from ganger.storage.prediction.policy import Policy
 from ganger.transport.messages import JobVerdict, PendingJob
 
 if TYPE_CHECKING:
-    from ganger.actors.runtime.runtime import Runtime
+    from ganger.actors.runtime.component import Runtime
 
 CHAIN = 7
 SLOTS = 2

@@ -15,10 +15,9 @@ import pytest
 
 from ganger.actors.runtime.actor import ComponentActor, start
 from ganger.actors.runtime.addresses import SUPERVISOR
-from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.component import AbandonedError, Component, Runtime
 from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.host import Host
-from ganger.actors.runtime.runtime import AbandonedError, Runtime
 from ganger.actors.supervision import logs
 from ganger.storage import errors
 from ganger.storage.alive import lock_files

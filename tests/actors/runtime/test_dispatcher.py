@@ -20,11 +20,10 @@ from tests.actors.runtime.stage import Asker
 
 from ganger.actors.runtime import dispatcher
 from ganger.actors.runtime.actor import ComponentActor, start
-from ganger.actors.runtime.component import Component
+from ganger.actors.runtime.component import AbandonedError, Component
 from ganger.actors.runtime.directory import Address, Directory
 from ganger.actors.runtime.dispatcher import ALARMS_KEPT_MIN, Dispatcher
 from ganger.actors.runtime.host import Host
-from ganger.actors.runtime.runtime import AbandonedError
 from ganger.actors.supervision import logs
 from ganger.storage import errors, settings
 from ganger.storage.alive import lock_files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganger.actors.runtime.heartbeat import TurnTimes
+from ganger.actors.runtime.mailbox import TurnTimes
 from ganger.storage import settings
 
 WINDOW = settings.TURN_WINDOW_SECONDS
