@@ -374,6 +374,7 @@ def tags(both: StoreAndLocks) -> list[str]:
 
 def test_changes_that_come_meanwhile_are_the_next_batch(both: StoreAndLocks) -> None:
     askers, appended = under_way(both)
+    assert isinstance(appended.message, messages.StoreChanges)
     assert len(appended.message.changes) == 1
     before = tags(both)
     both.stage.log_of_changes.take(appended)
@@ -382,6 +383,7 @@ def test_changes_that_come_meanwhile_are_the_next_batch(both: StoreAndLocks) -> 
     assert [len(asker.answers) for asker in askers] == [1, 0, 0]
     assert tags(both) == [*before, "tag0"]
     [following] = both.stage.take_requests(messages.StoreChanges)
+    assert isinstance(following.message, messages.StoreChanges)
     assert len(following.message.changes) == 2
     both.stage.log_of_changes.take(following)
     both.store.handle_mail()
