@@ -1,4 +1,4 @@
-"""Which requests come in from outside, and which way do the replies take?
+"""Which requests come in, and which way do the replies take?
 
 Bytes in, messages out. A listener checks who speaks, and passes each request to the component in
 `messages.RECEIVERS`. The component sends the reply itself, in its own turn (`Outlet.tell`). The

@@ -1,4 +1,6 @@
-"""What was acknowledged? Checked records in numbered segments.
+"""What was acknowledged?
+
+Checked records in numbered segments.
 
 - `records`: what queue and configuration promise to remember. `logged_changes`: which changes of
   the configuration ``config.data`` may lack. Pure.

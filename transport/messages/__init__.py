@@ -1,4 +1,6 @@
-"""What may be said, and by whom to whom? All messages: the first file to read.
+"""What may be said, and by whom to whom?
+
+All messages: this is the first file to read.
 
 A message is a frozen value. The same object lies in a mailbox and, packed by `transport.frames`,
 travels over a socket. A request names its reply (``Request[Reply]``); a notice has none; a stream
