@@ -93,7 +93,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         context = PartContext(self.runtime, self._stored, self._changes, self)
         self._parts = Parts(context, _INSTALLED.objects.values())
         self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot, self._parts)
-        self._forecasts = Forecasts(self.runtime, self._stored, self._parts.operations)
+        self._forecasts = Forecasts(self.runtime, self._stored)
         self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self, self._parts)
         self._parts.begin()
         # Serials start at the clock, so late confirmations to our predecessor match none.

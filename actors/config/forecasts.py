@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...storage.cluster.configuration import Change, Configuration
-    from ...storage.cluster.operations.base import Operations
     from ...storage.prediction.lock_types import JobForecast
     from ...transport.envelopes import Envelope
     from ..runtime.component import Runtime
@@ -27,12 +26,9 @@ class Forecasts:
     What it looked up is kept until a change concerns it: most changes concern no forecast.
     """
 
-    def __init__(
-        self, runtime: Runtime, stored: StoredConfiguration, operations: Operations
-    ) -> None:
+    def __init__(self, runtime: Runtime, stored: StoredConfiguration) -> None:
         self._runtime = runtime
         self._stored = stored
-        self._operations = operations
         self._names: ConfiguredNames | None = None
         stored.when_changed(self._note)
 
@@ -43,7 +39,7 @@ class Forecasts:
     def answer(self, envelope: Envelope, message: messages.ResolveForecasts) -> None:
         """Answer as many questions as a turn has time for, and one at least."""
         if self._names is None:
-            self._names = ConfiguredNames(self._stored.snapshot, self._operations)
+            self._names = ConfiguredNames(self._stored.snapshot)
         found = list(self._answers(message.questions, self._names))
         serial_no = self._stored.snapshot.serial_no
         envelope.reply(messages.ForecastsResolved(forecasts=found, serial_no=serial_no))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from ..opcodes import LockNeeds
+from ..cluster.configuration import Configuration
 from .lock_types import (
     UNKNOWN_EXCLUSIVE,
     UNKNOWN_SHARED,
@@ -35,6 +35,11 @@ class ClusterNames(Protocol):
 
     Instances go by their names, all else by UUIDs, as in the names of locks.
     """
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration in that state."""
+        ...
 
     def instance(self, name: str) -> str | None:
         """The full name of the instance with this name, or the only one that begins so."""
@@ -82,10 +87,6 @@ class ClusterNames(Protocol):
 
     def instances_of_group(self, group: str) -> Names:
         """The instances with a node in a group."""
-        ...
-
-    def query_locks(self, opcode: Mapping[str, Any]) -> LockNeeds | None:
-        """The locks of an ``OP_QUERY``; None if it is malformed, or names what is not there."""
         ...
 
 

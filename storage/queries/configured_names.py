@@ -11,12 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from .. import errors
 from ..cluster.configuration import Change, Configuration
 from ..cluster.objects import ObjectKind
-from ..cluster.operations.base import Circumstances, Operations
 from ..cluster.operations.lookups import disks_of_instance, holder_of, nodes_of_instance
-from ..opcodes import LockNeeds, OperationError, parse
 from ..prediction.declared_needs import Names
 
 _ON_ANY_NODE: Final = frozenset({"blockdev", "diskless", "ext", "gluster", "rbd", "sharedfile"})
@@ -29,9 +26,8 @@ class ConfiguredNames:
     A name that is written out costs one look. What needs a look at all objects is found once.
     """
 
-    def __init__(self, configuration: Configuration, operations: Operations) -> None:
-        self._configuration = configuration
-        self._operations = operations
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
         self._alike: dict[ObjectKind, _Alike] = {}
 
     def instance(self, name: str) -> str | None:
@@ -41,22 +37,22 @@ class ConfiguredNames:
 
     def node(self, name: str) -> str | None:
         """The UUID of the node."""
-        if self._configuration.get(ObjectKind.NODE, name) is not None:
+        if self.configuration.get(ObjectKind.NODE, name) is not None:
             return name
         found = self._find(ObjectKind.NODE, name)
         return None if found is None else found["uuid"]
 
     def group(self, name: str) -> str | None:
         """The UUID of the node group."""
-        return holder_of(self._configuration, ObjectKind.NODE_GROUP, name)
+        return holder_of(self.configuration, ObjectKind.NODE_GROUP, name)
 
     def network(self, name: str) -> str | None:
         """The UUID of the network."""
-        return holder_of(self._configuration, ObjectKind.NETWORK, name)
+        return holder_of(self.configuration, ObjectKind.NETWORK, name)
 
     def master_node(self) -> str | None:
         """The UUID of the master node."""
-        return self._configuration.cluster.get("master_node") or None
+        return self.configuration.cluster.get("master_node") or None
 
     def primary_node(self, instance: str) -> str | None:
         """The primary node of an instance."""
@@ -64,10 +60,10 @@ class ConfiguredNames:
 
     def nodes_of_instance(self, instance: str) -> Names:
         """The primary node, and the nodes of all DRBD disks."""
-        found = self._configuration.find_by_name(ObjectKind.INSTANCE, instance)
+        found = self.configuration.find_by_name(ObjectKind.INSTANCE, instance)
         if found is None:
             return None
-        return frozenset(nodes_of_instance(self._configuration, found))
+        return frozenset(nodes_of_instance(self.configuration, found))
 
     def networks_of_instance(self, instance: str) -> Names:
         """The networks of its interfaces."""
@@ -76,15 +72,15 @@ class ConfiguredNames:
 
     def moves_between_any_nodes(self, instance: str) -> bool | None:
         """Whether every node could reach its disks; None if there is no such instance."""
-        found = self._configuration.find_by_name(ObjectKind.INSTANCE, instance)
+        found = self.configuration.find_by_name(ObjectKind.INSTANCE, instance)
         if found is None:
             return None
-        disks = disks_of_instance(self._configuration, found)
+        disks = disks_of_instance(self.configuration, found)
         return all(disk.get("dev_type") in _ON_ANY_NODE for disk in disks)
 
     def groups_of_nodes(self, nodes: Iterable[str]) -> Names:
         """The groups of these nodes."""
-        found = [self._configuration.get(ObjectKind.NODE, node) for node in nodes]
+        found = [self.configuration.get(ObjectKind.NODE, node) for node in nodes]
         return None if None in found else frozenset(node["group"] for node in found)
 
     def nodes_of_group(self, group: str) -> Names:
@@ -101,39 +97,29 @@ class ConfiguredNames:
     @cached_property
     def _members(self) -> Mapping[str, list[str]]:
         found = defaultdict(list)
-        for uuid, node in self._configuration.objects(ObjectKind.NODE):
+        for uuid, node in self.configuration.objects(ObjectKind.NODE):
             found[node["group"]].append(uuid)
         return found
 
     @cached_property
     def _instances_by_node(self) -> Mapping[str, list[str]]:
         found = defaultdict(list)
-        for _, instance in self._configuration.objects(ObjectKind.INSTANCE):
-            for node in nodes_of_instance(self._configuration, instance):
+        for _, instance in self.configuration.objects(ObjectKind.INSTANCE):
+            for node in nodes_of_instance(self.configuration, instance):
                 found[node].append(instance["name"])
         return found
 
-    def query_locks(self, opcode: Mapping[str, Any]) -> LockNeeds | None:
-        """The locks of an ``OP_QUERY``."""
-        query = self._operations.get(str(opcode.get("OP_ID")))
-        if query is None:
-            return None
-        try:
-            return query.locks(parse(opcode), self._configuration, Circumstances("", 0.0))
-        except (OperationError, errors.BadRequestError):
-            return None
-
     def _instance(self, name: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] | None
-        found = self._configuration.find_by_name(ObjectKind.INSTANCE, name)
+        found = self.configuration.find_by_name(ObjectKind.INSTANCE, name)
         return {} if found is None else found
 
     def _find(self, kind: ObjectKind, name: str) -> Any:  # noqa: ANN401 - decoded JSON
-        found = self._configuration.find_by_name(kind, name)
+        found = self.configuration.find_by_name(kind, name)
         if found is not None:
             return found
         if kind not in self._alike:
-            self._alike[kind] = _Alike(one for _, one in self._configuration.objects(kind))
+            self._alike[kind] = _Alike(one for _, one in self.configuration.objects(kind))
         return self._alike[kind].find(name)
 
 

@@ -5,8 +5,12 @@ Source: as in `instance_locks`.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
+from ... import errors
+from ...cluster.operations.base import Circumstances
+from ...opcodes import OperationError, parse
 from ...prediction.declared_needs import (
     BIG_LOCK,
     MalformedError,
@@ -26,6 +30,7 @@ from ...prediction.lock_types import (
     forecast_of,
 )
 from ...prediction.needs import forecast_of_needs
+from ..queries.query_locks import QUERY
 
 
 def nothing(_asked: OpcodeInput) -> LockForecast:
@@ -111,8 +116,9 @@ def query(asked: OpcodeInput) -> LockForecast:
     if not asked.flag("use_locking") or what not in {"node", "instance"}:
         return NO_LOCKS
     if asked.names is not None:
-        needs = asked.names.query_locks(asked.parameters)
-        if needs is not None:
+        with contextlib.suppress(OperationError, errors.BadRequestError):
+            snapshot = asked.names.configuration
+            needs = QUERY.locks(parse(asked.parameters), snapshot, Circumstances("", 0.0))
             return forecast_of_needs(needs)
     if what == "node":
         return forecast_of(node=UNKNOWN_SHARED)

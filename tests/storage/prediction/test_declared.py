@@ -14,7 +14,6 @@ from tests.core_alone import NEEDS_HIDDEN
 from tests.storage.prediction.shown import NAMES, shown
 
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.ganeti.operations import table
 from ganger.storage.opcodes import LockNeeds, Opcode, catalogue
 from ganger.storage.prediction.declared import (
     DECLARED,
@@ -37,7 +36,7 @@ def test_a_target_of_disks_that_every_node_reaches_is_a_node_or_all_of_them() ->
     document = made_configuration(nodes=6, instances=2)
     for disk in document["disks"].values():
         disk |= {"dev_type": "rbd", "logical_id": ["rbd", "volume"], "children": []}
-    names = ConfiguredNames(Configuration.load(document), table.OPERATIONS)
+    names = ConfiguredNames(Configuration.load(document))
     opcode = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": DRBD}
     assert shown(forecast(opcode, names)) == "instance X i0, node X*, node_res X*"
     to = {**opcode, "target_node": "node3"}
@@ -120,7 +119,7 @@ def test_a_damaged_configuration_leaves_forecasts_unknown() -> None:
     document = made_configuration()
     document["instances"] = {"u": {"name": "i"}, "v": 5}
     document["nodes"][uuid_of("nodes", 0)].pop("group")
-    names = ConfiguredNames(Configuration.load(document), table.OPERATIONS)
+    names = ConfiguredNames(Configuration.load(document))
     for opcode in (
         {"OP_ID": "OP_NODE_EVACUATE", "node_name": "node0"},
         {"OP_ID": "OP_INSTANCE_REBOOT", "instance_name": "other"},

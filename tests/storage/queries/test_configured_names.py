@@ -16,7 +16,7 @@ from ganger.storage.opcodes import OperationError
 from ganger.storage.queries.configured_names import ConfiguredNames, changes_names
 
 SNAPSHOT = Configuration.load(made_configuration(nodes=6, instances=12, networks=2))
-NAMES = ConfiguredNames(SNAPSHOT, {})
+NAMES = ConfiguredNames(SNAPSHOT)
 WORDS = st.lists(st.sampled_from(["a", "A", "b", "", "aa"]), min_size=1, max_size=3).map(".".join)
 
 
@@ -29,7 +29,7 @@ def test_a_name_is_found_as_the_operations_find_it(existing: list[str], wanted: 
         f"n{n}": {"name": name, "uuid": f"n{n}"} for n, name in enumerate(existing)
     }
     snapshot = Configuration.load(document)
-    names = ConfiguredNames(snapshot, {})
+    names = ConfiguredNames(snapshot)
     assert names.instance(wanted) == found(find_instance, snapshot, wanted, "name")
     assert names.node(wanted) == found(find_node, snapshot, wanted, "uuid")
 
@@ -56,7 +56,7 @@ def test_what_does_not_exist_is_not_known() -> None:
     assert NAMES.primary_node("nobody") is None
     assert NAMES.groups_of_nodes(["nobody"]) is None
     assert NAMES.group("nobody") is NAMES.network("nobody") is NAMES.node("nobody") is None
-    assert ConfiguredNames(Configuration.load({}), {}).master_node() is None
+    assert ConfiguredNames(Configuration.load({})).master_node() is None
 
 
 def test_a_node_is_found_by_its_uuid() -> None:

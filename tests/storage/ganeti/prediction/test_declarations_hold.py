@@ -193,7 +193,7 @@ def test_each_opcode_with_an_operation_has_cases_here() -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_resolved_forecast_is_what_the_job_requests(name: str) -> None:
     snapshot = CONFIGURATIONS[name]
-    names, count = ConfiguredNames(snapshot, table.OPERATIONS), 0
+    names, count = ConfiguredNames(snapshot), 0
     for op_id, several in cases(snapshot).items():
         for case in several:
             opcode = {"OP_ID": op_id, **case}
@@ -222,7 +222,7 @@ def test_a_forecast_without_the_configuration_covers_what_the_job_requests(name:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_the_answer_to_a_question_is_the_resolved_forecast(name: str) -> None:
     snapshot, asked = CONFIGURATIONS[name], 0
-    names = ConfiguredNames(snapshot, table.OPERATIONS)
+    names = ConfiguredNames(snapshot)
     for op_id, several in cases(snapshot).items():
         for case in several:
             opcode = {"OP_ID": op_id, "comment": "secret", "priority": 3, **case}
@@ -246,7 +246,7 @@ def test_a_new_opcode_without_a_declaration_may_take_any_lock(
 
 def test_names_of_the_made_configuration_are_locks() -> None:
     """The comparison above is of names that exist: it compares no empty sets."""
-    names = ConfiguredNames(CONFIGURATIONS["made"], table.OPERATIONS)
+    names = ConfiguredNames(CONFIGURATIONS["made"])
     found = forecast({"OP_ID": "OP_GROUP_SET_PARAMS", "group_name": "group0"}, names)
     assert found.nodegroup.names == (uuid_of("nodegroups", 0),)
     assert len(found.instance.names) > 3

@@ -9,7 +9,6 @@ from tests.clusters import made_configuration, uuid_of
 from tests.storage.prediction.shown import NAMES, shown
 
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.ganeti.operations import table
 from ganger.storage.opcodes import catalogue
 from ganger.storage.prediction.declared import DECLARED, forecast
 from ganger.storage.prediction.lock_types import LEVELS, LevelForecast
@@ -467,9 +466,7 @@ def test_a_verification_takes_the_nodes_of_one_group_and_of_its_instances(
     op_id: str, group: int, resolved: str
 ) -> None:
     # One instance, on node 0 of the first group with its second node in the other.
-    names = ConfiguredNames(
-        Configuration.load(made_configuration(nodes=6, instances=1)), table.OPERATIONS
-    )
+    names = ConfiguredNames(Configuration.load(made_configuration(nodes=6, instances=1)))
     opcode = {"OP_ID": f"OP_{op_id}", "group_name": f"group{group}"}
     assert shown(forecast(opcode, names)) == resolved
 
