@@ -27,6 +27,7 @@ from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
 from ..storage import entry_points, errors, settings
 from ..storage.alive import lock_files
+from ..storage.cluster.objects import installed_kinds
 from ..storage.disk import (
     descriptors,
     documents,
@@ -193,6 +194,7 @@ def _warn(
         log.warning("others cannot reach a socket", problem=warning)
         announce.warn(warning)
     catalogue.families()
+    installed_kinds()
     catalogue.load_user_opcodes()
     # `ganger fsck` uses them, and it is seldom called: the daemon says in time what is wrong.
     entry_points.load(entry_points.CONFIG_FILES)

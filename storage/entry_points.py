@@ -19,6 +19,9 @@ LISTENERS: Final = "ganger.listeners"
 CONFIG_PARTS: Final = "ganger.config_parts"
 """Classes of parts of the configuration store (`actors.config.installed_parts`)."""
 
+CONFIG_KINDS: Final = "ganger.config_kinds"
+"""Modules about kinds of objects of the configuration (`storage.cluster.objects.Kinds`)."""
+
 CONFIG_FILES: Final = "ganger.config_files"
 """Modules about files that follow the configuration, which ``ganger fsck`` looks at: each has
 ``folder``, ``PREFIX`` and ``stale`` (`storage.fsck.survey`)."""

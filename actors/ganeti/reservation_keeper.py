@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage import errors, settings
 from ...storage.alive import lock_files
-from ...storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.damage import undamaged
 from ...storage.cluster.objects import ObjectKind
 from ...storage.disk import documents
 from ...storage.ganeti import reservations
 from ...storage.ganeti.modifications import Modified, released_address
+from ...storage.ganeti.object_rules import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ...storage.ganeti.reservations import Reservations, drbd_minors, network_missing
 from ...storage.wording import shortened
 from ...transport import messages
@@ -26,7 +26,7 @@ from ..config.change_line import ChangeLine, Made, name_of
 from ..config.stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
-    from ...storage.cluster.address_pools import Network
+    from ...storage.ganeti.address_pools import Network
     from ...storage.locks.locks import Owner
     from ...transport.envelopes import Envelope
     from ..runtime.component import Runtime

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage import errors
-from ...storage.cluster.assertions import MAC_ADDRESS
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.differences import masked
 from ...storage.cluster.integrity import problems
 from ...storage.cluster.objects import ObjectKind
 from ...storage.ganeti import modifications
 from ...storage.ganeti.modifications import InUse, Modified
+from ...storage.ganeti.object_rules import MAC_ADDRESS
 from ...storage.locks.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages

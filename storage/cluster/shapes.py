@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from ..wording import type_name
-from .objects import SCHEMAS, ObjectKind, place_of, worded
+from .objects import ObjectKind, place_of, schemas, worded
 
 _SERIAL_END: Final = 2**62
 _SINGLE: Final = str | int | float | bool | None
@@ -75,7 +75,8 @@ def _objects(document: Mapping[str, Any]) -> Iterator[tuple[str, object, ObjectK
 @functools.cache
 def _shape_of(kind: ObjectKind | None) -> Any:  # noqa: ANN401 - a type
     """The loose type of the objects of a kind; None: of what else the document has."""
-    return _loose(inspect.type_info(SCHEMAS[kind])) if kind in SCHEMAS else dict[str, Any]
+    schema = None if kind is None else schemas().get(kind)
+    return dict[str, Any] if schema is None else _loose(inspect.type_info(schema))
 
 
 def _loose(info: inspect.Type, around: tuple[type, ...] = ()) -> Any:  # noqa: ANN401 - a type

@@ -19,8 +19,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 
 from .. import errors
-from ..cluster.address_pools import AddressPool, Network, Use
 from ..locks.locks import Owner
+from .address_pools import AddressPool, Network, Use
 
 TRIES_MAX: Final = 64
 """How often a generated value may turn out to be in use, as in Ganeti."""

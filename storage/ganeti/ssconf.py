@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..cluster.assertions import HYPERVISORS
 from ..natural_order import natural_key
+from .object_rules import HYPERVISORS
 from .parameters import node_parameters
 
 Configuration = Mapping[str, Any]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ... import errors
-from ...cluster.address_pools import AddressPool, is_in
 from ...cluster.configuration import Change, Configuration
 from ...cluster.objects import ObjectKind
 from ...cluster.operations.base import (
@@ -25,6 +24,7 @@ from ...cluster.operations.base import (
 )
 from ...cluster.operations.lookups import Object, find_network, in_order
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from ..address_pools import AddressPool, is_in
 from .group_locks import held_group, held_instances, locks_of_group, locks_of_group_and_instances
 
 

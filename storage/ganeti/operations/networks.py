@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ... import errors
-from ...cluster import address_pools, tags
-from ...cluster.address_pools import AddressPool, Use, is_in
 from ...cluster.configuration import ABSENT_SERIAL, Change, Configuration
 from ...cluster.objects import ObjectKind
 from ...cluster.operations.base import (
@@ -33,6 +31,8 @@ from ...cluster.operations.base import (
 from ...cluster.operations.lookups import Object, find_network, holder_of, in_order, names_of
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from ...opcodes.declarations import WHOLE_LEVEL
+from .. import address_pools, tags
+from ..address_pools import AddressPool, Use, is_in
 from . import connections, values
 
 _NONE: Final = "none"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ... import errors
-from ...cluster.address_pools import AddressPool
 from ...queries.answering import Resource
 from ...queries.fields import (
     NO_DATA,
@@ -19,6 +18,7 @@ from ...queries.fields import (
     stored,
     table,
 )
+from ..address_pools import AddressPool
 from .cluster_view import ClusterView, Object, mark, names, place
 from .common_fields import common
 

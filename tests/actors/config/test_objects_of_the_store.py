@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests import clusters
 from tests.actors.runtime.stage import Stage, Staged
+from tests.core_alone import NEEDS_HIDDEN
 from tests.refusals import refusing
 
 from ganger.actors.config.config_store import ConfigStore
@@ -225,6 +226,7 @@ def test_the_policy_of_the_scheduler_is_in_force_when_it_is_answered(
     assert isinstance(asker.answer, ObjectsChanged)
 
 
+@NEEDS_HIDDEN
 def test_an_impossible_parameter_of_the_policy_is_refused_in_one_line(
     store: Staged[ConfigStore],
 ) -> None:

@@ -17,9 +17,9 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.ganeti.config_part import GanetiPart
 from ganger.storage import config_files, settings
 from ganger.storage.alive import lock_files, process_identity
-from ganger.storage.cluster import tags
 from ganger.storage.cluster.operations import deciding, delays
 from ganger.storage.disk import descriptors, documents
+from ganger.storage.ganeti import tags
 from ganger.storage.ganeti.opcodes.catalogue import RUN_IN_STORE
 from ganger.storage.opcodes import OperationError
 from ganger.transport import messages

@@ -10,13 +10,13 @@ import pytest
 from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage import errors
-from ganger.storage.cluster.assertions import MAC_ADDRESS
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.differences import masked
 from ganger.storage.cluster.integrity import Index
 from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.ganeti import modifications
 from ganger.storage.ganeti.modifications import InUse, Modified
+from ganger.storage.ganeti.object_rules import MAC_ADDRESS
 
 INSTANCE, OTHER = uuid_of("instances", 0), uuid_of("instances", 1)
 FIRST, SECOND, THIRD = (uuid_of("disks", number) for number in range(3))

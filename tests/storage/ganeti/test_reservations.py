@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.clusters import made_configuration
 
 from ganger.storage import errors
-from ganger.storage.cluster.address_pools import with_new_pool
-from ganger.storage.cluster.assertions import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import Index
 from ganger.storage.cluster.objects import ObjectKind
+from ganger.storage.ganeti.address_pools import with_new_pool
+from ganger.storage.ganeti.object_rules import MAC_ADDRESS, MINOR, SECRET, VOLUME, on_node
 from ganger.storage.ganeti.reservations import (
     IpAction,
     IpChange,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.clusters import made_configuration
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage.cluster.objects import (
     ObjectKind,
@@ -60,6 +61,7 @@ def test_policy_and_configuration_have_the_same_parameters() -> None:
     assert PredictiveCosts.__struct_fields__ == Costs.__struct_fields__
 
 
+@NEEDS_HIDDEN
 @pytest.mark.parametrize(
     ("own", "problem"),
     [
@@ -120,6 +122,7 @@ def test_costs_that_are_no_object_leave_the_others_in_force() -> None:
     assert problems == ("cluster.predictive_queue.costs: expected object, got list",)
 
 
+@NEEDS_HIDDEN
 def test_a_switch_that_is_no_truth_value_is_refused_and_counts_as_absent() -> None:
     found = made_configuration()["cluster"] | {ENABLED_FIELD: "no"}
     text = schema_problem(ObjectKind.CLUSTER, found["uuid"], found)

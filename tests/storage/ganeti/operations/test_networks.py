@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.clusters import made_configuration, uuid_of
 from tests.storage.ganeti.operations.held_configuration import NEW, HeldConfiguration
 
-from ganger.storage.cluster.address_pools import AddressPool, Use
+from ganger.storage.ganeti.address_pools import AddressPool, Use
 from ganger.storage.opcodes import LevelNeeds, LockNeeds, OperationError, summary
 
 DOCUMENT = made_configuration(networks=2)

@@ -8,7 +8,7 @@ from tests.storage.ganeti.operations.played import after, locks, play, refusal, 
 
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.tags import TAGS_MAX
+from ganger.storage.ganeti.tags import TAGS_MAX
 
 OBJECTS = [
     ("cluster", "", ObjectKind.CLUSTER, uuid_of("cluster", 0), None),

@@ -9,8 +9,7 @@ import pytest
 from tests.storage.ganeti.queries.views import view_of
 from tests.storage.queries.recorded_answers import larger
 
-from ganger.storage.cluster import tags
-from ganger.storage.ganeti import ssconf
+from ganger.storage.ganeti import ssconf, tags
 from ganger.storage.ganeti.queries.cluster_info import cluster_info
 from ganger.storage.ganeti.queries.resources import RESOURCES
 from ganger.storage.queries.answering import query

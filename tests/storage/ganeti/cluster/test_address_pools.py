@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.storage import errors
-from ganger.storage.cluster.address_pools import AddressPool, Ipv6Pool, Use, with_new_pool
+from ganger.storage.ganeti.address_pools import AddressPool, Ipv6Pool, Use, with_new_pool
 
-RECORDED = Path(__file__).parents[2] / "compatibility" / "data" / "config.data"
+RECORDED = Path(__file__).parents[3] / "compatibility" / "data" / "config.data"
 
 
 TOO_BIG = (

@@ -18,7 +18,7 @@ from ganger.storage.cluster.objects import (
     top_problem,
 )
 
-RECORDED = Path(__file__).parents[2] / "compatibility/data/config.data"
+RECORDED = Path(__file__).parents[3] / "compatibility/data/config.data"
 
 
 def recorded() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.clusters import uuid_of
 
-from ganger.storage.cluster.tags import TAGS_MAX
+from ganger.storage.ganeti.tags import TAGS_MAX
 
 MASTER = uuid_of("cluster", 0)
 NODE, NODE1, NODE2 = (uuid_of("nodes", number) for number in range(3))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ganger.storage import errors
-from ganger.storage.cluster import tags
+from ganger.storage.ganeti import tags
 
 RECORDED = json.loads(
-    (Path(__file__).parents[2] / "compatibility" / "data" / "config.data").read_text()
+    (Path(__file__).parents[3] / "compatibility" / "data" / "config.data").read_text()
 )
 
 

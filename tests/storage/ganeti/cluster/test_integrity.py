@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.clusters import made_configuration
-from tests.storage.cluster.integrity_rules import (
+from tests.storage.ganeti.cluster.integrity_rules import (
     DISK,
     GROUP,
     IN_USE,
@@ -27,19 +27,19 @@ from tests.storage.cluster.integrity_rules import (
 )
 
 from ganger.storage import config_files, errors
-from ganger.storage.cluster.assertions import (
+from ganger.storage.cluster.assertions import PORT
+from ganger.storage.cluster.configuration import Change, Configuration
+from ganger.storage.cluster.integrity import Index, problems
+from ganger.storage.cluster.objects import CONTAINERS, ObjectKind
+from ganger.storage.ganeti.object_rules import (
     MAC_ADDRESS,
     MINOR,
-    PORT,
     SECRET,
     VOLUME,
     on_node,
 )
-from ganger.storage.cluster.configuration import Change, Configuration
-from ganger.storage.cluster.integrity import Index, problems
-from ganger.storage.cluster.objects import CONTAINERS, ObjectKind
 
-RECORDED = Path(__file__).parents[2] / "compatibility/data/config.data"
+RECORDED = Path(__file__).parents[3] / "compatibility/data/config.data"
 NOW = 1_800_000_000.5
 
 
