@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from tests.storage.queries.recorded_answers import larger
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.processes import machine
 from ganger.storage import settings
+from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 from ganger.transport import messages
 
 MEMORY = messages.QueryConfiguration("node", ["name", "mfree"])
@@ -183,3 +185,7 @@ def test_a_short_name_of_the_machine_is_enough(
     asker = store.ask(MEMORY)
     measured(stage, store)
     assert free(asker)["node2"] == [0, 1]
+
+
+def test_only_spindles_are_missing(tmp_path: Path) -> None:
+    assert LIVE_FIELDS - machine.figures([str(tmp_path)]).keys() == {"spfree", "sptotal"}

@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from ganger.actors.processes import machine
-from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 
 MIB = 1024 * 1024
 
@@ -33,10 +32,6 @@ def test_the_figures_are_those_of_the_kernel(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     assert found["dtotal"] == disk.f_blocks * disk.f_frsize // MIB
     assert 0 < found["dfree"] <= found["dtotal"]
-
-
-def test_only_spindles_are_missing(tmp_path: Path) -> None:
-    assert LIVE_FIELDS - machine.figures([str(tmp_path)]).keys() == {"spfree", "sptotal"}
 
 
 def test_the_disk_is_that_of_the_first_folder_that_exists(tmp_path: Path) -> None:
