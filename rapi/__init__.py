@@ -6,8 +6,8 @@ comes through TLS to the `guards`, which count connections and set deadlines and
 uvicorn's protocol. Then `application` finds the resource, checks user, rights, parameters and body,
 and calls the resource's handler, which asks the daemon by an `AsyncClient`.
 
-- `process`: the program. `notes`: what it says to its daemon. `serving`, `guards`, `uvicorn_hooks`,
-  `joining_transport`: connections. `certificate`: the file that TLS needs.
+- `process`: the program. `notes`: what it says to its daemon. `serving`, `guards`, `uvicorn_hooks`:
+  connections. `certificate`: the file that TLS needs.
 - `application`, `declarations` (how resources are declared) and `table` (all of them): routes,
   rights and the document of `openapi` follow from these. `bodies`: values of a request. `problems`:
   Ganeti's error bodies.

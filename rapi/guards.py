@@ -19,7 +19,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..storage.access import rapi_settings
 from . import problems
-from .joining_transport import JoiningTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +156,7 @@ class GuardedProtocol(H11Protocol):
         self._early = bytearray()
         self._unread_alarm: asyncio.TimerHandle | None = None
         self._plain: asyncio.WriteTransport | None = None
-        self._joining: JoiningTransport | None = None
+        self._carrier: asyncio.Transport | None = None
         self._lost: list[Callable[[], None]] = []
 
     def carried_by(self, plain: asyncio.WriteTransport) -> None:
@@ -177,8 +176,8 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there, after TLS."""
         carrier = cast("asyncio.Transport", transport)
-        self._joining = JoiningTransport(carrier, self.loop)
-        super().connection_made(cast("asyncio.Transport", self._joining))
+        self._carrier = carrier
+        super().connection_made(carrier)
         self._is_made = True
         self._set_alarm(self.limits.head_seconds)
         early, self._early = bytes(self._early), bytearray()
@@ -235,8 +234,6 @@ class GuardedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """An answer was written; the client may not have read it yet."""
-        if self._joining is not None:
-            self._joining.flush()
         super().on_response_complete()
         if self._unread_alarm is None and self._unread():
             self._await_reader()
@@ -271,8 +268,8 @@ class GuardedProtocol(H11Protocol):
     def _unread(self) -> int:
         """Bytes that wait for the client, before and after TLS."""
         waiting = self._plain.get_write_buffer_size() if self._plain is not None else 0
-        if self._joining is not None:
-            waiting += self._joining.waiting_bytes(self._plain)
+        if self._carrier is not None and self._carrier is not self._plain:
+            waiting += self._carrier.get_write_buffer_size()
         return waiting
 
     def send_400_response(self, msg: str) -> None:

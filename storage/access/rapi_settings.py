@@ -59,9 +59,6 @@ LISTED_BYTES_MAX = 32 * 1024 * 1024
 LISTED_AT_ONCE = 500
 """How many jobs are read again with one request."""
 
-JOINED_BYTES_MAX = 64 * 1024
-"""What is written at one go is sent with one system call, unless a part of it is longer."""
-
 TLS_BUFFER_BYTES = 32 * 1024
 """What a connection with TLS reads at once; asyncio keeps so much memory for each."""
 
