@@ -36,9 +36,6 @@ JOBS_PER_SUBMIT_MAX = 20_000
 SUBMITTED_AT_ONCE = 100
 """Jobs of a large submission that the queue works at before it serves other requests."""
 
-ANNOUNCED_AT_ONCE = 500
-"""Most new jobs in one notice to the filter evaluator and the scheduler."""
-
 PRIORITY_MIN, PRIORITY_MAX = -20, 19
 """The most and the least urgent priority of an opcode."""
 

@@ -12,7 +12,7 @@ Ganeti's words of the replies.
 - `wconfd_listener`: WConfD. `wconfd_table`: its methods about the configuration.
   `wconfd_catalogue`: what serves these. `wconfd_methods`: which message each method sends.
 - `config_part`: the part of the store. `cluster_queries`: queries for its objects, with
-  `known_cluster` and `own_host` (what the daemon and this machine say themselves).
+  `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say themselves).
   `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files that follow
   the configuration.
 """

@@ -17,8 +17,8 @@ from ...storage.ganeti.queries.resources import RESOURCES
 from ...storage.queries.resources import RESOURCES as CORE_RESOURCES
 from ...transport import messages
 from ..config.config_queries import resource_named
-from ..processes import machine
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
+from . import host_figures
 from .known_cluster import known_cluster
 from .own_host import OwnHost
 
@@ -112,5 +112,5 @@ class ClusterQueries:
 
 def _own_node(view: ClusterView) -> tuple[str | None, str | None]:
     """The UUID of the node that this machine is, if it is one, and the folder with its disks."""
-    found = view.find("nodes", machine.name())
+    found = view.find("nodes", host_figures.name())
     return (None if found is None else found.get("uuid")), view.storage_folder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage import settings
 from ...transport import messages
-from ..processes import machine
+from . import host_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class OwnHost:
         self._is_overdue = False
 
     def ask(self, storage: Sequence[str], then: Callable[[Figures], None]) -> None:
-        """Later call ``then`` with the figures; ``storage``: as `machine.figures` takes it.
+        """Later call ``then`` with the figures; ``storage``: as `host_figures.figures` takes it.
 
         At once, and without figures, while an earlier measurement hangs.
         """
@@ -45,7 +45,9 @@ class OwnHost:
         self._number += 1
         overdue = messages.HostOverdue(number=self._number)
         self._alarm = self._runtime.later(settings.OWN_HOST_SECONDS, overdue)
-        self._runtime.in_thread(lambda: messages.HostMeasured(figures=machine.figures(storage)))
+        self._runtime.in_thread(
+            lambda: messages.HostMeasured(figures=host_figures.figures(storage))
+        )
 
     def note_measured(self, message: messages.HostMeasured) -> None:
         """The thread has measured: answer all that wait."""

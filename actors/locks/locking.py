@@ -274,10 +274,6 @@ class LockState:
         waiter = self._line.get(owner)
         return None if waiter is None else waiter.pending
 
-    def mode_of(self, owner: Owner, lock: str) -> LockMode | None:
-        """How the owner holds the lock itself."""
-        return self._allocation.held_by(owner).get(lock)
-
     def owners(self) -> list[Owner]:
         """Every owner that holds a lock or waits."""
         return sorted({*self._allocation.owners(), *(one.owner for one in self._line)}, key=_order)

@@ -300,14 +300,6 @@ class Holdings:
             found.append(bits)
         return tuple(found)
 
-    def names_taken(self) -> list[NamesTaken]:
-        """The names that have owners."""
-        found: list[NamesTaken] = []
-        for level, names in enumerate(self._names):
-            alone = {name for name, counts in names.items() if counts[1]}
-            found += [(level, alone, True), (level, names.keys() - alone, False)]
-        return [one for one in found if one[1]]
-
     def is_taken(self, level: int, name: str, is_exclusive: bool) -> bool:  # noqa: FBT001 - data
         """Whether an owner has the name in a mode that conflicts with this one."""
         counts = self._names[level].get(name)

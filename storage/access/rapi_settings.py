@@ -77,9 +77,6 @@ SHUTDOWN_SECONDS = 3_600.0
 LISTENERS_MAX = 550
 """Most streams of events at once."""
 
-PAGE_ITEMS_MAX = 10_000
-"""Most items in one answer of Ganger's own resources."""
-
 TIMELINE_SECONDS = 3_600
 """How far the timeline looks back."""
 

@@ -92,11 +92,6 @@ class Journal:
         # Of a predecessor. A segment that it made ahead holds nothing.
         return sum(not is_blank(path) for path in self.segments()) > 1
 
-    def bytes_on_disk(self) -> int:
-        """The bytes of all segments, zeros at their ends included."""
-        with documents.storage_errors(self._directory):
-            return sum(path.stat().st_size for path in self.segments())
-
     def begin(self, last_id: int) -> None:
         """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
         self._close()
@@ -264,13 +259,6 @@ class Journal:
             descriptor = os.dup(self._watched)
         self.flushes += 1
         return Cut(self._directory, descriptor, old, check)
-
-    def flush_files(self) -> None:
-        """Flush the whole file system; `StorageError` if that fails. A `cut` does it too."""
-        self._watch_file_system()
-        flush_file_system(self._directory, self._watched)
-        self.flushes += 1
-        self._is_synced = True
 
     def close(self) -> None:
         """Close the segment, and drop records that were not written, nor acknowledged."""

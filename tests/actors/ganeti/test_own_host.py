@@ -13,7 +13,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.actors.processes import machine
+from ganger.actors.ganeti import host_figures
 from ganger.storage import settings
 from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 from ganger.transport import messages
@@ -35,8 +35,8 @@ class Machine:
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(machine, "figures", made.figures)
-    monkeypatch.setattr(machine, "name", lambda: "node1.example.com")
+    monkeypatch.setattr(host_figures, "figures", made.figures)
+    monkeypatch.setattr(host_figures, "name", lambda: "node1.example.com")
     return made
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_measured_that_nobody_asks_for(
     store.ask(messages.QueryConfiguration("instance", ["oper_ram"])).answer_as(
         messages.QueryAnswered
     )
-    monkeypatch.setattr(machine, "name", lambda: "elsewhere.example.com")
+    monkeypatch.setattr(host_figures, "name", lambda: "elsewhere.example.com")
     assert free(store.ask(MEMORY))["node1"] == [2, None]
     assert not stage.timers
     assert host.asked == []
@@ -149,7 +149,7 @@ def test_figures_are_those_of_the_node_that_was_measured(
     stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asker = store.ask(MEMORY)
-    monkeypatch.setattr(machine, "name", lambda: "node2.example.com")
+    monkeypatch.setattr(host_figures, "name", lambda: "node2.example.com")
     measured(stage, store)
     assert free(asker) | {"node1": [0, 1], "node2": [2, None]} == free(asker)
 
@@ -181,11 +181,11 @@ def test_a_damaged_configuration_is_no_reason_to_fail(stage: Stage, damage: dict
 def test_a_short_name_of_the_machine_is_enough(
     stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "name", lambda: "node2")
+    monkeypatch.setattr(host_figures, "name", lambda: "node2")
     asker = store.ask(MEMORY)
     measured(stage, store)
     assert free(asker)["node2"] == [0, 1]
 
 
 def test_only_spindles_are_missing(tmp_path: Path) -> None:
-    assert LIVE_FIELDS - machine.figures([str(tmp_path)]).keys() == {"spfree", "sptotal"}
+    assert LIVE_FIELDS - host_figures.figures([str(tmp_path)]).keys() == {"spfree", "sptotal"}

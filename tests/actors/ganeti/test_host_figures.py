@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ganger.actors.processes import machine
+from ganger.actors.ganeti import host_figures
 
 MIB = 1024 * 1024
 
@@ -20,7 +20,7 @@ def meminfo() -> dict[str, int]:
 
 
 def test_the_figures_are_those_of_the_kernel(tmp_path: Path) -> None:
-    found, kernel = machine.figures([str(tmp_path)]), meminfo()
+    found, kernel = host_figures.figures([str(tmp_path)]), meminfo()
     assert found["mtotal"] == kernel["MemTotal"]
     assert 0 < found["mfree"] < found["mtotal"]
     assert found["mtotal"] - found["mnode"] - found["mfree"] in {0, 1}
@@ -35,11 +35,11 @@ def test_the_figures_are_those_of_the_kernel(tmp_path: Path) -> None:
 
 
 def test_the_disk_is_that_of_the_first_folder_that_exists(tmp_path: Path) -> None:
-    shown = machine.figures([str(tmp_path / "missing"), "/proc", str(tmp_path)])
+    shown = host_figures.figures([str(tmp_path / "missing"), "/proc", str(tmp_path)])
     assert shown["dtotal"] == 0
-    shown = machine.figures([str(tmp_path / "missing"), str(tmp_path)])
+    shown = host_figures.figures([str(tmp_path / "missing"), str(tmp_path)])
     assert shown["dtotal"] > 0
-    assert "dtotal" not in machine.figures([str(tmp_path / "missing")])
+    assert "dtotal" not in host_figures.figures([str(tmp_path / "missing")])
 
 
 def test_what_the_kernel_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +47,6 @@ def test_what_the_kernel_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPat
         raise PermissionError
 
     monkeypatch.setattr(psutil, "virtual_memory", hidden)
-    found = machine.figures(["/proc"])
+    found = host_figures.figures(["/proc"])
     assert not {"mtotal", "mnode", "mfree"} & found.keys()
     assert found["ctotal"]
