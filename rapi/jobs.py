@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -9,7 +10,7 @@ from starlette.responses import Response
 
 from ..storage import errors
 from ..storage.access import rapi_settings
-from . import bodies, rows, submitting
+from . import bodies, roles, rows
 from .declarations import Call, Method, Parameter, Resource, Right
 from .job_bodies import JobBodies
 from .job_listing import BULK_FIELDS, JobListing
@@ -17,6 +18,8 @@ from .problems import HttpError
 
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
+
+_FORBIDDEN: Final = "compression_tools"
 
 FIELDS: Final = (*BULK_FIELDS, "oplog", "opresult")
 
@@ -29,6 +32,27 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     reason: str | list[tuple[str, str, int]] | None = None
     depends: list[int | tuple[int, list[str]]] | None = None
     comment: str | None = None
+
+
+def refuse_commands(given: Mapping[str, Any]) -> None:
+    """`HttpError` 403 for a parameter that names commands which the nodes run.
+
+    Only the administrator at the machine may name them.
+    """
+    if _FORBIDDEN in given:
+        raise HttpError(403, f"The parameter {_FORBIDDEN} cannot be set via RAPI")
+
+
+async def submitted(call: Call, opcodes: list[dict[str, Any]], **more: Any) -> int:  # noqa: ANN401 - as `submit`
+    """The id of a job with these opcodes. `HttpError` 403 if the user may not submit them.
+
+    The opcodes that the resource declares were looked at before; these are what is submitted.
+    """
+    names = [str(op.get("OP_ID")) for op in opcodes]
+    refused = roles.refusal(call.user, Right.SUBMIT, names)
+    if refused is not None:
+        raise HttpError(403, refused)
+    return await call.client.submit(opcodes, key=call.key, **more)
 
 
 async def list_jobs(call: Call) -> Response:
@@ -45,12 +69,10 @@ async def submit_job(call: Call) -> int:
     if not ops:
         raise HttpError(400, "Invalid body parameters: a job needs at least one opcode")
     for op in ops:
-        submitting.refuse_commands(op)
+        refuse_commands(op)
     if job.comment is not None:
         ops = [{"comment": job.comment, **op} for op in ops]
-    return await submitting.submitted(
-        call, ops, reason=job.reason, priority=job.priority, depends=job.depends
-    )
+    return await submitted(call, ops, reason=job.reason, priority=job.priority, depends=job.depends)
 
 
 def _new_job(body: object) -> NewJob:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .. import bodies, submitting
+from .. import bodies, jobs
 from ..declarations import Call, Method, Parameter, Resource, Right
-from ..submitting import checked, submits
+from .submitting import checked, submits
 
 VERSION: Final = 2
 FEATURES: Final = (
@@ -49,7 +49,7 @@ async def list_systems(_call: Call) -> None:
 
 def _changes(call: Call) -> dict[str, Any]:
     found = bodies.optional_mapping(call.body)
-    submitting.refuse_commands(found)
+    jobs.refuse_commands(found)
     return found
 
 

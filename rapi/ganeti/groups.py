@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from .. import rows
 from ..declarations import Call, Method, Resource, Right
-from ..submitting import DRY_RUN, FORCE, from_path, submits
+from .submitting import DRY_RUN, FORCE, from_path, submits
 from .tags import tags
 
 FIELDS: Final = (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...storage import errors
-from .. import bodies, problems, rows, submitting
+from .. import bodies, jobs, problems, rows
 from ..declarations import Call, Method, Parameter, Resource, Right, whole
 from ..problems import HttpError
-from ..submitting import DRY_RUN, FORCE, Part, constant, flag, from_path, submits, text
+from . import submitting
+from .submitting import DRY_RUN, FORCE, Part, constant, flag, from_path, submits, text
 from .tags import tags
 
 FIELDS: Final = (
@@ -82,7 +83,7 @@ async def reinstall(call: Call) -> int:
     ]
     if starts:
         opcodes.append({"OP_ID": "OP_INSTANCE_STARTUP", **name})
-    return await submitting.submitted(call, [submitting.checked(op) for op in opcodes])
+    return await jobs.submitted(call, [submitting.checked(op) for op in opcodes])
 
 
 def _shown(instance: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 from .. import bodies, rows
 from ..declarations import Call, Method, Parameter, Resource, Right
 from ..problems import HttpError
-from ..submitting import DRY_RUN, FORCE, Part, flag, from_path, submits, text
+from .submitting import DRY_RUN, FORCE, Part, flag, from_path, submits, text
 from .tags import tags
 
 FIELDS: Final = (

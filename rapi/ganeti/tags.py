@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...storage import errors
-from .. import problems, rows, submitting
+from .. import problems, rows
 from ..declarations import Call, Method, Parameter, Resource, Right
 from ..problems import HttpError
+from . import submitting
 
 _TAG: Final = Parameter("tag", list, "A tag; may be repeated.")
 

@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import problems
-from ganger.storage.cluster.notation import encode
 from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.cluster.operations import deciding
 from ganger.storage.cluster.operations.base import Circumstances, Outcome
@@ -65,13 +65,13 @@ class Replay:
 
     def written(self, kind: str, uuid: str) -> bytes:
         """The object as it stands in the file."""
-        return encode(self.configuration.to_document()[kind][uuid])
+        return msgspec.json.encode(self.configuration.to_document()[kind][uuid])
 
 
 def test_a_group_is_added_as_ganeti_adds_it() -> None:
     replay, recorded = Replay(), RECORDED["nodegroups"][RACK2]
     replay.run(4, RACK2, recorded["mtime"])
-    assert replay.written("nodegroups", RACK2) == encode(recorded)
+    assert replay.written("nodegroups", RACK2) == msgspec.json.encode(recorded)
 
 
 def test_a_network_is_added_as_ganeti_adds_it() -> None:
@@ -79,7 +79,7 @@ def test_a_network_is_added_as_ganeti_adds_it() -> None:
     replay.run(5, NET1, recorded["mtime"])
     # Instances have got addresses since.
     unused = {**recorded, "reservations": "0" * len(recorded["reservations"])}
-    assert replay.written("networks", NET1) == encode(unused)
+    assert replay.written("networks", NET1) == msgspec.json.encode(unused)
 
 
 def test_a_network_is_connected_and_disconnected_as_by_ganeti() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ganger.rapi import bodies, problems, submitting
+from ganger.rapi import bodies, problems
 from ganger.rapi.problems import HttpError
 from ganger.storage import errors
 
@@ -45,31 +45,6 @@ def test_a_parameter_has_its_type_or_its_default() -> None:
     for value, kind in ((True, "bool"), ("1", "str"), (1.0, "float")):
         text = f"'n' parameter: Type is '{kind}', but 'int' is expected"
         refused(400, text, bodies.parameter, {"n": value}, "n", int)
-
-
-def test_parameters_are_renamed_once() -> None:
-    renames = {"os": "os_type"}
-    assert submitting.renamed({"os": "x", "a": 1}, renames) == {"os_type": "x", "a": 1}
-    assert submitting.renamed({"os_type": "x"}, renames) == {"os_type": "x"}
-    text = "Parameter 'os' was renamed to 'os_type', but both are specified"
-    refused(400, text, submitting.renamed, {"os": "x", "os_type": "y"}, renames)
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/2/networks", "networks"),
-        ("/2/instances/{instance_name}/startup", "instances_name_startup"),
-        ("/2/instances/{instance_name}/disk/{disk:int}/grow", "instances_name_disk_grow"),
-        ("/2/instances-multi-alloc", "instances_multi_alloc"),
-        ("/2/redistribute-config", "redist_config"),
-        ("/2/modify", "cluster_modify"),
-        ("/2/groups/{group_name}/assign-nodes", "groups_name_assign_nodes"),
-        ("/2/nodes/{node_name}/storage/modify", "nodes_name_storage_modify"),
-    ],
-)
-def test_a_resource_has_ganetis_name_in_reason_trails(path: str, name: str) -> None:
-    assert submitting.resource_name(path) == name
 
 
 @pytest.mark.parametrize(

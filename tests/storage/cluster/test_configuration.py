@@ -14,7 +14,6 @@ from tests.clusters import made_configuration, uuid_of
 from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage import errors
-from ganger.storage.cluster import notation
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.objects import ObjectKind
 
@@ -35,10 +34,10 @@ def node(configuration: Configuration, uuid: str = NODE, **fields: object) -> Ch
     return Change(ObjectKind.NODE, uuid, {**configuration.get(ObjectKind.NODE, uuid), **fields})
 
 
-def test_a_recorded_configuration_makes_the_round_trip_to_the_byte() -> None:
-    data = RECORDED.read_bytes()
-    configuration = Configuration.load(msgspec.json.decode(data))
-    assert notation.encode(configuration.to_document()) == data
+def test_a_recorded_configuration_makes_the_round_trip_in_its_order() -> None:
+    data = msgspec.json.decode(RECORDED.read_bytes())
+    configuration = Configuration.load(copy.deepcopy(data))
+    assert msgspec.json.encode(configuration.to_document()) == msgspec.json.encode(data)
 
 
 def test_what_we_do_not_know_makes_the_round_trip() -> None:

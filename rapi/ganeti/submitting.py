@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ..storage import errors
-from ..storage.opcodes import catalogue, checks
-from . import bodies, roles
-from .declarations import Call, Method, Parameter, Right
-from .problems import HttpError
+from ...storage import errors
+from ...storage.opcodes import catalogue, checks
+from .. import bodies
+from ..declarations import Call, Method, Parameter, Right
+from ..jobs import submitted
+from ..problems import HttpError
 
 USER_SOURCE: Final = "gnt:user"
 LIBRARY_SOURCE: Final = "gnt:library:rlib2"
 
-_FORBIDDEN: Final = "compression_tools"
 _OTHER_NAMES: Final = {
     "/2/modify": "cluster_modify",
     "/2/redistribute-config": "redist_config",
@@ -145,15 +145,6 @@ def checked(opcode: dict[str, Any]) -> dict[str, Any]:
     return opcode
 
 
-def refuse_commands(given: Mapping[str, Any]) -> None:
-    """`HttpError` 403 for a parameter that names commands which the nodes run.
-
-    Only the administrator at the machine may name them.
-    """
-    if _FORBIDDEN in given:
-        raise HttpError(403, f"The parameter {_FORBIDDEN} cannot be set via RAPI")
-
-
 def renamed(given: Mapping[str, Any], renames: Mapping[str, str]) -> dict[str, Any]:
     """The parameters under the names that the opcode has for them; `HttpError` 400 if two meet."""
     found = dict(given)
@@ -186,18 +177,6 @@ def resource_name(path: str) -> str:
         return _OTHER_NAMES[path]
     words = path.removeprefix("/2/").split("/")
     return "_".join("name" if word.startswith("{") else word.replace("-", "_") for word in words)
-
-
-async def submitted(call: Call, opcodes: list[dict[str, Any]], **more: Any) -> int:  # noqa: ANN401 - as `submit`
-    """The id of a job with these opcodes. `HttpError` 403 if the user may not submit them.
-
-    The opcodes that the resource declares were looked at before; these are what is submitted.
-    """
-    names = [str(op.get("OP_ID")) for op in opcodes]
-    refused = roles.refusal(call.user, Right.SUBMIT, names)
-    if refused is not None:
-        raise HttpError(403, refused)
-    return await call.client.submit(opcodes, key=call.key, **more)
 
 
 def joined(given: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
