@@ -11,7 +11,8 @@ OPCODE_FAMILIES: Final = "ganger.opcode_families"
 """Modules with many opcodes each (`storage.opcodes.catalogue.Family`)."""
 
 LOCK_DECLARATIONS: Final = "ganger.lock_declarations"
-"""Tables that say which locks the opcodes of a family take (`storage.prediction.declared`)."""
+"""Modules that say which locks the opcodes of a family take (`DeclarationTable` of
+`storage.prediction.declared`)."""
 
 LISTENERS: Final = "ganger.listeners"
 """Components with a socket of their own (`actors.listeners.installed`)."""

@@ -10,8 +10,8 @@ both scheduler and queue go by it.
   `stored_configuration`: the present snapshot, and its files.
 - `pending_acks`: which stored changes are in force, and who waits to hear of it.
 - `filter_rules`: the rules: stored, listed, brought into force.
-- `objects`: requests about objects, read and checked. Pure. `opcode_runs`: opcodes that need
-  nothing but the configuration, each carried out once.
+- `objects`: requests about objects, read and checked. Pure. `opcode_locks`: the locks of opcodes
+  that the store locks.
 - `forecasts`: tells the scheduler which locks pending jobs will take.
 - `config_queries` and `object_pages`: answers to reads.
 - `installed_parts`: parts that packages bring, such as that for Ganeti's programs.

@@ -29,14 +29,13 @@ from ...transport import messages
 from ..runtime import query_pages
 from ..runtime.addresses import JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import object_pages, objects
+from . import object_pages, objects, opcode_locks
 from .change_keys import keyed
 from .change_line import ChangeLine, Made
 from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
 from .installed_parts import PartContext, Parts
-from .opcode_runs import OpcodeRuns
 from .pending_acks import PendingAcks
 from .stored_configuration import Edit, StoredConfiguration
 
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 
-_OwnNotice = messages.WholeDue | messages.WholeWritten | messages.OpcodeDecided
+_OwnNotice = messages.WholeDue | messages.WholeWritten
 _ObjectMessage = (
     messages.ReadObjects
     | messages.CountObjects
@@ -57,7 +56,6 @@ _ObjectMessage = (
     | messages.QueryConfiguration
     | messages.QueryFields
     | messages.PrepareOpcode
-    | messages.RunOpcode
     | messages.ResolveForecasts
     | messages.ReadOpcodeWait
     | _OwnNotice
@@ -94,7 +92,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._parts = Parts(context, _INSTALLED.objects.values())
         self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot, self._parts)
         self._forecasts = Forecasts(self.runtime, self._stored)
-        self._opcodes = OpcodeRuns(self.runtime, self._stored, self._changes, self, self._parts)
         self._parts.begin()
         # Serials start at the clock, so late confirmations to our predecessor match none.
         self._slots = PendingAcks(time.monotonic_ns())
@@ -161,8 +158,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._pause_watcher(envelope, message)
             case messages.QueryConfiguration() | messages.QueryFields():
                 self.answer_query(envelope, message)
-            case messages.PrepareOpcode() | messages.RunOpcode() | messages.ReadOpcodeWait():
-                self._opcodes.take(envelope, message)
+            case messages.PrepareOpcode() | messages.ReadOpcodeWait():
+                envelope.reply(opcode_locks.answered(self._stored.snapshot, message))
             case messages.ResolveForecasts():
                 self._forecasts.answer(envelope, message)
             case _:
@@ -170,8 +167,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
 
     def _take_notice(self, message: _OwnNotice) -> None:
         match message:
-            case messages.OpcodeDecided():
-                self._opcodes.note_decided(message)
             case messages.WholeDue():
                 self._write_whole()
             case messages.WholeWritten():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage import settings
-from ...storage.prediction.declared import answer_to_job
-from ...storage.queries.configured_names import ConfiguredNames, changes_names
+from ...storage.prediction.declared import answer_to_job, changes_forecasts
+from ...storage.prediction.declared_needs import LookupSnapshot
 from ...transport import messages
 from ..runtime.addresses import SCHEDULER
 
@@ -29,7 +29,7 @@ class Forecasts:
     def __init__(self, runtime: Runtime, stored: StoredConfiguration) -> None:
         self._runtime = runtime
         self._stored = stored
-        self._names: ConfiguredNames | None = None
+        self._names: LookupSnapshot | None = None
         stored.when_changed(self._note)
 
     def begin(self) -> None:
@@ -39,12 +39,12 @@ class Forecasts:
     def answer(self, envelope: Envelope, message: messages.ResolveForecasts) -> None:
         """Answer as many questions as a turn has time for, and one at least."""
         if self._names is None:
-            self._names = ConfiguredNames(self._stored.snapshot)
+            self._names = LookupSnapshot(self._stored.snapshot)
         found = list(self._answers(message.questions, self._names))
         serial_no = self._stored.snapshot.serial_no
         envelope.reply(messages.ForecastsResolved(forecasts=found, serial_no=serial_no))
 
-    def _answers(self, questions: Sequence[str], names: ConfiguredNames) -> Iterable[JobForecast]:
+    def _answers(self, questions: Sequence[str], names: LookupSnapshot) -> Iterable[JobForecast]:
         end = self._runtime.clock() + settings.QUERY_SLICE_SECONDS
         for question in questions:
             yield answer_to_job(question, names)
@@ -53,7 +53,7 @@ class Forecasts:
 
     def _note(self, before: Configuration, after: Configuration, changes: Sequence[Change]) -> None:
         # Without names nothing was answered since the last change that concerned any forecast.
-        if self._names is not None and changes_names(before, after, changes):
+        if self._names is not None and changes_forecasts(before, after, changes):
             self._names = None
             self._tell_outdated(after.serial_no)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
-    from ...storage.cluster.operations.base import Operations
     from ...storage.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, QueryConfiguration, QueryFields, Reply
@@ -35,6 +34,12 @@ class StoreOfParts(Protocol):
     def flush(self, envelope: Envelope, answer: Reply) -> None:
         """Write the whole configuration; then send ``answer``."""
 
+    def write_files(self, envelope: Envelope, answer: Reply) -> None:
+        """Write all files of the configuration anew; then send ``answer``."""
+
+    def check_slots(self, wanted: int | None) -> None:
+        """Raise `BadRequestError` if there cannot be so many run slots."""
+
 
 class PartContext(NamedTuple):
     """What a part may use of the store."""
@@ -50,9 +55,6 @@ class ConfigPart:
 
     takes: ClassVar[tuple[type[Message], ...]] = ()
     """The messages that come to this part."""
-
-    operations: ClassVar[Operations] = {}
-    """What the part does to the configuration for opcodes, by their ids."""
 
     resources: ClassVar[Mapping[str, Resource[Any]]] = {}
     """What queries may ask for beside filter rules, by name (`with_source`)."""
@@ -73,10 +75,6 @@ class ConfigPart:
         """Call ``then``, perhaps later, with what a query for one of `resources` looks at."""
         raise NotImplementedError
 
-    def known(self) -> Mapping[str, Any]:
-        """What operations may know of the cluster beside its configuration."""
-        return {}
-
     def turn_ended(self) -> None:
         """Store what the turn has collected, and answer."""
 
@@ -93,10 +91,6 @@ class Parts:
 
     def __init__(self, context: PartContext, kinds: Iterable[type[ConfigPart]]) -> None:
         self._parts = [kind(context) for kind in kinds]
-        self.operations = {
-            op_id: operation for part in self._parts for op_id, operation in part.operations.items()
-        }
-        """The operations of all parts."""
         self.resources = {name: one for part in self._parts for name, one in part.resources.items()}
         """The resources of all parts."""
         self._takers = {kind: part for part in self._parts for kind in part.takes}
@@ -120,10 +114,6 @@ class Parts:
         name = asked.resource.name
         [part] = (part for part in self._parts if name in part.resources)
         part.with_source(asked, then)
-
-    def known(self) -> Mapping[str, Any]:
-        """What all parts know of the cluster beside its configuration."""
-        return dict(pair for part in self._parts for pair in part.known().items())
 
     def turn_ended(self) -> None:
         """The store's turn ends."""

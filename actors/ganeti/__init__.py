@@ -11,7 +11,8 @@ Ganeti's words of the replies.
   `luxi_options`: where the socket is, and for whom.
 - `wconfd_listener`: WConfD. `wconfd_table`: its methods about the configuration.
   `wconfd_catalogue`: what serves these. `wconfd_methods`: which message each method sends.
-- `config_part`: the part of the store. `cluster_queries`: queries for its objects, with
+- `config_part`: the part of the store. `opcode_runs`: opcodes that need nothing but the
+  configuration, each carried out once. `cluster_queries`: queries for its objects, with
   `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say themselves).
   `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files that follow
   the configuration.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from ...storage.ganeti.operations import table
 from ...storage.ganeti.queries.resources import RESOURCES
 from ...transport import messages
 from ..config.installed_parts import ConfigPart, PartContext, Written
 from . import wconfd_table
 from .cluster_queries import ClusterQueries
+from .opcode_runs import OpcodeMessage, OpcodeRuns
 from .reservation_keeper import ReservationKeeper
 from .ssconf_files import SsconfFiles
 from .wconfd_catalogue import Catalogue
@@ -28,13 +28,18 @@ _OwnNotice = (
     | messages.HostMeasured
     | messages.HostOverdue
 )
-_Taken = wconfd_table.CallMessage | messages.DescribeCluster | messages.RunQuery | _OwnNotice
+_Taken = (
+    wconfd_table.CallMessage
+    | messages.DescribeCluster
+    | messages.RunQuery
+    | OpcodeMessage
+    | _OwnNotice
+)
 
 
 class GanetiPart(ConfigPart):
     """The part of the configuration store for Ganeti's programs."""
 
-    operations = table.OPERATIONS
     resources = RESOURCES
     takes = get_args(_Taken)
 
@@ -42,6 +47,7 @@ class GanetiPart(ConfigPart):
         super().__init__(context)
         runtime, configuration, changes, store = context
         self._queries = ClusterQueries(context)
+        self._opcodes = OpcodeRuns(context, self._queries.known)
         folder = runtime.host.places.ssconf
         self._ssconf = SsconfFiles(runtime, folder, lambda: configuration.snapshot)
         self._reservations = ReservationKeeper(runtime, configuration, changes)
@@ -69,14 +75,13 @@ class GanetiPart(ConfigPart):
                 self._queries.describe(envelope)
             case messages.RunQuery():
                 self._queries.run(envelope, message)
+            case _ if isinstance(message, OpcodeMessage):
+                self._opcodes.take(envelope, message)
             case _:
                 wconfd_table.serve(self._catalogue, envelope, message)
 
     def with_source(self, asked: ParsedQuery[Any], then: Callable[[ClusterView], None]) -> None:
         self._queries.with_source(asked, then)
-
-    def known(self) -> Mapping[str, Any]:
-        return self._queries.known()
 
     def turn_ended(self) -> None:
         """Store the reservations of the turn, and tell."""

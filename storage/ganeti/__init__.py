@@ -2,5 +2,7 @@
 
 - `modifications`: what WConfD's methods change. `reservations`: ``tempres.data``.
 - `ssconf`: what the ssconf files hold. `ssconf_files`: the files.
+- `config_kinds`: what the core asks of objects, by `schemas` and `object_rules`. `address_pools`
+  and `tags`: what rules and operations share.
 - `defaults` and `parameters`: the value of what an object does not have itself.
 """

@@ -19,7 +19,7 @@ from .traces import Numbering, Trace, TracedJob, TracedLevel, TracedLocks, Trace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..prediction.declared_needs import ClusterNames
+    from ..prediction.declared_needs import LookupSnapshot
     from ..prediction.lock_types import LevelForecast, LockForecast
 
 _OP_ID = re.compile(r"OP_[A-Z0-9_]{1,60}")
@@ -59,7 +59,7 @@ class _Kept(NamedTuple):
 class Recording:
     """A trace in the making. ``names``: what resolves the objects that opcodes name."""
 
-    def __init__(self, names: ClusterNames | None = None) -> None:
+    def __init__(self, names: LookupSnapshot | None = None) -> None:
         self._names = names
         self._numbers = Numbering()
         self._estimates = Estimates()

@@ -238,7 +238,7 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Whether Ganger has the operation (the table in `actors/operations/registry`)."""
 
     runs_in_store: ClassVar[bool] = False
-    """Whether the configuration store carries it out (`storage/cluster/operations`)."""
+    """Whether the configuration store carries it out (`actors/ganeti/opcode_runs`)."""
 
     is_query: ClassVar[bool] = False
     """Whether its operation asks for what queries answer (`actors/job/query_operations`)."""

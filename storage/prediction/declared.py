@@ -11,17 +11,19 @@ declare their own (`Opcode.lock_forecast`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from .. import entry_points
+from ..cluster.configuration import Change, Configuration
+from ..cluster.objects import ObjectKind
 from ..opcodes import Opcode, parse
 from ..opcodes.catalogue import find
 from ..opcodes.interrupts import is_ctrl_c
 from . import own_locks
-from .declared_needs import ClusterNames, MalformedError, OpcodeInput
+from .declared_needs import LookupSnapshot, MalformedError, OpcodeInput
 from .lock_types import (
     NO_LOCKS,
     UNKNOWN,
@@ -38,17 +40,30 @@ _SHARED_MAX = 4_096
 Declaration = Callable[[OpcodeInput], LockForecast]
 """From an opcode, perhaps with the configuration, to its locks; may raise `MalformedError`."""
 
-_INSTALLED: Final = entry_points.load(entry_points.LOCK_DECLARATIONS)
+
+class DeclarationTable(Protocol):
+    """A module that says which locks the opcodes of a family take."""
+
+    @property
+    def DECLARED(self) -> Mapping[str, tuple[Declaration, tuple[str, ...]]]:  # noqa: N802 - a table
+        """By opcode: its declaration, and the parameters that this reads."""
+
+    def read(self, kind: ObjectKind, found: Mapping[str, Any], /) -> object:
+        """What the declarations read of an object."""
+
+
+_TABLES: Final[Sequence[DeclarationTable]] = (
+    *entry_points.load(entry_points.LOCK_DECLARATIONS).objects.values(),
+    own_locks,
+)
 
 DECLARED: Final[Mapping[str, tuple[Declaration, tuple[str, ...]]]] = {
-    op_id: declared
-    for table in (*_INSTALLED.objects.values(), own_locks.DECLARED)
-    for op_id, declared in table.items()
+    op_id: declared for module in _TABLES for op_id, declared in module.DECLARED.items()
 }
 """By opcode: its declaration, and the parameters that this reads in the configuration's light."""
 
 
-def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
+def forecast(opcode: object, snapshot: LookupSnapshot | None = None) -> LockForecast:
     """The locks of one stored opcode. Never raises.
 
     >>> locks = {"node": {"exclusive": ["n1"]}}
@@ -64,7 +79,7 @@ def forecast(opcode: object, names: ClusterNames | None = None) -> LockForecast:
     if declared is None:
         return _of_users(op_id, opcode)
     try:
-        return declared[0](OpcodeInput(opcode, names))
+        return declared[0](OpcodeInput(opcode, snapshot))
     except MalformedError:
         return UNKNOWN
 
@@ -93,9 +108,11 @@ def _question_of(opcode: object, known: LockForecast | None) -> str | None:
         return None
 
 
-def forecast_of_job(opcodes: Sequence[object], names: ClusterNames | None = None) -> JobForecast:
+def forecast_of_job(
+    opcodes: Sequence[object], snapshot: LookupSnapshot | None = None
+) -> JobForecast:
     """The locks of a job with these opcodes. Never raises."""
-    found = [forecast(opcode, names) for opcode in opcodes]
+    found = [forecast(opcode, snapshot) for opcode in opcodes]
     return _joined(found)
 
 
@@ -166,28 +183,46 @@ def _fixed(found: LockForecast) -> str:
 _FORECAST: Final = "forecast"
 
 
-def answer_to_job(question: str, names: ClusterNames) -> JobForecast:
+def answer_to_job(question: str, snapshot: LookupSnapshot) -> JobForecast:
     """The locks of the jobs that ask this. Never raises, as `answer_to`."""
     try:
         entries = msgspec.json.decode(question, type=list[msgspec.Raw])
-        return _joined([_entry(bytes(entry).decode(), names) for entry in entries])
+        return _joined([_entry(bytes(entry).decode(), snapshot) for entry in entries])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return JobForecast(UNKNOWN, UNKNOWN)
 
 
-def _entry(text: str, names: ClusterNames) -> LockForecast:
+def _entry(text: str, snapshot: LookupSnapshot) -> LockForecast:
     if text.startswith(f'{{"{_FORECAST}":'):
         return msgspec.json.decode(text, type=dict[str, LockForecast])[_FORECAST]
-    return answer_to(text, names)
+    return answer_to(text, snapshot)
 
 
-def answer_to(question: str, names: ClusterNames) -> LockForecast:
+def answer_to(question: str, snapshot: LookupSnapshot) -> LockForecast:
     """The locks of the opcodes that ask this. Never raises, in whatever state the objects are."""
     try:
-        return forecast(msgspec.json.decode(question), names)
+        return forecast(msgspec.json.decode(question), snapshot)
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         # Objects of a damaged configuration, which is served so that it can be repaired.
         return UNKNOWN
+
+
+def changes_forecasts(
+    before: Configuration, after: Configuration, changes: Iterable[Change]
+) -> bool:
+    """Whether forecasts may differ after these changes. Costs the size of the changed objects."""
+    return any(
+        _read(change.kind, before.get(change.kind, change.uuid))
+        != _read(change.kind, after.get(change.kind, change.uuid))
+        for change in changes
+    )
+
+
+def _read(kind: ObjectKind, found: object) -> object:
+    if not isinstance(found, Mapping):
+        return None
+    # Objects of which nothing is read are as those that are not there.
+    return [values for table in _TABLES if (values := table.read(kind, found))] or None
 
 
 def _is_unsure(found: LockForecast) -> bool:

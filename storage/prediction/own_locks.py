@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from .. import errors
+from ..cluster.delays import uuid_of
+from ..cluster.objects import ObjectKind
 from ..opcodes import LockNeeds
 from ..opcodes.catalogue import MASTER_NODE
 from .declared_needs import MalformedError, OpcodeInput, alone
@@ -33,12 +36,10 @@ def test_delay(asked: OpcodeInput) -> LockForecast:
         raise MalformedError("on_nodes")
     if not nodes:
         return NO_LOCKS
-    names = asked.names
-    if names is None:
+    if asked.snapshot is None:
         return forecast_of(node=UNKNOWN_EXCLUSIVE)
-    master = names.master_node()
-    found = {(master if name == MASTER_NODE else names.node(name)) or name for name in nodes}
-    return forecast_of(node=alone(frozenset(found)))
+    configuration = asked.snapshot.configuration
+    return forecast_of(node=alone(frozenset(uuid_of(configuration, name) for name in nodes)))
 
 
 DECLARED: Final = {
@@ -46,3 +47,10 @@ DECLARED: Final = {
     "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""
+
+_READ: Final = {ObjectKind.CLUSTER: ("master_node",), ObjectKind.NODE: ("uuid", "name")}
+
+
+def read(kind: ObjectKind, found: Mapping[str, Any]) -> object:
+    """What the declarations read of an object."""
+    return [found.get(field) for field in _READ.get(kind, ())]

@@ -6,5 +6,4 @@ One table of fields for each resource, and rules that all share.
   readers must not see of jobs.
 - `fields`: what a field is. `answering`: items, their order and their values. `paging`: an answer
   page by page.
-- `configured_names`: names that forecasts of locks need.
 """

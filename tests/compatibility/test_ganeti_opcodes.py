@@ -18,9 +18,8 @@ from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.integrity import problems
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations import deciding
-from ganger.storage.cluster.operations.base import Circumstances, Outcome
-from ganger.storage.ganeti.operations.table import OPERATIONS
+from ganger.storage.ganeti.operations import deciding
+from ganger.storage.ganeti.operations.base import Circumstances, Outcome
 from ganger.storage.opcodes import OperationError
 
 DATA = Path(__file__).parent / "data"
@@ -53,10 +52,8 @@ class Replay:
         recorded = recorded_opcode(job_id)
         opcode = opcodes.parse(recorded["input"])
         given = Circumstances(new_uuid, now)
-        held = deciding.locks_of(opcode, self.configuration, given, OPERATIONS)
-        outcome = deciding.decided(
-            opcode, self.configuration, given._replace(held=held), OPERATIONS
-        )
+        held = deciding.locks_of(opcode, self.configuration, given)
+        outcome = deciding.decided(opcode, self.configuration, given._replace(held=held))
         assert outcome.result == recorded["result"]
         assert list(outcome.log) == recorded["log"]
         self.configuration = self.configuration.changed(outcome.changes, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...cluster.operations.base import Operations
+from .base import Operations
 from .cluster_checks import VERIFY
 from .cluster_distribution import DISTRIBUTE
 from .cluster_settings import SET_PARAMETERS

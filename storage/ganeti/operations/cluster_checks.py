@@ -13,11 +13,11 @@ from typing import Final
 from ...cluster.configuration import Configuration
 from ...cluster.integrity import problems
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import AnyOpcode, Circumstances, Operation, Outcome
-from ...cluster.operations.lookups import Object
 from ...natural_order import natural_key
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from . import hypervisors
+from .base import AnyOpcode, Circumstances, Operation, Outcome
+from .lookups import Object
 from .values import Values
 
 _CONFIGURATION: Final = "ECLUSTERCFG"

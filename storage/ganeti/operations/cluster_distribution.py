@@ -10,8 +10,8 @@ from typing import Final
 
 from ...cluster.configuration import Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import AnyOpcode, Circumstances, Operation, Outcome, execution_error
 from ...opcodes import LevelNeeds, LockNeeds
+from .base import AnyOpcode, Circumstances, Operation, Outcome, execution_error
 
 _NAMES_MAX: Final = 5
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...cluster.configuration import Change, Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import AnyOpcode, Outcome, warning
-from ...cluster.operations.lookups import Object
+from .base import AnyOpcode, Outcome, warning
+from .lookups import Object
 
 
 class ClusterDraft:

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from ...cluster.configuration import Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import Code, prerequisite_error, warning
-from ...cluster.operations.lookups import Object, names_of, nodes_of_instance
 from ...opcodes import OperationError
 from .. import parameters
 from ..defaults import INTERFACE
 from . import hypervisors, policies, values
+from .base import Code, prerequisite_error, warning
 from .cluster_draft import ClusterDraft
+from .lookups import Object, names_of, nodes_of_instance
 
 _DEFAULT: Final = "default"
 _MODES: Final = frozenset({"bridged", "openvswitch", "pool", "routed", "auto"})

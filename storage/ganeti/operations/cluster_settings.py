@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from ...cluster.configuration import Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import (
+from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from . import cluster_parameters, cluster_storage, values
+from .base import (
     AnyOpcode,
     Circumstances,
     Code,
@@ -24,10 +26,8 @@ from ...cluster.operations.base import (
     prerequisite_error,
     warning,
 )
-from ...cluster.operations.lookups import Object, find_network, holder_of, in_order
-from ...opcodes import LevelNeeds, LockNeeds, OperationError
-from . import cluster_parameters, cluster_storage, values
 from .cluster_draft import ClusterDraft
+from .lookups import Object, find_network, holder_of, in_order
 
 _PLAIN: Final = (
     "max_running_jobs",

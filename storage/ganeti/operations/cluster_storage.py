@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import Code, prerequisite_error, warning
-from ...cluster.operations.lookups import Object
 from ...opcodes import OperationError
 from . import disk_access, values
+from .base import Code, prerequisite_error, warning
 from .cluster_draft import ClusterDraft
+from .lookups import Object
 
 _LVM: Final = frozenset({"plain", "drbd"})
 _DIRECTORIES: Final = {

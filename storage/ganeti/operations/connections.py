@@ -13,7 +13,9 @@ from typing import Any
 from ... import errors
 from ...cluster.configuration import Change, Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import (
+from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from ..address_pools import AddressPool, is_in
+from .base import (
     AnyOpcode,
     Circumstances,
     Code,
@@ -22,10 +24,8 @@ from ...cluster.operations.base import (
     prerequisite_error,
     warning,
 )
-from ...cluster.operations.lookups import Object, find_network, in_order
-from ...opcodes import LevelNeeds, LockNeeds, OperationError
-from ..address_pools import AddressPool, is_in
 from .group_locks import held_group, held_instances, locks_of_group, locks_of_group_and_instances
+from .lookups import Object, find_network, in_order
 
 
 def connect_locks(

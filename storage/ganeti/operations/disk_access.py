@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...cluster.configuration import Configuration
-from ...cluster.operations.lookups import Object, disks_of_instance
 from ...opcodes import OperationError
 from . import values
+from .lookups import Object, disks_of_instance
 
 
 def check_usable(

@@ -9,7 +9,8 @@ Source: Ganeti's check of the instances of a group after their locks were acquir
 from __future__ import annotations
 
 from ...cluster.configuration import Configuration
-from ...cluster.operations.base import (
+from ...opcodes import LevelNeeds, LockNeeds
+from .base import (
     AnyOpcode,
     Circumstances,
     Code,
@@ -17,8 +18,7 @@ from ...cluster.operations.base import (
     locks_suffice,
     prerequisite_error,
 )
-from ...cluster.operations.lookups import Object, find_group, instances_of_group, names_of
-from ...opcodes import LevelNeeds, LockNeeds
+from .lookups import Object, find_group, instances_of_group, names_of
 
 
 def locks_of_group(opcode: AnyOpcode, configuration: Configuration, _: Circumstances) -> LockNeeds:

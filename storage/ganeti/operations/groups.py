@@ -10,7 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from ...cluster.configuration import ABSENT_SERIAL, Change, Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import (
+from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from .. import parameters
+from . import disk_access, policies, values
+from .base import (
     AnyOpcode,
     Circumstances,
     Code,
@@ -23,18 +26,8 @@ from ...cluster.operations.base import (
     prerequisite_error,
     warning,
 )
-from ...cluster.operations.lookups import (
-    Object,
-    find_group,
-    find_node,
-    holder_of,
-    names_of,
-    nodes_of_instance,
-)
-from ...opcodes import LevelNeeds, LockNeeds, OperationError
-from .. import parameters
-from . import disk_access, policies, values
 from .group_locks import held_group, held_instances, locks_of_group, locks_of_group_and_instances
+from .lookups import Object, find_group, find_node, holder_of, names_of, nodes_of_instance
 
 _PREFERRED: Final = "preferred"
 _COMMUNICATION: Final = {"mode": "routed", "link": "communication_rt", "vlan": ""}

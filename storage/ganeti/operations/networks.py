@@ -15,7 +15,12 @@ from typing import Any, Final
 from ... import errors
 from ...cluster.configuration import ABSENT_SERIAL, Change, Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import (
+from ...opcodes import LevelNeeds, LockNeeds, OperationError
+from ...opcodes.declarations import WHOLE_LEVEL
+from .. import address_pools, tags
+from ..address_pools import AddressPool, Use, is_in
+from . import connections, values
+from .base import (
     AnyOpcode,
     Circumstances,
     Code,
@@ -28,12 +33,7 @@ from ...cluster.operations.base import (
     prerequisite_error,
     warning,
 )
-from ...cluster.operations.lookups import Object, find_network, holder_of, in_order, names_of
-from ...opcodes import LevelNeeds, LockNeeds, OperationError
-from ...opcodes.declarations import WHOLE_LEVEL
-from .. import address_pools, tags
-from ..address_pools import AddressPool, Use, is_in
-from . import connections, values
+from .lookups import Object, find_network, holder_of, in_order, names_of
 
 _NONE: Final = "none"
 """The value of ``mac_prefix`` that removes it."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from ...cluster.configuration import Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import Code, prerequisite_error
-from ...cluster.operations.lookups import Object, disks_of_instance, nodes_of_instance
 from ...opcodes import OperationError
 from .. import parameters
 from . import values
+from .base import Code, prerequisite_error
+from .lookups import Object, disks_of_instance, nodes_of_instance
 from .values import Values
 
 BOUNDS, STANDARD, TEMPLATES = "minmax", "std", "disk-templates"

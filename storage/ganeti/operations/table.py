@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
-from ...cluster.operations.base import Operations
+from ...cluster import delays
+from ...cluster.configuration import Configuration
+from ...opcodes import LockNeeds
 from ..queries import operations as queries
 from ..queries.query_locks import QUERY
 from . import cluster, groups, networks, tags
+from .base import AnyOpcode, Circumstances, Operation, Operations
+
+
+def _locks_of_delay(opcode: AnyOpcode, snapshot: Configuration, _: Circumstances) -> LockNeeds:
+    return delays.locks(opcode, snapshot)
+
+
+def _refuse(opcode: AnyOpcode, _: Configuration, __: Circumstances) -> NoReturn:
+    raise AssertionError(f"{opcode.op_id} does not run in the store")
+
 
 OPERATIONS: Final[Operations] = {
     **cluster.OPERATIONS,
@@ -16,5 +28,6 @@ OPERATIONS: Final[Operations] = {
     **tags.OPERATIONS,
     **queries.OPERATIONS,
     "OP_QUERY": QUERY,
+    "OP_TEST_DELAY": Operation(_locks_of_delay, _refuse),
 }
 """The operations by the ids of their opcodes."""

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from ... import errors
 from ...cluster.configuration import Change, Configuration
 from ...cluster.objects import ObjectKind
-from ...cluster.operations.base import AnyOpcode, Circumstances, Operation, Operations, Outcome
-from ...cluster.operations.lookups import Object, find_group, find_instance, find_network, find_node
 from ...opcodes import LevelNeeds, LockMode, LockNeeds, OperationError
 from ...opcodes.declarations import NO_LOCKS
 from .. import tags
+from .base import AnyOpcode, Circumstances, Operation, Operations, Outcome
+from .lookups import Object, find_group, find_instance, find_network, find_node
 
 
 class _Target(NamedTuple):

@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from ...cluster.operations.base import Code, prerequisite_error
 from ...opcodes import OperationError
 from ...plain_values import INTEGER_MAX, INTEGER_MIN
+from .base import Code, prerequisite_error
 
 Values: TypeAlias = Mapping[str, Any]
 

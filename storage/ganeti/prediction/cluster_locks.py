@@ -9,17 +9,8 @@ import contextlib
 from typing import Final
 
 from ... import errors
-from ...cluster.operations.base import Circumstances
 from ...opcodes import OperationError, parse
-from ...prediction.declared_needs import (
-    BIG_LOCK,
-    MalformedError,
-    Names,
-    OpcodeInput,
-    alone,
-    known,
-    together,
-)
+from ...prediction.declared_needs import MalformedError, Names, alone
 from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
@@ -30,35 +21,37 @@ from ...prediction.lock_types import (
     forecast_of,
 )
 from ...prediction.needs import forecast_of_needs
+from ..operations.base import Circumstances
 from ..queries.query_locks import QUERY
+from .ganeti_input import BIG_LOCK, GanetiInput, known, together
 
 
-def nothing(_asked: OpcodeInput) -> LockForecast:
+def nothing(_asked: GanetiInput) -> LockForecast:
     """No lock."""
     return NO_LOCKS
 
 
-def everything(_asked: OpcodeInput) -> LockForecast:
+def everything(_asked: GanetiInput) -> LockForecast:
     """The big lock: no other job has any lock meanwhile."""
     return BIG_LOCK
 
 
-def all_nodes(_asked: OpcodeInput) -> LockForecast:
+def all_nodes(_asked: GanetiInput) -> LockForecast:
     """All nodes."""
     return forecast_of(node=ALL_EXCLUSIVE)
 
 
-def all_nodes_shared(_asked: OpcodeInput) -> LockForecast:
+def all_nodes_shared(_asked: GanetiInput) -> LockForecast:
     """All nodes, shared."""
     return forecast_of(node=ALL_SHARED)
 
 
-def set_parameters(_asked: OpcodeInput) -> LockForecast:
+def set_parameters(_asked: GanetiInput) -> LockForecast:
     """All instances, groups and nodes, shared."""
     return forecast_of(instance=ALL_SHARED, nodegroup=ALL_SHARED, node=ALL_SHARED)
 
 
-def verify(_asked: OpcodeInput) -> LockForecast:
+def verify(_asked: GanetiInput) -> LockForecast:
     """Everything, shared."""
     return forecast_of(
         instance=ALL_SHARED, nodegroup=ALL_SHARED, node=ALL_SHARED, node_res=ALL_SHARED,
@@ -69,7 +62,7 @@ def verify(_asked: OpcodeInput) -> LockForecast:
 # ---------------------------------------------------------------- tags
 
 
-def _tagged(asked: OpcodeInput) -> tuple[str, Names] | None:
+def _tagged(asked: GanetiInput) -> tuple[str, Names] | None:
     """The level and the name of the object with the tags; None: the cluster, which has no lock."""
     kind, name = asked.text("kind"), asked.text("name") or ""
     if kind == "cluster":
@@ -93,13 +86,13 @@ def _at(level: str, forecast: LevelForecast) -> LockForecast:
     return forecast_of(**{level: forecast})
 
 
-def change_tags(asked: OpcodeInput) -> LockForecast:
+def change_tags(asked: GanetiInput) -> LockForecast:
     """The object with the tags."""
     tagged = _tagged(asked)
     return NO_LOCKS if tagged is None else _at(tagged[0], alone(tagged[1]))
 
 
-def read_tags(asked: OpcodeInput) -> LockForecast:
+def read_tags(asked: GanetiInput) -> LockForecast:
     """The object with the tags, shared, if the reader wants locks."""
     tagged = _tagged(asked)
     if tagged is None or not asked.flag("use_locking"):
@@ -110,14 +103,14 @@ def read_tags(asked: OpcodeInput) -> LockForecast:
 # ---------------------------------------------------------------- queries
 
 
-def query(asked: OpcodeInput) -> LockForecast:
+def query(asked: GanetiInput) -> LockForecast:
     """The items, shared, if the reader wants locks and fields that only nodes know."""
     what = asked.text("what")
     if not asked.flag("use_locking") or what not in {"node", "instance"}:
         return NO_LOCKS
-    if asked.names is not None:
+    if asked.snapshot is not None:
         with contextlib.suppress(OperationError, errors.BadRequestError):
-            snapshot = asked.names.configuration
+            snapshot = asked.snapshot.configuration
             needs = QUERY.locks(parse(asked.parameters), snapshot, Circumstances("", 0.0))
             return forecast_of_needs(needs)
     if what == "node":

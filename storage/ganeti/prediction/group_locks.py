@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...prediction.declared_needs import (
-    MalformedError,
-    Names,
-    OpcodeInput,
-    alone,
-    known,
-    together,
-    union,
-)
+from ...prediction.declared_needs import MalformedError, Names, alone
 from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
@@ -27,39 +19,40 @@ from ...prediction.lock_types import (
     exclusive,
     forecast_of,
 )
+from .ganeti_input import GanetiInput, known, together, union
 
 NEW: Final = "new:"
 """Begin of the names for locks of objects that do not exist yet."""
 
 
-def _group(asked: OpcodeInput) -> Names:
+def _group(asked: GanetiInput) -> Names:
     return known([asked.group()])
 
 
-def _new(asked: OpcodeInput, field: str) -> LevelForecast:
+def _new(asked: GanetiInput, field: str) -> LevelForecast:
     name = asked.text(field)
     if name is None:
         raise MalformedError(field)
     return exclusive([f"{NEW}{name}"])
 
 
-def add_group(asked: OpcodeInput) -> LockForecast:
+def add_group(asked: GanetiInput) -> LockForecast:
     """The new group."""
     return forecast_of(nodegroup=_new(asked, "group_name"))
 
 
-def group_alone(asked: OpcodeInput) -> LockForecast:
+def group_alone(asked: GanetiInput) -> LockForecast:
     """The group."""
     return forecast_of(nodegroup=alone(_group(asked)))
 
 
-def group_and_instances(asked: OpcodeInput) -> LockForecast:
+def group_and_instances(asked: GanetiInput) -> LockForecast:
     """The group exclusively, its instances shared."""
     group = _group(asked)
     return forecast_of(nodegroup=alone(group), instance=together(asked.instances_of(group)))
 
 
-def assign_nodes(asked: OpcodeInput) -> LockForecast:
+def assign_nodes(asked: GanetiInput) -> LockForecast:
     """The group, the nodes and their groups; without a list all nodes."""
     listed = asked.texts("nodes")
     if not listed:
@@ -69,7 +62,7 @@ def assign_nodes(asked: OpcodeInput) -> LockForecast:
     return forecast_of(nodegroup=alone(groups), node=alone(nodes))
 
 
-def evacuate_group(asked: OpcodeInput) -> LockForecast:
+def evacuate_group(asked: GanetiInput) -> LockForecast:
     """The group's instances, its targets or all groups, and the nodes of these; all are shared."""
     group = _group(asked)
     instances = asked.instances_of(group)
@@ -82,7 +75,7 @@ def evacuate_group(asked: OpcodeInput) -> LockForecast:
     )
 
 
-def _with_instances(asked: OpcodeInput, groups: Names, instances: Names) -> tuple[Names, Names]:
+def _with_instances(asked: GanetiInput, groups: Names, instances: Names) -> tuple[Names, Names]:
     """These groups and those of the instances; the nodes of both."""
     if asked.names is None or instances is None:
         return None, None
@@ -91,7 +84,7 @@ def _with_instances(asked: OpcodeInput, groups: Names, instances: Names) -> tupl
     return groups, union([nodes, asked.members_of(groups)])
 
 
-def verify_group_disks(asked: OpcodeInput) -> LockForecast:
+def verify_group_disks(asked: GanetiInput) -> LockForecast:
     """The group's nodes, its instances with their groups and nodes, shared.
 
     A check that is not strict takes only what is free of the instances and nodes.
@@ -107,14 +100,14 @@ def verify_group_disks(asked: OpcodeInput) -> LockForecast:
     )
 
 
-def verify_disks(asked: OpcodeInput) -> LockForecast:
+def verify_disks(asked: GanetiInput) -> LockForecast:
     """The group, or all groups, shared."""
     return forecast_of(
         nodegroup=together(_group(asked)) if asked.text("group_name") else ALL_SHARED
     )
 
 
-def verify_group(asked: OpcodeInput) -> LockForecast:
+def verify_group(asked: GanetiInput) -> LockForecast:
     """The group, its nodes, the instances that run on them, and their second nodes, shared."""
     group = _group(asked)
     instances = _primaries(asked, group)
@@ -124,7 +117,7 @@ def verify_group(asked: OpcodeInput) -> LockForecast:
     )
 
 
-def _primaries(asked: OpcodeInput, group: Names) -> Names:
+def _primaries(asked: GanetiInput, group: Names) -> Names:
     """The instances whose primary node is in the group."""
     instances, members = asked.instances_of(group), asked.members_of(group)
     if asked.names is None or instances is None or members is None:
@@ -132,34 +125,34 @@ def _primaries(asked: OpcodeInput, group: Names) -> Names:
     return frozenset(name for name in instances if asked.names.primary_node(name) in members)
 
 
-def _members_and_nodes(asked: OpcodeInput, group: Names, instances: Names) -> Names:
+def _members_and_nodes(asked: GanetiInput, group: Names, instances: Names) -> Names:
     """The nodes of the group and of these instances."""
     if instances is None:
         return None
     return union([asked.members_of(group), *map(asked.nodes_of, instances)])
 
 
-def add_network(asked: OpcodeInput) -> LockForecast:
+def add_network(asked: GanetiInput) -> LockForecast:
     """The new network; all nodes, shared, if their addresses are looked at."""
     node = ALL_SHARED if asked.flag("conflicts_check", default=True) else NOTHING
     return forecast_of(node=node, network=_new(asked, "network_name"))
 
 
-def _network(asked: OpcodeInput) -> Names:
+def _network(asked: GanetiInput) -> Names:
     return known([asked.network()])
 
 
-def remove_network(asked: OpcodeInput) -> LockForecast:
+def remove_network(asked: GanetiInput) -> LockForecast:
     """The network; all groups, shared: none may have it."""
     return forecast_of(nodegroup=ALL_SHARED, network=alone(_network(asked)))
 
 
-def network_alone(asked: OpcodeInput) -> LockForecast:
+def network_alone(asked: GanetiInput) -> LockForecast:
     """The network."""
     return forecast_of(network=alone(_network(asked)))
 
 
-def connect(asked: OpcodeInput) -> LockForecast:
+def connect(asked: GanetiInput) -> LockForecast:
     """The group; its instances and the network, shared, if addresses are looked at."""
     if not asked.flag("conflicts_check", default=True):
         return group_alone(asked)

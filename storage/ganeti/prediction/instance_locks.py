@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...prediction.declared_needs import (
-    MalformedError,
-    Names,
-    OpcodeInput,
-    alone,
-    known,
-    together,
-    union,
-)
+from ...prediction.declared_needs import MalformedError, Names, alone
 from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
@@ -30,50 +22,51 @@ from ...prediction.lock_types import (
     exclusive,
     forecast_of,
 )
+from .ganeti_input import GanetiInput, known, together, union
 
 
-def _instance(asked: OpcodeInput) -> LevelForecast:
+def _instance(asked: GanetiInput) -> LevelForecast:
     return alone(known([asked.instance()]))
 
 
-def _own_nodes(asked: OpcodeInput) -> Names:
+def _own_nodes(asked: GanetiInput) -> Names:
     return asked.nodes_of(asked.instance())
 
 
-def only_instance(asked: OpcodeInput) -> LockForecast:
+def only_instance(asked: GanetiInput) -> LockForecast:
     """The instance."""
     return forecast_of(instance=_instance(asked))
 
 
-def shared_instance(asked: OpcodeInput) -> LockForecast:
+def shared_instance(asked: GanetiInput) -> LockForecast:
     """The instance, shared."""
     return forecast_of(instance=together(known([asked.instance()])))
 
 
-def instance_and_nodes(asked: OpcodeInput) -> LockForecast:
+def instance_and_nodes(asked: GanetiInput) -> LockForecast:
     """The instance and its nodes."""
     return forecast_of(instance=_instance(asked), node=alone(_own_nodes(asked)))
 
 
-def instance_and_storage(asked: OpcodeInput) -> LockForecast:
+def instance_and_storage(asked: GanetiInput) -> LockForecast:
     """The instance, its nodes and their storage."""
     nodes = alone(_own_nodes(asked))
     return forecast_of(instance=_instance(asked), node=nodes, node_res=nodes)
 
 
-def _primary(asked: OpcodeInput) -> Names:
+def _primary(asked: GanetiInput) -> Names:
     instance = asked.instance()
     if instance is None or asked.names is None:
         return None
     return known([asked.names.primary_node(instance)])
 
 
-def start(asked: OpcodeInput) -> LockForecast:
+def start(asked: GanetiInput) -> LockForecast:
     """The instance and the storage of its primary node."""
     return forecast_of(instance=_instance(asked), node_res=alone(_primary(asked)))
 
 
-def export(asked: OpcodeInput) -> LockForecast:
+def export(asked: GanetiInput) -> LockForecast:
     """The instance; all nodes, or for another cluster the primary one, if it writes zeros."""
     node = ALL_EXCLUSIVE
     if asked.text("mode") == "remote":
@@ -81,7 +74,7 @@ def export(asked: OpcodeInput) -> LockForecast:
     return forecast_of(instance=_instance(asked), node=node)
 
 
-def change_group(asked: OpcodeInput) -> LockForecast:
+def change_group(asked: GanetiInput) -> LockForecast:
     """The instance, its groups and the target ones with all their nodes; everything is shared."""
     instance = together(known([asked.instance()]))
     targets = asked.texts("target_groups")
@@ -93,7 +86,7 @@ def change_group(asked: OpcodeInput) -> LockForecast:
     return forecast_of(instance=instance, nodegroup=together(groups), node=together(members))
 
 
-def create(asked: OpcodeInput) -> LockForecast:
+def create(asked: GanetiInput) -> LockForecast:
     """The new name; the nodes that are given, their storage and their groups.
 
     An allocator chooses among all nodes, or among those that are free (``opportunistic_locking``).
@@ -105,7 +98,7 @@ def create(asked: OpcodeInput) -> LockForecast:
     return forecast_of(instance=exclusive([name]), nodegroup=groups, node=nodes, node_res=nodes)
 
 
-def _nodes_to_create_on(asked: OpcodeInput) -> tuple[LevelForecast, LevelForecast]:
+def _nodes_to_create_on(asked: GanetiInput) -> tuple[LevelForecast, LevelForecast]:
     is_import = asked.text("mode") == "import"
     fields = [field for field in ("pnode", "snode") if asked.has_node(field)]
     is_allocated = bool(asked.text("iallocator")) or "pnode" not in fields
@@ -120,12 +113,12 @@ def _nodes_to_create_on(asked: OpcodeInput) -> tuple[LevelForecast, LevelForecas
     return alone(nodes), together(groups)
 
 
-def create_several(asked: OpcodeInput) -> LockForecast:
+def create_several(asked: GanetiInput) -> LockForecast:
     """The nodes that are given, shared; all of them if an allocator chooses."""
     given = asked.parameters.get("instances") or []
     if not isinstance(given, list | tuple) or not all(isinstance(one, Mapping) for one in given):
         raise MalformedError("instances")
-    each = [OpcodeInput(one, asked.names) for one in given]
+    each = [GanetiInput(one, asked.snapshot) for one in given]
     if asked.text("iallocator") or not all(one.has_node("pnode") for one in each):
         nodes = UNKNOWN_SHARED if asked.flag("opportunistic_locking") else ALL_SHARED
     else:
@@ -140,7 +133,7 @@ def create_several(asked: OpcodeInput) -> LockForecast:
     return forecast_of(node=nodes, node_res=nodes)
 
 
-def move_away(asked: OpcodeInput) -> LockForecast:
+def move_away(asked: GanetiInput) -> LockForecast:
     """The instance, its nodes and its target with their storage.
 
     Disks that every node reaches have all nodes as targets if none is given.
@@ -149,7 +142,7 @@ def move_away(asked: OpcodeInput) -> LockForecast:
     return forecast_of(instance=_instance(asked), node=nodes, node_res=nodes)
 
 
-def _nodes_to_move_between(asked: OpcodeInput) -> LevelForecast:
+def _nodes_to_move_between(asked: GanetiInput) -> LevelForecast:
     instance = asked.instance()
     if instance is None or asked.names is None:
         return UNKNOWN_EXCLUSIVE
@@ -163,13 +156,13 @@ def _nodes_to_move_between(asked: OpcodeInput) -> LevelForecast:
     return ALL_EXCLUSIVE
 
 
-def move(asked: OpcodeInput) -> LockForecast:
+def move(asked: GanetiInput) -> LockForecast:
     """The instance; its primary node and the target with their storage."""
     nodes = alone(union([_primary(asked), known([asked.node("target_node")])]))
     return forecast_of(instance=_instance(asked), node=nodes, node_res=nodes)
 
 
-def read(asked: OpcodeInput) -> LockForecast:
+def read(asked: GanetiInput) -> LockForecast:
     """The instances with their groups, nodes and networks, shared; nothing for stored values."""
     if asked.flag("static") and not asked.flag("use_locking"):
         return NO_LOCKS
@@ -192,7 +185,7 @@ def read(asked: OpcodeInput) -> LockForecast:
     )
 
 
-def make_disks_again(asked: OpcodeInput) -> LockForecast:
+def make_disks_again(asked: GanetiInput) -> LockForecast:
     """The instance; the given nodes, or its own ones, or all of its group for an allocator."""
     groups: LevelForecast = NOTHING
     given = asked.texts("node_uuids") or asked.texts("nodes")
@@ -206,7 +199,7 @@ def make_disks_again(asked: OpcodeInput) -> LockForecast:
     return _with_storage(asked, groups, nodes)
 
 
-def replace_disks(asked: OpcodeInput) -> LockForecast:
+def replace_disks(asked: GanetiInput) -> LockForecast:
     """The instance; its nodes and the new one, or all of its groups for an allocator."""
     is_moved = asked.text("mode") == "replace_new_secondary"
     if asked.has_node("remote_node"):
@@ -218,12 +211,12 @@ def replace_disks(asked: OpcodeInput) -> LockForecast:
     return _with_storage(asked, NOTHING, _own_nodes(asked))
 
 
-def _with_storage(asked: OpcodeInput, groups: LevelForecast, nodes: Names) -> LockForecast:
+def _with_storage(asked: GanetiInput, groups: LevelForecast, nodes: Names) -> LockForecast:
     level = alone(nodes)
     return forecast_of(instance=_instance(asked), nodegroup=groups, node=level, node_res=level)
 
 
-def set_parameters(asked: OpcodeInput) -> LockForecast:
+def set_parameters(asked: GanetiInput) -> LockForecast:
     """The instance, its groups (shared) and its nodes; their storage if its disks are converted."""
     own = _own_nodes(asked)
     groups = asked.groups_of(own)
@@ -242,12 +235,12 @@ def set_parameters(asked: OpcodeInput) -> LockForecast:
     )
 
 
-def rename(asked: OpcodeInput) -> LockForecast:
+def rename(asked: GanetiInput) -> LockForecast:
     """The old name and the new one."""
     return forecast_of(instance=alone(known([asked.instance(), asked.text("new_name")])))
 
 
-def repair_sizes(asked: OpcodeInput) -> LockForecast:
+def repair_sizes(asked: GanetiInput) -> LockForecast:
     """The listed instances, and the storage of their primary nodes, shared; without a list: all."""
     listed = asked.texts("instances")
     if not listed:

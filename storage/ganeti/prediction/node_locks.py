@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...prediction.declared_needs import Names, OpcodeInput, alone, known, together, union
+from ...prediction.declared_needs import Names, alone
 from ...prediction.lock_types import (
     ALL_EXCLUSIVE,
     ALL_SHARED,
@@ -14,23 +14,24 @@ from ...prediction.lock_types import (
     LockForecast,
     forecast_of,
 )
+from .ganeti_input import GanetiInput, known, together, union
 
 
-def _node(asked: OpcodeInput) -> Names:
+def _node(asked: GanetiInput) -> Names:
     return known([asked.node("node_name")])
 
 
-def node_alone(asked: OpcodeInput) -> LockForecast:
+def node_alone(asked: GanetiInput) -> LockForecast:
     """The node."""
     return forecast_of(node=alone(_node(asked)))
 
 
-def node_shared(asked: OpcodeInput) -> LockForecast:
+def node_shared(asked: GanetiInput) -> LockForecast:
     """The node, shared."""
     return forecast_of(node=together(_node(asked)))
 
 
-def evacuate(asked: OpcodeInput) -> LockForecast:
+def evacuate(asked: GanetiInput) -> LockForecast:
     """The node with its target, or with its whole group for an allocator; everything is shared.
 
     Which instances go is known when the job runs: others may come before.
@@ -45,13 +46,13 @@ def evacuate(asked: OpcodeInput) -> LockForecast:
     return forecast_of(instance=UNKNOWN_SHARED, nodegroup=together(groups), node=together(nodes))
 
 
-def listed_or_all_shared(asked: OpcodeInput) -> LockForecast:
+def listed_or_all_shared(asked: GanetiInput) -> LockForecast:
     """The listed nodes, shared; without a list all of them."""
     listed = asked.texts("nodes")
     return forecast_of(node=together(asked.nodes(listed)) if listed else ALL_SHARED)
 
 
-def set_parameters(asked: OpcodeInput) -> LockForecast:
+def set_parameters(asked: GanetiInput) -> LockForecast:
     """The node and its storage; all nodes if others may be promoted in its place.
 
     A new secondary address needs the mirrored instances of the node, shared.
@@ -68,19 +69,19 @@ def set_parameters(asked: OpcodeInput) -> LockForecast:
     return forecast_of(instance=instance, node=level, node_res=level)
 
 
-def command_out_of_band(asked: OpcodeInput) -> LockForecast:
+def command_out_of_band(asked: GanetiInput) -> LockForecast:
     """The listed nodes; without a list all of them."""
     listed = asked.texts("node_uuids") or asked.texts("node_names")
     return forecast_of(node=alone(asked.nodes(listed)) if listed else ALL_EXCLUSIVE)
 
 
-def restricted_command(asked: OpcodeInput) -> LockForecast:
+def restricted_command(asked: GanetiInput) -> LockForecast:
     """The listed nodes: exclusively with ``use_locking``, else shared."""
     nodes = asked.nodes(asked.texts("node_uuids") or asked.texts("nodes"))
     return forecast_of(node=alone(nodes) if asked.flag("use_locking") else together(nodes))
 
 
-def master_node(asked: OpcodeInput) -> LockForecast:
+def master_node(asked: GanetiInput) -> LockForecast:
     """The master node."""
     master = None if asked.names is None else asked.names.master_node()
     return forecast_of(node=alone(known([master])))

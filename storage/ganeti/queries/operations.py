@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...cluster.configuration import Configuration
-from ...cluster.operations.base import AnyOpcode, Circumstances, Operation, Operations, Outcome
 from ...opcodes import LockNeeds
 from ...opcodes.declarations import NO_LOCKS
 from ...queries.answering import values
+from ..operations.base import AnyOpcode, Circumstances, Operation, Operations, Outcome
 from .cluster import CLUSTER
 from .cluster_info import cluster_info
 from .cluster_view import ClusterView

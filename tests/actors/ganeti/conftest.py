@@ -15,3 +15,9 @@ def store_and_locks(stage: Stage) -> Iterator[StoreAndLocks]:
     yield made
     for held in made.locks.held.values():
         held.remove()
+
+
+@pytest.fixture(autouse=True)
+def log_of_changes(stage: Stage) -> None:
+    """The log is there before a test has the disk refuse."""
+    stage.renew_log()

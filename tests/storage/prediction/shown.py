@@ -5,14 +5,14 @@ from __future__ import annotations
 from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster.configuration import Configuration
+from ganger.storage.prediction.declared_needs import LookupSnapshot
 from ganger.storage.prediction.lock_types import LEVELS, LevelForecast, LockForecast
-from ganger.storage.queries.configured_names import ConfiguredNames
 
 # Six nodes in two groups: even ones in group0, odd ones in group1. Instance 0 has its primary node
 # on node 0; every other instance has a DRBD disk, with the second node behind the first.
 DOCUMENT = made_configuration(nodes=6, instances=12, networks=2)
 SNAPSHOT = Configuration.load(DOCUMENT)
-NAMES = ConfiguredNames(SNAPSHOT)
+NAMES = LookupSnapshot(SNAPSHOT)
 NODES = {uuid_of("nodes", number): f"n{number}" for number in range(6)}
 GROUPS = {uuid_of("nodegroups", number): f"g{number}" for number in range(2)}
 NETWORKS = {uuid_of("networks", number): f"w{number}" for number in range(2)}

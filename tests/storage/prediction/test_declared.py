@@ -24,9 +24,8 @@ from ganger.storage.prediction.declared import (
     question_of,
     question_of_job,
 )
-from ganger.storage.prediction.declared_needs import NAMES_MAX
+from ganger.storage.prediction.declared_needs import NAMES_MAX, LookupSnapshot
 from ganger.storage.prediction.lock_types import NO_LOCKS, UNKNOWN, LockForecast
-from ganger.storage.queries.configured_names import ConfiguredNames
 
 DRBD = "instance0"
 
@@ -36,7 +35,7 @@ def test_a_target_of_disks_that_every_node_reaches_is_a_node_or_all_of_them() ->
     document = made_configuration(nodes=6, instances=2)
     for disk in document["disks"].values():
         disk |= {"dev_type": "rbd", "logical_id": ["rbd", "volume"], "children": []}
-    names = ConfiguredNames(Configuration.load(document))
+    names = LookupSnapshot(Configuration.load(document))
     opcode = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": DRBD}
     assert shown(forecast(opcode, names)) == "instance X i0, node X*, node_res X*"
     to = {**opcode, "target_node": "node3"}
@@ -119,7 +118,7 @@ def test_a_damaged_configuration_leaves_forecasts_unknown() -> None:
     document = made_configuration()
     document["instances"] = {"u": {"name": "i"}, "v": 5}
     document["nodes"][uuid_of("nodes", 0)].pop("group")
-    names = ConfiguredNames(Configuration.load(document))
+    names = LookupSnapshot(Configuration.load(document))
     for opcode in (
         {"OP_ID": "OP_NODE_EVACUATE", "node_name": "node0"},
         {"OP_ID": "OP_INSTANCE_REBOOT", "instance_name": "other"},

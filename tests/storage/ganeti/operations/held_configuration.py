@@ -11,9 +11,8 @@ from tests.clusters import made_configuration
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import Index, problems
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations import deciding
-from ganger.storage.cluster.operations.base import Circumstances, Outcome
-from ganger.storage.ganeti.operations.table import OPERATIONS
+from ganger.storage.ganeti.operations import deciding
+from ganger.storage.ganeti.operations.base import Circumstances, Outcome
 from ganger.storage.opcodes import LockNeeds, OperationError, parse
 
 NEW = "fd53ffff-0000-4000-8000-000000000001"
@@ -33,16 +32,12 @@ class HeldConfiguration:
     def locks(self, op_id: str, new_uuid: str = NEW, **fields: Any) -> LockNeeds:
         """The locks that the opcode needs now."""
         opcode = parse({"OP_ID": op_id, **fields})
-        return deciding.locks_of(
-            opcode, self.configuration, Circumstances(new_uuid, NOW), OPERATIONS
-        )
+        return deciding.locks_of(opcode, self.configuration, Circumstances(new_uuid, NOW))
 
     def decide(self, op_id: str, held: LockNeeds, new_uuid: str = NEW, **fields: Any) -> Outcome:
         """What the opcode does under these locks. Changes nothing."""
         opcode = parse({"OP_ID": op_id, **fields})
-        return deciding.decided(
-            opcode, self.configuration, Circumstances(new_uuid, NOW, held), OPERATIONS
-        )
+        return deciding.decided(opcode, self.configuration, Circumstances(new_uuid, NOW, held))
 
     def run(self, op_id: str, new_uuid: str = NEW, **fields: Any) -> Outcome:
         """Take the locks, decide, and make the changes, which must fit everything else."""

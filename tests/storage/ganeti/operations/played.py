@@ -10,9 +10,8 @@ from tests import clusters
 from ganger.storage import errors, opcodes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.integrity import problems
-from ganger.storage.cluster.operations import deciding
-from ganger.storage.cluster.operations.base import Circumstances, Outcome
-from ganger.storage.ganeti.operations.table import OPERATIONS
+from ganger.storage.ganeti.operations import deciding
+from ganger.storage.ganeti.operations.base import Circumstances, Outcome
 from ganger.storage.opcodes import OperationError
 
 NEW_UUID = "99999999-0000-4000-8000-000000000000"
@@ -40,15 +39,15 @@ def with_disks() -> Configuration:
 def locks(snapshot: Configuration, op_id: str, **parameters: Any) -> list[tuple[str, str]]:
     """The locks that the opcode needs, without the big lock that all share."""
     opcode = opcodes.parse({"OP_ID": op_id, **parameters})
-    needs = deciding.locks_of(opcode, snapshot, GIVEN, OPERATIONS).to_changes()
+    needs = deciding.locks_of(opcode, snapshot, GIVEN).to_changes()
     return [pair for pair in needs if pair != ("cluster/BGL", "shared")]
 
 
 def play(snapshot: Configuration, op_id: str, **parameters: Any) -> Outcome:
     """What the opcode does."""
     opcode = opcodes.parse({"OP_ID": op_id, **parameters})
-    held = deciding.locks_of(opcode, snapshot, GIVEN, OPERATIONS)
-    return deciding.decided(opcode, snapshot, GIVEN._replace(held=held), OPERATIONS)
+    held = deciding.locks_of(opcode, snapshot, GIVEN)
+    return deciding.decided(opcode, snapshot, GIVEN._replace(held=held))
 
 
 def after(snapshot: Configuration, op_id: str, **parameters: Any) -> Configuration:

@@ -7,9 +7,8 @@ from tests.clusters import uuid_of
 from tests.storage.ganeti.operations.played import GIVEN, after, play, refusal, snapshot_of
 
 from ganger.storage import opcodes
-from ganger.storage.cluster.operations import deciding
-from ganger.storage.cluster.operations.base import Outcome
-from ganger.storage.ganeti.operations.table import OPERATIONS
+from ganger.storage.ganeti.operations import deciding
+from ganger.storage.ganeti.operations.base import Outcome
 from ganger.storage.opcodes import LockNeeds, OperationError
 
 
@@ -22,9 +21,7 @@ from ganger.storage.opcodes import LockNeeds, OperationError
 )
 def test_an_opcode_runs_under_the_locks_that_it_needs(held: dict[str, object]) -> None:
     opcode = opcodes.parse({"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node0", "tags": ["a"]})
-    assert deciding.decided(
-        opcode, snapshot_of(), GIVEN._replace(held=LockNeeds.of(held)), OPERATIONS
-    ).changes
+    assert deciding.decided(opcode, snapshot_of(), GIVEN._replace(held=LockNeeds.of(held))).changes
 
 
 @pytest.mark.parametrize(
@@ -42,7 +39,7 @@ def test_an_opcode_under_other_locks_than_it_needs_by_now_is_refused(
 ) -> None:
     opcode = opcodes.parse({"OP_ID": "OP_TAGS_SET", "kind": "node", "name": "node0", "tags": ["a"]})
     with pytest.raises(OperationError) as caught:
-        deciding.decided(opcode, snapshot_of(), GIVEN._replace(held=LockNeeds.of(held)), OPERATIONS)
+        deciding.decided(opcode, snapshot_of(), GIVEN._replace(held=LockNeeds.of(held)))
     assert caught.value.name == "OpPrereqError"
     assert caught.value.details == [
         "the configuration has changed since the locks were taken; retry the operation",

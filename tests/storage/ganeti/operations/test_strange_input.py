@@ -13,8 +13,8 @@ from tests.storage.ganeti.operations.held_configuration import HeldConfiguration
 
 from ganger.storage import errors
 from ganger.storage.cluster.objects import CONTAINERS
-from ganger.storage.cluster.operations.base import Operation
 from ganger.storage.ganeti.operations import table
+from ganger.storage.ganeti.operations.base import Operation
 from ganger.storage.opcodes import OperationError
 
 SMALL = made_configuration(nodes=2, instances=2)

@@ -17,29 +17,20 @@ from tests.storage.queries.recorded_answers import larger
 from ganger.storage import opcodes
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations import deciding, delays
-from ganger.storage.cluster.operations.base import Circumstances
-from ganger.storage.ganeti.operations import table
+from ganger.storage.ganeti.operations import deciding
+from ganger.storage.ganeti.operations.base import Circumstances
 from ganger.storage.ganeti.prediction.group_locks import NEW
-from ganger.storage.ganeti.queries import operations as query_operations
-from ganger.storage.ganeti.queries.query_locks import QUERY
 from ganger.storage.opcodes import LockNeeds, catalogue
 from ganger.storage.prediction.declared import answer_to, forecast, question_of
+from ganger.storage.prediction.declared_needs import LookupSnapshot
 from ganger.storage.prediction.lock_types import (
     LEVELS,
     NO_LOCKS,
     LockForecast,
     forecast_of_locks,
 )
-from ganger.storage.queries.configured_names import ConfiguredNames
 
 NEW_UUID = "99999999-0000-4000-8000-000000000000"
-OPERATIONS = {
-    **table.OPERATIONS,
-    **query_operations.OPERATIONS,
-    **delays.OPERATIONS,
-    "OP_QUERY": QUERY,
-}
 CONFIGURATIONS = {
     "made": Configuration.load(made_configuration(nodes=5, instances=12, networks=2)),
     "recorded": Configuration.load(larger()),
@@ -173,7 +164,7 @@ def requested(opcode: Mapping[str, Any], snapshot: Configuration) -> LockForecas
     typed = opcodes.parse(opcode)
     if typed.is_locked_by_store:
         given = Circumstances(NEW_UUID, 1_800_000_000.0)
-        needs: LockNeeds = deciding.locks_of(typed, snapshot, given, OPERATIONS)
+        needs: LockNeeds = deciding.locks_of(typed, snapshot, given)
     else:
         needs = typed.lock_needs()
     return forecast_of_locks(needs.to_changes())
@@ -193,7 +184,7 @@ def test_each_opcode_with_an_operation_has_cases_here() -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_resolved_forecast_is_what_the_job_requests(name: str) -> None:
     snapshot = CONFIGURATIONS[name]
-    names, count = ConfiguredNames(snapshot), 0
+    names, count = LookupSnapshot(snapshot), 0
     for op_id, several in cases(snapshot).items():
         for case in several:
             opcode = {"OP_ID": op_id, **case}
@@ -222,7 +213,7 @@ def test_a_forecast_without_the_configuration_covers_what_the_job_requests(name:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_the_answer_to_a_question_is_the_resolved_forecast(name: str) -> None:
     snapshot, asked = CONFIGURATIONS[name], 0
-    names = ConfiguredNames(snapshot)
+    names = LookupSnapshot(snapshot)
     for op_id, several in cases(snapshot).items():
         for case in several:
             opcode = {"OP_ID": op_id, "comment": "secret", "priority": 3, **case}
@@ -246,7 +237,7 @@ def test_a_new_opcode_without_a_declaration_may_take_any_lock(
 
 def test_names_of_the_made_configuration_are_locks() -> None:
     """The comparison above is of names that exist: it compares no empty sets."""
-    names = ConfiguredNames(CONFIGURATIONS["made"])
+    names = LookupSnapshot(CONFIGURATIONS["made"])
     found = forecast({"OP_ID": "OP_GROUP_SET_PARAMS", "group_name": "group0"}, names)
     assert found.nodegroup.names == (uuid_of("nodegroups", 0),)
     assert len(found.instance.names) > 3

@@ -11,8 +11,8 @@ from tests.storage.prediction.shown import NAMES, shown
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.opcodes import catalogue
 from ganger.storage.prediction.declared import DECLARED, forecast
+from ganger.storage.prediction.declared_needs import LookupSnapshot
 from ganger.storage.prediction.lock_types import LEVELS, LevelForecast
-from ganger.storage.queries.configured_names import ConfiguredNames
 
 DRBD, PLAIN = "instance0", "instance1"
 
@@ -466,7 +466,7 @@ def test_a_verification_takes_the_nodes_of_one_group_and_of_its_instances(
     op_id: str, group: int, resolved: str
 ) -> None:
     # One instance, on node 0 of the first group with its second node in the other.
-    names = ConfiguredNames(Configuration.load(made_configuration(nodes=6, instances=1)))
+    names = LookupSnapshot(Configuration.load(made_configuration(nodes=6, instances=1)))
     opcode = {"OP_ID": f"OP_{op_id}", "group_name": f"group{group}"}
     assert shown(forecast(opcode, names)) == resolved
 

@@ -10,7 +10,7 @@ from tests.storage.queries.recorded_answers import GROUP, NETWORK, larger
 
 from ganger.storage import errors, opcodes
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.operations.base import Circumstances
+from ganger.storage.ganeti.operations.base import Circumstances
 from ganger.storage.ganeti.queries.query_locks import QUERY
 from ganger.storage.opcodes import OperationError
 

@@ -10,9 +10,8 @@ import pytest
 
 from ganger.storage import errors, opcodes
 from ganger.storage.cluster.configuration import Configuration
-from ganger.storage.cluster.operations import deciding
-from ganger.storage.cluster.operations.base import Circumstances
-from ganger.storage.ganeti.queries import operations
+from ganger.storage.ganeti.operations import deciding
+from ganger.storage.ganeti.operations.base import Circumstances
 from ganger.storage.opcodes import LockNeeds
 
 DATA = Path(__file__).parents[3] / "compatibility" / "data"
@@ -33,8 +32,8 @@ def snapshot_of_ganeti() -> Configuration:
 def answer(snapshot: Configuration, op_id: str, **parameters: Any) -> Any:
     opcode = opcodes.parse({"OP_ID": op_id, **parameters})
     given = Circumstances("", 0.0, known=KNOWN)
-    assert deciding.locks_of(opcode, snapshot, given, operations.OPERATIONS) == LockNeeds()
-    outcome = deciding.decided(opcode, snapshot, given, operations.OPERATIONS)
+    assert deciding.locks_of(opcode, snapshot, given) == LockNeeds()
+    outcome = deciding.decided(opcode, snapshot, given)
     assert (outcome.changes, outcome.log) == ((), ())
     return outcome.result
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from ..cluster.configuration import Change, Configuration
-from ..cluster.objects import ObjectKind
-from ..cluster.operations.lookups import disks_of_instance, holder_of, nodes_of_instance
-from ..prediction.declared_needs import Names
+from ...cluster.configuration import Configuration
+from ...cluster.objects import ObjectKind
+from ...prediction.declared_needs import Names
+from ..operations.lookups import disks_of_instance, holder_of, nodes_of_instance
 
 _ON_ANY_NODE: Final = frozenset({"blockdev", "diskless", "ext", "gluster", "rbd", "sharedfile"})
 """The disk templates whose disks every node reaches, as Ganeti has them; ``diskless`` has none."""
@@ -164,18 +164,8 @@ _READ: Final[Mapping[ObjectKind, tuple[str, ...]]] = {
 """The fields of each kind that forecasts read."""
 
 
-def changes_names(before: Configuration, after: Configuration, changes: Iterable[Change]) -> bool:
-    """Whether forecasts may differ after these changes. Costs the size of the changed objects."""
-    return any(
-        _read(change.kind, before.get(change.kind, change.uuid))
-        != _read(change.kind, after.get(change.kind, change.uuid))
-        for change in changes
-    )
-
-
-def _read(kind: ObjectKind, found: object) -> object:
-    if not isinstance(found, Mapping) or not _READ[kind]:
-        return None
+def read(kind: ObjectKind, found: Mapping[str, Any]) -> object:
+    """What the declarations read of an object."""
     values = {field: found.get(field) for field in _READ[kind]}
     if kind is ObjectKind.INSTANCE and isinstance(values["nics"], list):
         nics = values["nics"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from ...cluster.configuration import Configuration
+from ...cluster.names import expanded
+from ...cluster.objects import ObjectKind
 from ...natural_order import natural_key
 from ...opcodes import OperationError
-from ..configuration import Configuration
-from ..objects import ObjectKind
 from .base import Code, prerequisite_error
 
 Object: TypeAlias = Mapping[str, Any]
@@ -116,18 +117,7 @@ def _by_uuid_or_name(configuration: Configuration, kind: ObjectKind, target: str
 
 
 def _expanded(configuration: Configuration, kind: ObjectKind, name: str, word: str) -> Object:
-    exact: Object | None = configuration.find_by_name(kind, name)
-    found = exact if exact is not None else _alike(configuration, kind, name)
+    found = expanded(configuration, kind, name)
     if found is None:
         raise prerequisite_error(f"{word} '{name}' not known", Code.UNKNOWN)
     return found
-
-
-def _alike(configuration: Configuration, kind: ObjectKind, name: str) -> Object | None:
-    wanted = name.upper()
-    objects: list[Object] = [one for _, one in configuration.objects(kind)]
-    same = [one for one in objects if one["name"].upper() == wanted]
-    if len(same) == 1:
-        return same[0]
-    longer = [one for one in objects if f"{one['name'].upper()}.".startswith(f"{wanted}.")]
-    return longer[0] if len(longer) == 1 else None

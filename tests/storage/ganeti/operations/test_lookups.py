@@ -9,7 +9,7 @@ from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations import lookups
+from ganger.storage.ganeti.operations import lookups
 from ganger.storage.opcodes import OperationError
 
 NODES = [uuid_of("nodes", number) for number in range(3)]

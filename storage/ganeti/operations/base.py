@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from ...cluster.configuration import Change, Configuration
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
 from ...opcodes.declarations import NO_LOCKS, WHOLE_LEVEL
-from ..configuration import Change, Configuration
 
 AnyOpcode: TypeAlias = Any
 """An opcode of a class that is made from the catalogue: its parameters are attributes."""

@@ -9,58 +9,44 @@ nothing, so a successor may decide again.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...storage import errors, opcodes, settings
 from ...storage.alive import lock_files
 from ...storage.cluster.objects import ObjectKind
-from ...storage.cluster.operations import deciding, delays
-from ...storage.cluster.operations.base import Circumstances, RefusedError
+from ...storage.ganeti.operations import deciding
+from ...storage.ganeti.operations.base import Circumstances, RefusedError
+from ...storage.ganeti.operations.table import OPERATIONS
 from ...storage.locks.locks import CONFIG_LOCK
 from ...storage.log.records import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
 from ...transport.envelopes import Envelope
 from ...transport.messages import (
     OpcodeDecided,
-    OpcodePrepared,
     OpcodeRan,
     OpcodeWait,
     PrepareOpcode,
     ReadHolders,
     ReadOpcodeWait,
+    RunOpcode,
 )
+from ..config.change_line import Made
+from ..config.opcode_locks import prepared, problem_of
+from ..config.stored_configuration import Edit, StoredConfiguration
 from ..runtime.addresses import LOCK_MANAGER
-from .change_line import ChangeLine, Made
-from .stored_configuration import Edit, StoredConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from ...storage.cluster.configuration import Change, Configuration
-    from ...storage.cluster.operations.base import Operation, Operations, Outcome
-    from ...transport.messages import LockHolders, OperationProblem, Reply, RunOpcode
-    from ..runtime.component import Runtime
-    from .installed_parts import Parts
-
-
-def prepared(
-    operations: Operations, snapshot: Configuration, message: PrepareOpcode, now: float
-) -> OpcodePrepared:
-    """The locks that the opcode needs now, or its error."""
-    given = Circumstances(message.new_uuid, now)
-    try:
-        opcode = opcodes.parse(message.opcode)
-        needs = deciding.locks_of(opcode, snapshot, given, operations)
-    except (OperationError, errors.BadRequestError) as error:
-        return OpcodePrepared(locks={}, serial_no=snapshot.serial_no, error=problem_of(error))
-    plain = msgspec.to_builtins(needs)
-    return OpcodePrepared(locks=plain, serial_no=snapshot.serial_no)
+    from ...storage.cluster.configuration import Configuration
+    from ...storage.ganeti.operations.base import Outcome
+    from ...transport.messages import LockHolders
+    from ..config.installed_parts import PartContext
 
 
 def decided(
-    operations: Operations,
     snapshot: Configuration,
     message: RunOpcode,
     *,
@@ -73,9 +59,9 @@ def decided(
     """
     opcode = opcodes.parse(message.opcode)
     held = LockNeeds.of(message.locks)
-    needs_known = operations[opcode.op_id].needs_known
+    needs_known = OPERATIONS[opcode.op_id].needs_known
     given = Circumstances(message.new_uuid, now, held, known() if needs_known else {})
-    outcome = deciding.decided(opcode, snapshot, given, operations)
+    outcome = deciding.decided(opcode, snapshot, given)
     size = len(msgspec.json.encode([outcome.result, outcome.log]))
     if size > settings.OPCODE_ANSWER_BYTES_MAX:
         text = (
@@ -90,14 +76,6 @@ def failed(error: OperationError | errors.BadRequestError) -> OpcodeRan:
     """The answer to an opcode that failed so."""
     log = list(error.log) if isinstance(error, RefusedError) else []
     return OpcodeRan(log=log, error=problem_of(error))
-
-
-def problem_of(error: OperationError | errors.BadRequestError) -> OperationProblem:
-    """The error as the opcode's result has it: its name in Ganeti, text and kind."""
-    if isinstance(error, OperationError):
-        return error.name, error.details
-    kind = [error.error_code] if error.luxi_name == "OpPrereqError" else []
-    return error.luxi_name, [error.text, *kind]
 
 
 def new_run_slots(snapshot: Configuration, outcome: Outcome) -> int | None:
@@ -117,6 +95,10 @@ def entry_of(message: RunOpcode) -> tuple[str, str]:
 def stored_form(message: RunOpcode, outcome: Outcome) -> OpcodeAnswer:
     """The answer as it is stored with the change."""
     return OpcodeAnswer(message.job_id, message.op_index, outcome.result, list(outcome.log))
+
+
+OpcodeMessage = PrepareOpcode | RunOpcode | ReadOpcodeWait | OpcodeDecided
+"""What comes to this part of the store."""
 
 
 class Answers:
@@ -148,46 +130,27 @@ class Answers:
             self._complete_since = self._stored.snapshot.serial_no
 
 
-class StoreForOpcodes(Protocol):
-    """What the store does with answers: it knows run slots and files."""
-
-    def check_slots(self, wanted: int | None) -> None:
-        """Raise `BadRequestError` if there cannot be so many."""
-
-    def answer_in_force(self, envelope: Envelope, answer: Reply, changes: Sequence[Change]) -> None:
-        """Send the reply to stored changes when they are in force."""
-
-    def write_files(self, envelope: Envelope, answer: Reply) -> None:
-        """Write all files of the configuration anew; then send the reply."""
-
-
 class OpcodeRuns:
     """The part of the configuration store that carries out opcodes."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        configuration: StoredConfiguration,
-        changes: ChangeLine,
-        store: StoreForOpcodes,
-        parts: Parts,
-    ) -> None:
-        self._runtime = runtime
-        self._configuration = configuration
-        self._changes = changes
-        self._store = store
-        self._parts = parts
-        self._operations = {**parts.operations, **delays.OPERATIONS}
-        self._answers = Answers(configuration)
+    def __init__(self, context: PartContext, known: Callable[[], Mapping[str, Any]]) -> None:
+        """``known`` gives what the configuration does not hold of the cluster."""
+        self._runtime, self._configuration, self._changes, self._store = context
+        self._known = known
+        self._answers = Answers(self._configuration)
         self._in_line: dict[tuple[int, int], _Repeats] = {}
 
-    def take(self, envelope: Envelope, message: PrepareOpcode | RunOpcode | ReadOpcodeWait) -> None:
+    def take(self, envelope: Envelope, message: OpcodeMessage) -> None:
         """Handle one message."""
-        if isinstance(message, ReadOpcodeWait):
+        if isinstance(message, OpcodeDecided):
+            self._note_decided(message)
+        elif isinstance(message, ReadOpcodeWait):
             self._tell_wait(envelope, message.job_id)
         elif isinstance(message, PrepareOpcode):
-            now = self._runtime.wall_clock()
-            envelope.reply(prepared(self._operations, self._configuration.snapshot, message, now))
+            given = Circumstances(message.new_uuid, self._runtime.wall_clock())
+            snapshot = self._configuration.snapshot
+            locks_of = functools.partial(deciding.locks_of, snapshot=snapshot, given=given)
+            envelope.reply(prepared(snapshot, message, locks_of))
         elif (answer := self._answers.find(message)) is not None:
             envelope.reply(answer)
         elif (waiting := self._in_line.get(_key(message))) is not None:
@@ -195,7 +158,7 @@ class OpcodeRuns:
         else:
             self._run(envelope, message)
 
-    def note_decided(self, message: OpcodeDecided) -> None:
+    def _note_decided(self, message: OpcodeDecided) -> None:
         """A thread has decided an opcode; a job that asked our predecessor asks again."""
         repeats = self._in_line.get((message.job_id, message.op_index))
         if repeats is not None:
@@ -217,7 +180,7 @@ class OpcodeRuns:
 
     def _run(self, envelope: Envelope, message: RunOpcode) -> None:
         """Carry the opcode out: at once if it changes nothing, else when the lock is free."""
-        operation = self._operation(message)
+        operation = OPERATIONS.get(str(message.opcode.get("OP_ID")))
         if operation is not None and operation.is_long:
             self._in_line[_key(message)] = _Repeats(self._in_line, _key(message), envelope)
             decide = functools.partial(self._decided, self._configuration.snapshot, message)
@@ -239,9 +202,6 @@ class OpcodeRuns:
         repeats.waits_for_lock = True
         waiting = msgspec.structs.replace(envelope, reply_to=repeats)
         self._changes.add(waiting, lambda snapshot: self._made(snapshot, waiting, message))
-
-    def _operation(self, message: RunOpcode) -> Operation | None:
-        return self._operations.get(str(message.opcode.get("OP_ID")))
 
     def _made(self, snapshot: Configuration, envelope: Envelope, message: RunOpcode) -> Made:
         def fail(error: OperationError | errors.BadRequestError) -> None:
@@ -268,7 +228,7 @@ class OpcodeRuns:
 
     def _decided(self, snapshot: Configuration, message: RunOpcode) -> Outcome:
         now = self._runtime.wall_clock()
-        outcome = decided(self._operations, snapshot, message, now=now, known=self._parts.known)
+        outcome = decided(snapshot, message, now=now, known=self._known)
         if outcome.changes:
             self._store.check_slots(new_run_slots(snapshot, outcome))
         return outcome

@@ -11,9 +11,10 @@ from tests.clusters import made_configuration, uuid_of
 
 from ganger.storage.cluster.configuration import Change, Configuration
 from ganger.storage.cluster.objects import ObjectKind
-from ganger.storage.cluster.operations.lookups import find_instance, find_node, instances_of_group
+from ganger.storage.ganeti.operations.lookups import find_instance, find_node, instances_of_group
+from ganger.storage.ganeti.prediction.configured_names import ConfiguredNames
 from ganger.storage.opcodes import OperationError
-from ganger.storage.queries.configured_names import ConfiguredNames, changes_names
+from ganger.storage.prediction.declared import changes_forecasts
 
 SNAPSHOT = Configuration.load(made_configuration(nodes=6, instances=12, networks=2))
 NAMES = ConfiguredNames(SNAPSHOT)
@@ -89,7 +90,7 @@ def test_only_changes_that_forecasts_read_change_names(
 ) -> None:
     uuid = SNAPSHOT.cluster_uuid if kind is ObjectKind.CLUSTER else uuid_of(kind.value, number)
     changes = [Change(kind, uuid, {**SNAPSHOT.get(kind, uuid), **fields})]
-    assert changes_names(SNAPSHOT, SNAPSHOT.changed(changes, 5.0), changes) == is_read
+    assert changes_forecasts(SNAPSHOT, SNAPSHOT.changed(changes, 5.0), changes) == is_read
 
 
 def test_another_address_of_an_interface_changes_no_name_but_another_network_does() -> None:
@@ -99,15 +100,15 @@ def test_another_address_of_an_interface_changes_no_name_but_another_network_doe
         nics = [{**one["nics"][0], field: value}]
         changes = [Change(ObjectKind.INSTANCE, uuid, {**one, "nics": nics})]
         after = SNAPSHOT.changed(changes, 5.0)
-        assert changes_names(SNAPSHOT, after, changes) == is_read
+        assert changes_forecasts(SNAPSHOT, after, changes) == is_read
 
 
 def test_objects_that_come_and_go_change_names_and_rules_do_not() -> None:
     uuid = uuid_of("networks", 0)
     gone = [Change(ObjectKind.NETWORK, uuid, None)]
     without = SNAPSHOT.changed(gone, 5.0)
-    assert changes_names(SNAPSHOT, without, gone)
+    assert changes_forecasts(SNAPSHOT, without, gone)
     back = [Change(ObjectKind.NETWORK, uuid, dict(SNAPSHOT.get(ObjectKind.NETWORK, uuid)))]
-    assert changes_names(without, without.changed(back, 6.0), back)
+    assert changes_forecasts(without, without.changed(back, 6.0), back)
     rule = [Change(ObjectKind.FILTER, "u", {"uuid": "u", "action": "PAUSE"})]
-    assert not changes_names(SNAPSHOT, SNAPSHOT.changed(rule, 5.0), rule)
+    assert not changes_forecasts(SNAPSHOT, SNAPSHOT.changed(rule, 5.0), rule)
