@@ -18,7 +18,7 @@ from ganger.cli.main import ganger
 from ganger.storage import errors
 from ganger.storage.filters import rules
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.transport.client import requests
+from ganger.transport.client import filter_requests
 from ganger.transport.messages import FilterRow, ReplaceFilter, RuleTest
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class FilterDaemon:
         self, proposed: dict[str, Any] | None, *, without: str | None
     ) -> list[RuleTest]:
         del without
-        asked = requests.filter_test(proposed, None).rule or ReplaceFilter(uuid=UUID)
+        asked = filter_requests.filter_test(proposed, None).rule or ReplaceFilter(uuid=UUID)
         assert asked.uuid is not None
         return [
             RuleTest(
@@ -555,4 +555,6 @@ def test_a_rule_that_was_printed_as_json_can_be_proposed(command: str, tmp_path:
 def test_the_help_of_a_rule_has_all_its_keys() -> None:
     output = " ".join(typed("test", "--help").output.split())
     assert "--rule JSON|YAML|@FILE" in output
-    assert set(re.findall(r"\w+", output.partition("Its keys:")[2])) >= set(requests.RULE_KEYS)
+    assert set(re.findall(r"\w+", output.partition("Its keys:")[2])) >= set(
+        filter_requests.RULE_KEYS
+    )

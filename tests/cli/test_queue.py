@@ -10,7 +10,7 @@ from tests.cli import stand_in
 
 from ganger.cli.main import ganger
 from ganger.storage.filters.rules import PROPOSED_UUID
-from ganger.transport.client import requests
+from ganger.transport.client import filter_requests
 from ganger.transport.messages import Simulated, WaitingJob
 
 UUID = "00000000-0000-4000-8000-000000000001"
@@ -20,7 +20,7 @@ class SimulatingDaemon:
     """Stands for the client of a daemon with jobs that the proposed rule is about."""
 
     def simulate(self, *, rule: dict[str, Any], **_: object) -> Simulated:
-        uuid = requests.proposed_filter(rule).uuid
+        uuid = filter_requests.proposed_filter(rule).uuid
         return Simulated(
             start=[],
             ended=[(4, f"rejected by filter rule {uuid}")],
@@ -61,4 +61,4 @@ def test_a_simulated_rule_keeps_the_uuid_that_it_was_given() -> None:
 def test_the_help_of_a_simulated_rule_has_all_its_keys() -> None:
     shown = simulated("--help")
     assert "--rule JSON|YAML|@FILE" in shown
-    assert all(key in shown for key in requests.RULE_KEYS)
+    assert all(key in shown for key in filter_requests.RULE_KEYS)

@@ -23,7 +23,7 @@ from tests.system.gates import PATIENCE_SECONDS, delay, end, run_by, shell, stat
 from ganger import Client, JobStatus
 from ganger.storage import errors
 from ganger.storage.filters.rules import PROPOSED_UUID
-from ganger.transport.client.requests import RULE_KEYS
+from ganger.transport.client.filter_requests import RULE_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
 THREADS = 4

@@ -3,7 +3,8 @@
 - `async_client` and `async_cluster_verbs`: the verbs. `async_streams`: what is read bit by bit.
   docs/make_client.py makes `client`, `cluster_verbs` and `streams` from them
   (docs/decisions/one-client-is-made-from-the-other.md).
-- `requests` and `query_requests`: make messages from verbs, and values from replies.
+- `requests`, `filter_requests` and `query_requests`: make messages from verbs, and values from
+  replies.
 - `session`: the conversation with a daemon, without socket and clock: how often a request is
   repeated. `in_flight`: the requests under way, and after which pause a refused one is repeated
   (``RETRY_SECONDS_MIN``, doubled up to ``RETRY_SECONDS_MAX``). `watch_progress`: the same for those

@@ -44,14 +44,14 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.async_dealer import AsyncDealer
-from . import query_requests, requests, spans
+from . import filter_requests, query_requests, requests, spans
 from .async_caller import AsyncCaller
 from .async_cluster_verbs import AsyncClusterVerbs
 from .async_streams import AsyncStreams
 from .connection import Connection, EndpointResolver, client_pair
 from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
-from .watch_progress import checked_ids
+from .requests import checked_ids
 
 
 class AsyncClient(AsyncClusterVerbs):
@@ -417,7 +417,7 @@ class AsyncClient(AsyncClusterVerbs):
         ``running`` run slots, and the jobs ``ended`` the given final statuses. In the reply a rule
         without a UUID is called ``ffffffff-ffff-ffff-ffff-ffffffffffff``.
         """
-        message = requests.simulation(
+        message = filter_requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
         )
         return await self._caller.call(message, timeout)
@@ -433,12 +433,12 @@ class AsyncClient(AsyncClusterVerbs):
 
         ``rule`` and ``without`` as for `simulate`. Changes nothing.
         """
-        message: TestFilters | None = requests.filter_test(rule, without)
+        message: TestFilters | None = filter_requests.filter_test(rule, without)
         rows: list[RuleTest] = []
         while message is not None:
             reply = await self._caller.call(message, timeout)
             rows += reply.rows
-            message = requests.next_test(message, reply)
+            message = filter_requests.next_test(message, reply)
         return rows
 
     async def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:

@@ -35,10 +35,10 @@ from ..messages import (
     ReadRuleHits,
     SetWatcherPause,
 )
-from . import query_requests, requests
+from . import filter_requests, query_requests, requests
 from .async_caller import AsyncCaller
 from .async_streams import AsyncStreams
-from .watch_progress import checked_ids
+from .requests import checked_ids
 
 
 class AsyncClusterVerbs:
@@ -75,7 +75,7 @@ class AsyncClusterVerbs:
         ``key``: of this user's; a repetition under it stores no second rule, and gets the same
         reply. Without one the library takes a new one for each call.
         """
-        message = requests.new_filter(
+        message = filter_requests.new_filter(
             uuid,
             (valid_from, valid_until),
             key,
@@ -120,13 +120,13 @@ class AsyncClusterVerbs:
 
         ``key``: as in `add_filter`.
         """
-        await self._caller.call(requests.deleted_filter(uuid, key), timeout)
+        await self._caller.call(filter_requests.deleted_filter(uuid, key), timeout)
 
     async def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
         """The filter rules, or those with these UUIDs, in the order of their evaluation."""
-        listed = await self._caller.call(requests.listed_filters(uuids), timeout)
+        listed = await self._caller.call(filter_requests.listed_filters(uuids), timeout)
         return listed.filters
 
     async def rule_hits(self, *, timeout: float | None = None) -> dict[str, int]:

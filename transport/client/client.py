@@ -44,14 +44,14 @@ from ..messages import (
     TestFilters,
 )
 from ..zmq.dealer import Dealer
-from . import query_requests, requests, spans
+from . import filter_requests, query_requests, requests, spans
 from .caller import Caller
 from .cluster_verbs import ClusterVerbs
 from .connection import Connection, EndpointResolver, client_pair
 from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
+from .requests import checked_ids
 from .streams import Streams
-from .watch_progress import checked_ids
 
 
 class Client(ClusterVerbs):
@@ -420,7 +420,7 @@ class Client(ClusterVerbs):
         ``running`` run slots, and the jobs ``ended`` the given final statuses. In the reply a rule
         without a UUID is called ``ffffffff-ffff-ffff-ffff-ffffffffffff``.
         """
-        message = requests.simulation(
+        message = filter_requests.simulation(
             rule, without=without, priorities=priorities, running=running, ended=ended
         )
         return self._caller.call(message, timeout)
@@ -436,12 +436,12 @@ class Client(ClusterVerbs):
 
         ``rule`` and ``without`` as for `simulate`. Changes nothing.
         """
-        message: TestFilters | None = requests.filter_test(rule, without)
+        message: TestFilters | None = filter_requests.filter_test(rule, without)
         rows: list[RuleTest] = []
         while message is not None:
             reply = self._caller.call(message, timeout)
             rows += reply.rows
-            message = requests.next_test(message, reply)
+            message = filter_requests.next_test(message, reply)
         return rows
 
     def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:

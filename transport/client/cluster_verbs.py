@@ -33,10 +33,10 @@ from ..messages import (
     ReadRuleHits,
     SetWatcherPause,
 )
-from . import query_requests, requests
+from . import filter_requests, query_requests, requests
 from .caller import Caller
+from .requests import checked_ids
 from .streams import Streams
-from .watch_progress import checked_ids
 
 
 class ClusterVerbs:
@@ -73,7 +73,7 @@ class ClusterVerbs:
         ``key``: of this user's; a repetition under it stores no second rule, and gets the same
         reply. Without one the library takes a new one for each call.
         """
-        message = requests.new_filter(
+        message = filter_requests.new_filter(
             uuid,
             (valid_from, valid_until),
             key,
@@ -118,13 +118,13 @@ class ClusterVerbs:
 
         ``key``: as in `add_filter`.
         """
-        self._caller.call(requests.deleted_filter(uuid, key), timeout)
+        self._caller.call(filter_requests.deleted_filter(uuid, key), timeout)
 
     def filters(
         self, uuids: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[FilterRow]:
         """The filter rules, or those with these UUIDs, in the order of their evaluation."""
-        listed = self._caller.call(requests.listed_filters(uuids), timeout)
+        listed = self._caller.call(filter_requests.listed_filters(uuids), timeout)
         return listed.filters
 
     def rule_hits(self, *, timeout: float | None = None) -> dict[str, int]:

@@ -163,7 +163,7 @@ class InFlight:
 
     def begin(self, request: PendingRequest, now: float) -> None:
         """The request is to be sent, and waits for its reply."""
-        if not self.pending:
+        if not (self.pending or self._reach.is_connected):
             # An outage while the client had no request is not reported.
             self._reach.outage.put_off(now)
         self.pending[request.number] = request

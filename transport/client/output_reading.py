@@ -13,7 +13,7 @@ from ...storage.jobs.job_views import OutputChunk
 from ...storage.queue_files import output_blocks
 from ...storage.queue_files.output_blocks import STORED_BYTES_MAX, Block, Segment
 from ..messages import OutputPage, ReadOutput
-from .watch_progress import checked_ids
+from .requests import checked_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

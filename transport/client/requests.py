@@ -5,35 +5,27 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
-from uuid import uuid4
+from typing import Any
 
 import msgspec
 
 from ...storage import errors, plain_values, settings, wording
 from ...storage.cluster.objects import ObjectKind
-from ...storage.filters import rules
 from ...storage.jobs.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
 from ...storage.jobs.jobs import JobStatus, check_priority
 from ..messages import (
     ChangeObjects,
-    DeleteFilter,
-    FiltersTested,
     JobDocument,
     JobRows,
     JobSpec,
     JobsSubmitted,
     JobSummary,
-    ListFilters,
     ListJobs,
     ObjectChange,
     ReadLimits,
-    ReplaceFilter,
     SetLimits,
     SetValues,
-    Simulate,
     SubmitJobs,
-    TestFilters,
     TrailEntry,
 )
 
@@ -56,16 +48,6 @@ _IDS_SHOWN_MAX = 10
 _RULE_DEPTH_MAX = 100
 """Deepest nesting that the client checks; the daemon limits the depth of a filter."""
 
-RULE_KEYS: Final = tuple(
-    name for name in ReplaceFilter.__struct_fields__ if name not in {"sender", "request"}
-)
-"""The keys of a rule as a user writes it."""
-
-_STORED_KEYS: Final = ("watermark", "state", "reason_trail")
-"""Further keys of a stored rule: a listed rule may be proposed as it is."""
-
-_NULLABLE_KEYS: Final = ("uuid", "reason", "valid_from", "valid_until")
-
 
 def submission(
     jobs: Sequence[JobLike],
@@ -87,7 +69,7 @@ def submission(
     if not isinstance(jobs, list) and (
         isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence)
     ):
-        raise errors.BadRequestError(f"jobs: expected a list of jobs, got {_type(jobs)}")
+        raise errors.BadRequestError(f"jobs: expected a list of jobs, got {type_name(jobs)}")
     if len(jobs) > settings.JOBS_PER_SUBMIT_MAX:
         # Larger ones would be refused as a frame, in words about frames.
         most = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs"
@@ -102,7 +84,7 @@ def submission(
 
 def _check_key(key: object) -> None:
     if not isinstance(key, str):
-        raise errors.BadRequestError(f"key: expected a text, got {_type(key)}")
+        raise errors.BadRequestError(f"key: expected a text, got {type_name(key)}")
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:
@@ -139,121 +121,12 @@ def submitted(reply: JobsSubmitted, count: int) -> list[int]:
     raise error
 
 
-def new_filter(
-    uuid: str | None,
-    window: tuple[float | None, float | None],
-    key: str | None = None,
-    **fields: Any,  # noqa: ANN401 - as the caller gave them
-) -> ReplaceFilter:
-    """The request that stores a filter rule."""
-    valid_from, valid_until = window
-    if fields.get("reason", "") is None:
-        # None stands for no reason, as in a rule that is only proposed.
-        fields["reason"] = ""
-    if uuid is None and key is None:
-        # Under a key of the caller's own, the daemon names the rule: each call would name another.
-        uuid = str(uuid4())
-    if uuid is not None:
-        fields["uuid"] = uuid
-    if uuid == rules.PROPOSED_UUID:
-        raise errors.FilterRuleError(f"uuid: {uuid} stands for a rule that is only proposed")
-    return ReplaceFilter(
-        **_rule_fields(
-            {
-                **fields,
-                "valid_from": valid_from,
-                "valid_until": valid_until,
-                "request": change_key(key),
-            }
-        )
-    )
-
-
-def proposed_filter(rule: Mapping[str, Any]) -> ReplaceFilter:
-    """A rule to try out, from the arguments of `Client.add_filter` or from a listed rule.
-
-    The keys that only a stored rule has are left out. Without a UUID it gets
-    `rules.PROPOSED_UUID`.
-    """
-    if not isinstance(rule, Mapping):
-        raise errors.FilterRuleError(f"rule: expected a rule (a dictionary), got {_type(rule)}")
-    for key in rule:
-        if key not in RULE_KEYS and key not in _STORED_KEYS:
-            raise _unknown_key(key)
-    fields = {
-        name: value
-        for name, value in rule.items()
-        if name in RULE_KEYS and not (value is None and name in _NULLABLE_KEYS)
-    }
-    if "reason" not in fields and "reason_trail" in rule:
-        fields["reason"] = rule["reason_trail"]
-    return ReplaceFilter(**_rule_fields({"uuid": rules.PROPOSED_UUID, **fields}))
-
-
-def _unknown_key(key: object) -> errors.FilterRuleError:
-    name = str(key)
-    guess = wording.likeness(name, RULE_KEYS)
-    text = f"rule: unknown key {wording.shown(name)}{guess}; known are {', '.join(RULE_KEYS)}"
-    return errors.FilterRuleError(text)
-
-
-def _rule_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a rule, in the form that is sent; `FilterRuleError` names a wrong one.
-
-    Only types are checked here, where the daemon could not name the argument any more.
-    """
-    fields = dict(given)
-    if "predicates" in fields:
-        found = fields["predicates"]
-        # Otherwise an empty dictionary would become an empty list, which means every job.
-        if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-            text = f"predicates: expected a list of predicates, got {_type(found)}"
-            raise errors.FilterRuleError(text)
-        fields["predicates"] = list(found)
-    if "action" in fields:
-        fields["action"] = _action(fields["action"])
-    reason = fields.get("reason", "")
-    if not isinstance(reason, str | list | tuple):
-        text = f"reason: expected a text, or a list of entries, got {_type(reason)}"
-        raise errors.FilterRuleError(text)
-    if "uuid" in fields:
-        fields["uuid"] = _text(fields["uuid"], "uuid", "a UUID")
-    for name, value in fields.items():
-        _check_sendable(value, name)
-    return fields
-
-
-def _action(action: object) -> object:
-    if isinstance(action, str):
-        return rules.written_action(action)
-    if isinstance(action, Sequence) and not isinstance(action, bytes):
-        return list(action)
-    known = ", ".join(name for name in rules.ACTIONS if name != rules.ActionName.RATE_LIMIT)
-    text = f'action: expected one of {known}, or ["RATE_LIMIT", n], got {_type(action)}'
-    raise errors.FilterRuleError(text)
-
-
-def deleted_filter(uuid: str, key: str | None = None) -> DeleteFilter:
-    """The request that deletes a rule."""
-    return DeleteFilter(uuid=_text(uuid, "uuid", "a UUID"), request=change_key(key))
-
-
 def change_key(key: str | None) -> str:
     """The key of a change of the configuration: this one, or a new one. `BadRequestError`."""
     if key is None:
         return fresh_key()
     _check_key(key)
     return key
-
-
-def listed_filters(uuids: Iterable[str] | None) -> ListFilters:
-    """The request for all rules, or those with these UUIDs."""
-    if uuids is None:
-        return ListFilters()
-    if isinstance(uuids, str | bytes | Mapping) or not isinstance(uuids, Iterable):
-        raise errors.BadRequestError(f"uuids: expected a list of UUIDs, got {_type(uuids)}")
-    found = [_text(uuid, f"uuids[{place}]", "a UUID") for place, uuid in enumerate(uuids)]
-    return ListFilters(uuids=found)
 
 
 def limits(
@@ -263,31 +136,34 @@ def limits(
     if running is None and tracked is None:
         return ReadLimits()
     return SetLimits(
-        running_jobs_max=_positive(running, "running"),
-        tracked_jobs_max=_positive(tracked, "tracked"),
+        running_jobs_max=positive(running, "running"),
+        tracked_jobs_max=positive(tracked, "tracked"),
         request=change_key(key),
     )
 
 
-def _positive(number: int | None, name: str) -> int | None:
-    if number is None or (_is_whole(number) and 0 < number <= plain_values.INTEGER_MAX):
+def positive(number: int | None, name: str) -> int | None:
+    """``number`` if it is None, or a number from 1 on; else `BadRequestError` that names it."""
+    if number is None or (is_whole(number) and 0 < number <= plain_values.INTEGER_MAX):
         return number
-    got = repr(number) if _is_whole(number) else _type(number)
+    got = repr(number) if is_whole(number) else type_name(number)
     raise errors.BadRequestError(f"{name}: expected a number from 1 on, got {got[:60]}")
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _text(value: object, name: str, expected: str) -> str:
+def checked_text(value: object, name: str, expected: str) -> str:
+    """``value`` if it is a text that a frame can carry; else an error that names the argument."""
     if not isinstance(value, str):
-        raise errors.BadRequestError(f"{name}: expected {expected}, got {_type(value)}")
-    _check_sendable(value, name)
+        raise errors.BadRequestError(f"{name}: expected {expected}, got {type_name(value)}")
+    check_sendable(value, name)
     return value
 
 
-def _check_sendable(value: object, place: str) -> None:
+def check_sendable(value: object, place: str) -> None:
     """`FilterRuleError` that names the place of what no frame can carry."""
     try:
         plain_values.check_plain(value, place, depth_max=_RULE_DEPTH_MAX)
@@ -295,54 +171,10 @@ def _check_sendable(value: object, place: str) -> None:
         raise errors.FilterRuleError(str(error)) from error
 
 
-def simulation(
-    rule: Mapping[str, Any] | None,
-    *,
-    without: str | None,
-    priorities: Mapping[int, int] | None,
-    running: int | None,
-    ended: Mapping[int, str] | None,
-) -> Simulate:
-    """The request that asks what would happen."""
-    return Simulate(
-        rule=None if rule is None else proposed_filter(rule),
-        without=_without(without),
-        priorities={
-            job_id: checked_priority(priority, f"priorities[{job_id}]")
-            for job_id, priority in _by_job(priorities, "priorities").items()
-        },
-        running_jobs_max=_positive(running, "running"),
-        ended={job_id: _status(status) for job_id, status in _by_job(ended, "ended").items()},
-    )
-
-
-def filter_test(rule: Mapping[str, Any] | None, without: str | None) -> TestFilters:
-    """The request that asks which rule applies to each job, and which would."""
-    proposed = None if rule is None else proposed_filter(rule)
-    return TestFilters(rule=proposed, without=_without(without))
-
-
-def _without(uuid: str | None) -> str | None:
-    return None if uuid is None else _text(uuid, "without", "the UUID of a rule")
-
-
-def _by_job(given: Mapping[int, Any] | None, name: str) -> dict[int, Any]:
-    """What is given for some jobs, by their ids."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise errors.BadRequestError(f"{name}: expected a dictionary by job id, got {_type(given)}")
-    for job_id in given:
-        if not _is_whole(job_id) or not 0 < job_id <= plain_values.INTEGER_MAX:
-            text = f"{name}: expected job ids as keys, got {wording.shown(str(job_id))}"
-            raise errors.BadRequestError(text)
-    return dict(given)
-
-
 def checked_priority(priority: object, name: str = "priority") -> int:
     """``priority`` if it is one; else `BadRequestError` that names the argument."""
-    if not isinstance(priority, int) or not _is_whole(priority):
-        raise errors.BadRequestError(f"{name}: expected a whole number, got {_type(priority)}")
+    if not isinstance(priority, int) or not is_whole(priority):
+        raise errors.BadRequestError(f"{name}: expected a whole number, got {type_name(priority)}")
     check_priority(priority, name)
     return priority
 
@@ -350,15 +182,8 @@ def checked_priority(priority: object, name: str = "priority") -> int:
 def checked_age(age: object) -> float:
     """``age`` in seconds if it is a number; else `BadRequestError`."""
     if not isinstance(age, int | float) or isinstance(age, bool) or not math.isfinite(age):
-        raise errors.BadRequestError(f"age: expected a number of seconds, got {_type(age)}")
+        raise errors.BadRequestError(f"age: expected a number of seconds, got {type_name(age)}")
     return float(age)
-
-
-def next_test(message: TestFilters, reply: FiltersTested) -> TestFilters | None:
-    """The request for the page after ``reply``; None if it was the last one."""
-    if reply.next_after is None or reply.next_after <= message.after:
-        return None
-    return msgspec.structs.replace(message, after=reply.next_after)
 
 
 def _shown(ids: list[int]) -> str:
@@ -371,10 +196,10 @@ def checked_ops(ops: object, place: str) -> list[dict[str, Any]]:
     if isinstance(ops, dict | Mapping):
         return [dict(ops)]
     if isinstance(ops, str | bytes) or not isinstance(ops, list | Sequence):
-        raise errors.OpcodeError(f"{place}: expected a list of opcodes, got {_type(ops)}")
+        raise errors.OpcodeError(f"{place}: expected a list of opcodes, got {type_name(ops)}")
     for index, op in enumerate(ops):
         if not isinstance(op, dict | Mapping):
-            text = f"{place}[{index}]: expected an opcode (a dictionary), got {_type(op)}"
+            text = f"{place}[{index}]: expected an opcode (a dictionary), got {type_name(op)}"
             raise errors.OpcodeError(text)
     return [dict(op) for op in ops]
 
@@ -383,7 +208,7 @@ def listings(
     ids: Iterable[int] | None, statuses: Iterable[str] | None, *, archived: bool
 ) -> Iterator[ListJobs]:
     """The requests whose pages, one after the other, list the jobs in id order."""
-    wanted = None if statuses is None else [_status(status) for status in statuses]
+    wanted = None if statuses is None else [checked_status(status) for status in statuses]
     page = settings.LIST_PAGE_ROWS
     if ids is None:
         yield ListJobs(statuses=wanted, archived=archived, limit=page)
@@ -461,7 +286,7 @@ def _depends(depends: object, place: str = "depends") -> list[tuple[int, list[st
     if depends is None:
         return []
     if isinstance(depends, str | bytes) or not isinstance(depends, Sequence):
-        raise errors.DependencyError(f"{place}: expected a list, got {_type(depends)}")
+        raise errors.DependencyError(f"{place}: expected a list, got {type_name(depends)}")
     return [_dependency(entry, f"{place}[{index}]") for index, entry in enumerate(depends)]
 
 
@@ -482,7 +307,8 @@ def _dependency(entry: object, place: str) -> tuple[int, list[str]]:
     raise errors.DependencyError(f"{place}: expected a job id, or [job id, [statuses]]")
 
 
-def _status(status: str) -> JobStatus:
+def checked_status(status: str) -> JobStatus:
+    """The status of this name; `BadRequestError` if there is none."""
     try:
         return JobStatus(status)
     except ValueError as error:
@@ -490,7 +316,8 @@ def _status(status: str) -> JobStatus:
         raise errors.BadRequestError(f"status {status!r}: expected one of {known}") from error
 
 
-def _type(value: object) -> str:
+def type_name(value: object) -> str:
+    """The name of its type, for an error."""
     return type(value).__name__
 
 
@@ -530,3 +357,13 @@ def set_values(
         why=why,
         request=change_key(key),
     )
+
+
+def checked_ids(ids: Iterable[object]) -> list[int]:
+    """``ids`` if each can be a job's id; else `BadRequestError` naming the first that cannot."""
+    checked = []
+    for id_ in ids:
+        if not isinstance(id_, int) or isinstance(id_, bool) or not 0 < id_ < 2**63:
+            raise errors.BadRequestError(f"job id {id_!r}: expected a positive number of 64 bits")
+        checked.append(id_)
+    return checked

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Sequence
 
-from ...storage import errors
 from ...storage.jobs.job_views import LogLine, StatusChange, log_lines
 from ...storage.jobs.jobs import JobStatus
 from ..messages import JobChanged, JobLogged, JobsChanged, JobSummary, ListJobs, WatchJobs
@@ -164,13 +163,3 @@ class WatchProgress:
             oldest = next(iter(self._finished))
             del self._finished[oldest]
             self._serials.pop(oldest, None)
-
-
-def checked_ids(ids: Iterable[object]) -> list[int]:
-    """``ids`` if each can be a job's id; else `BadRequestError` naming the first that cannot."""
-    checked = []
-    for id_ in ids:
-        if not isinstance(id_, int) or isinstance(id_, bool) or not 0 < id_ < 2**63:
-            raise errors.BadRequestError(f"job id {id_!r}: expected a positive number of 64 bits")
-        checked.append(id_)
-    return checked

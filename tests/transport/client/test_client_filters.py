@@ -9,7 +9,7 @@ from tests.transport.client.fake_daemon import FakeDaemon
 
 from ganger import Client
 from ganger.storage import errors
-from ganger.transport.client import requests
+from ganger.transport.client import filter_requests
 from ganger.transport.messages import ReplaceFilter, SubmitJobs
 
 OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0}
@@ -124,7 +124,7 @@ def test_what_cannot_be_sent_of_a_rule_is_refused_with_its_place(
 def test_no_reason_is_taken_alike_by_a_rule_that_is_tried_and_one_that_is_stored(
     daemon: FakeDaemon, client: Client
 ) -> None:
-    tried = requests.proposed_filter({"action": "PAUSE", "reason": None})
+    tried = filter_requests.proposed_filter({"action": "PAUSE", "reason": None})
     client.add_filter(uuid=UUID, action="PAUSE", reason=None)  # type: ignore[arg-type]
     stored = daemon.store.filters[UUID]
     assert (tried.reason, stored.reason) == ("", "")

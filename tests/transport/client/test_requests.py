@@ -13,7 +13,7 @@ from ganger.storage import errors, settings
 from ganger.storage.filters import rules
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
-from ganger.transport.client import requests, watch_progress
+from ganger.transport.client import filter_requests, requests
 from ganger.transport.messages import (
     DeleteFilter,
     FilterRow,
@@ -84,13 +84,13 @@ def test_arguments_are_taken_up_to_their_bounds() -> None:
     made = submission([OP], depends=[most, [least, []]], key="k")
     assert made.jobs[0].depends == [(most, ["success"]), (least, [])]
     for number in (1, most):
-        assert requests._positive(number, "running") == number
-        assert requests._by_job({number: 2}, "after") == {number: 2}
+        assert requests.positive(number, "running") == number
+        assert filter_requests._by_job({number: 2}, "after") == {number: 2}
     for beyond in (0, most + 1):
         with pytest.raises(errors.BadRequestError, match="running: expected a number from 1 on"):
-            requests._positive(beyond, "running")
+            requests.positive(beyond, "running")
         with pytest.raises(errors.BadRequestError, match="after: expected job ids as keys"):
-            requests._by_job({beyond: 2}, "after")
+            filter_requests._by_job({beyond: 2}, "after")
     for depends in ([most + 1], [least - 1], [[most + 1, []]], [[least - 1, []]]):
         with pytest.raises(errors.DependencyError, match="too large for a job id"):
             submission([OP], depends=depends)
@@ -150,7 +150,7 @@ def test_pages_end_even_if_the_daemon_never_ends_them() -> None:
     assert requests.next_page(request, JobRows(rows=[], next_after=9)) == ListJobs(after=9)
     for next_after, follows in ((None, None), (8, None), (9, 9)):
         reply = messages.FiltersTested(rows=[], next_after=next_after)
-        found = requests.next_test(messages.TestFilters(after=8), reply)
+        found = filter_requests.next_test(messages.TestFilters(after=8), reply)
         assert (None if found is None else found.after) == follows
 
 
@@ -170,7 +170,7 @@ def test_an_unknown_status_is_named() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, True, "7", 2**63, [7]])
 def test_what_is_no_job_id_is_named(wrong: object) -> None:
     with pytest.raises(errors.BadRequestError, match="expected a positive number of 64 bits"):
-        watch_progress.checked_ids([1, wrong])
+        requests.checked_ids([1, wrong])
 
 
 # Filter rules.
@@ -227,16 +227,18 @@ def test_of_many_ids_only_the_first_are_named() -> None:
 
 
 def test_a_new_rule_is_named_by_the_client_so_that_it_can_be_repeated() -> None:
-    first, second = (requests.new_filter(None, (None, None), action="PAUSE") for _ in range(2))
+    first, second = (
+        filter_requests.new_filter(None, (None, None), action="PAUSE") for _ in range(2)
+    )
     assert first.uuid is not None
     assert len(first.uuid) == 36
     assert first.uuid != second.uuid
     assert first.request != second.request
-    assert requests.new_filter("u", (1.0, 2.5), "k", priority=3) == ReplaceFilter(
+    assert filter_requests.new_filter("u", (1.0, 2.5), "k", priority=3) == ReplaceFilter(
         uuid="u", priority=3, valid_from=1.0, valid_until=2.5, request="k"
     )
     # Under a key of the caller, the daemon names the rule: each call would name another one.
-    assert requests.new_filter(None, (None, None), "k").uuid is None
+    assert filter_requests.new_filter(None, (None, None), "k").uuid is None
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, 5, "\ud800"])
@@ -249,15 +251,15 @@ def test_a_key_of_a_change_is_a_short_text(key: Any) -> None:
 
 
 def test_a_proposed_rule_has_a_uuid_that_stands_for_it_unless_it_has_its_own() -> None:
-    assert requests.proposed_filter({}) == ReplaceFilter(uuid=rules.PROPOSED_UUID)
-    assert requests.proposed_filter({"uuid": None}).uuid == rules.PROPOSED_UUID
-    assert requests.proposed_filter({"uuid": UUID}).uuid == UUID
+    assert filter_requests.proposed_filter({}) == ReplaceFilter(uuid=rules.PROPOSED_UUID)
+    assert filter_requests.proposed_filter({"uuid": None}).uuid == rules.PROPOSED_UUID
+    assert filter_requests.proposed_filter({"uuid": UUID}).uuid == UUID
     assert rules.parse_uuid(rules.PROPOSED_UUID)
 
 
 def test_the_uuid_of_what_is_proposed_is_never_stored() -> None:
     with pytest.raises(errors.FilterRuleError, match=r"^uuid: f.* a rule that is only proposed$"):
-        requests.new_filter(rules.PROPOSED_UUID, (None, None))
+        filter_requests.new_filter(rules.PROPOSED_UUID, (None, None))
 
 
 def test_a_rule_that_was_listed_can_be_proposed_as_it_is() -> None:
@@ -272,7 +274,7 @@ def test_a_rule_that_was_listed_can_be_proposed_as_it_is() -> None:
         valid_until=9.0,
         state="expired",
     )
-    assert requests.proposed_filter(msgspec.to_builtins(row)) == ReplaceFilter(
+    assert filter_requests.proposed_filter(msgspec.to_builtins(row)) == ReplaceFilter(
         uuid=UUID,
         priority=2,
         predicates=[["jobid", [">", "id", 3]]],
@@ -281,12 +283,14 @@ def test_a_rule_that_was_listed_can_be_proposed_as_it_is() -> None:
         valid_until=9.0,
     )
     # As with `--fields +reason`: what was written goes before the trail.
-    assert requests.proposed_filter({"reason": "mine", "reason_trail": trail}).reason == "mine"
+    assert (
+        filter_requests.proposed_filter({"reason": "mine", "reason_trail": trail}).reason == "mine"
+    )
 
 
 def test_a_limit_may_be_one_text() -> None:
-    assert requests.proposed_filter({"action": "RATE_LIMIT 3"}).action == ["RATE_LIMIT", 3]
-    asked = requests.new_filter(UUID, (None, None), action="rate-limit:4")
+    assert filter_requests.proposed_filter({"action": "RATE_LIMIT 3"}).action == ["RATE_LIMIT", 3]
+    asked = filter_requests.new_filter(UUID, (None, None), action="rate-limit:4")
     assert asked.action == ["RATE_LIMIT", 4]
 
 
@@ -322,22 +326,22 @@ def test_what_is_wrong_with_a_rule_is_named_as_the_caller_wrote_it(
     rule: Any, expected: str
 ) -> None:
     with pytest.raises(errors.BadRequestError, match=f"^{re.escape(expected)}$"):
-        requests.proposed_filter(rule)
-    if isinstance(rule, dict) and rule.keys() <= set(requests.RULE_KEYS):
+        filter_requests.proposed_filter(rule)
+    if isinstance(rule, dict) and rule.keys() <= set(filter_requests.RULE_KEYS):
         fields: dict[str, Any] = dict(rule)
         window = (fields.pop("valid_from", None), fields.pop("valid_until", None))
         with pytest.raises(errors.BadRequestError, match=f"^{re.escape(expected)}$"):
-            requests.new_filter(fields.pop("uuid", None), window, **fields)
+            filter_requests.new_filter(fields.pop("uuid", None), window, **fields)
 
 
 def test_no_predicates_are_every_job() -> None:
-    assert requests.new_filter(UUID, (None, None), predicates=[]).predicates == []
-    assert requests.new_filter(UUID, (None, None), predicates=()).predicates == []
+    assert filter_requests.new_filter(UUID, (None, None), predicates=[]).predicates == []
+    assert filter_requests.new_filter(UUID, (None, None), predicates=()).predicates == []
 
 
 def simulation(**given: Any) -> Simulate:
     arguments: dict[str, Any] = dict.fromkeys(("priorities", "running", "ended", "without"))
-    return requests.simulation(**{"rule": None, **arguments, **given})
+    return filter_requests.simulation(**{"rule": None, **arguments, **given})
 
 
 def test_a_simulation_has_what_was_asked() -> None:
@@ -378,14 +382,14 @@ def test_what_is_wrong_with_a_simulation_is_named(given: dict[str, Any], expecte
 
 
 def test_a_test_of_rules_takes_what_a_simulation_takes() -> None:
-    assert requests.filter_test(None, None) == TestFilters()
-    asked = requests.filter_test({"priority": 3}, UUID)
+    assert filter_requests.filter_test(None, None) == TestFilters()
+    asked = filter_requests.filter_test({"priority": 3}, UUID)
     assert asked.rule == ReplaceFilter(uuid=rules.PROPOSED_UUID, priority=3)
     assert asked.without == UUID
     with pytest.raises(errors.BadRequestError, match=r"^rule: expected a rule \(a dictionary\)"):
-        requests.filter_test(5, None)  # type: ignore[arg-type]
+        filter_requests.filter_test(5, None)  # type: ignore[arg-type]
     with pytest.raises(errors.BadRequestError, match=r"^without: expected the UUID of a rule, got"):
-        requests.filter_test(None, 5)  # type: ignore[arg-type]
+        filter_requests.filter_test(None, 5)  # type: ignore[arg-type]
 
 
 def test_limits_are_read_or_changed() -> None:
@@ -399,15 +403,15 @@ def test_limits_are_read_or_changed() -> None:
 
 
 def test_rules_are_named_by_texts() -> None:
-    assert requests.deleted_filter(UUID, "k") == DeleteFilter(uuid=UUID, request="k")
-    assert requests.listed_filters(None) == ListFilters()
-    assert requests.listed_filters((UUID,)) == ListFilters(uuids=[UUID])
+    assert filter_requests.deleted_filter(UUID, "k") == DeleteFilter(uuid=UUID, request="k")
+    assert filter_requests.listed_filters(None) == ListFilters()
+    assert filter_requests.listed_filters((UUID,)) == ListFilters(uuids=[UUID])
     with pytest.raises(errors.BadRequestError, match=r"^uuid: expected a UUID, got int$"):
-        requests.deleted_filter(5)  # type: ignore[arg-type]
+        filter_requests.deleted_filter(5)  # type: ignore[arg-type]
     with pytest.raises(errors.BadRequestError, match=r"^uuids\[0\]: expected a UUID, got int$"):
-        requests.listed_filters([5])  # type: ignore[list-item]
+        filter_requests.listed_filters([5])  # type: ignore[list-item]
     with pytest.raises(errors.BadRequestError, match=r"^uuids: expected a list of UUIDs, got str$"):
-        requests.listed_filters(UUID)
+        filter_requests.listed_filters(UUID)
 
 
 @pytest.mark.parametrize(
