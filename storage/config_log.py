@@ -24,10 +24,8 @@ from .log.records import (
     FORMAT_VERSION,
     ConfigChanged,
     ConfigWritten,
-    JobArchived,
-    JobsStored,
+    JobRecord,
     SegmentBegun,
-    StateStored,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 _Record = SegmentBegun | ConfigChanged | ConfigWritten
 
 RECORDS: RecordFormat[_Record] = RecordFormat(
-    _Record, "journal", FORMAT_VERSION, passed_over=JobsStored | StateStored | JobArchived
+    _Record, "journal", FORMAT_VERSION, passed_over=JobRecord
 )
 """Changes of earlier versions have no answer, or no request."""
 

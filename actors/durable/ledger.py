@@ -32,7 +32,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import errors, settings
 from ...storage.log.logged_changes import LoggedChanges
-from ...storage.log.records import ConfigWritten, JobArchived, JobsStored, StateStored, StoredRecord
+from ...storage.log.records import (
+    ConfigWritten,
+    JobArchived,
+    JobsStored,
+    StateFiled,
+    StateStored,
+    StoredRecord,
+)
 from ...storage.queue_files import read_back, replay
 from ...storage.queue_files.compaction import Compaction
 from .disk_state import DiskState
@@ -209,6 +216,12 @@ class Ledger:
 
         if self._append(StateStored(job_id, serial, body), stored, failed):
             self._staged[job_id] = body
+
+    def store_filed(
+        self, state: tuple[int, int, bytes], done: Callable[[], None], failed: Failed
+    ) -> None:
+        """A job's new state that its file has, flushed: id, serial and digest of the text."""
+        self._append(StateFiled(*state), done, failed)
 
     def store_archived(
         self, job_id: int, done: Callable[[], None], failed: Failed = _ignore

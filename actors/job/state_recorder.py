@@ -2,14 +2,15 @@
 
 While the daemon is there, the whole state goes into the daemon's journal, whose flush many jobs
 share; the file is then written without a flush of its own. When the daemon does not answer, or
-the state is large, the process flushes its file itself. Either way the state carries a serial, so
-that an older one never wins.
+the state is large, the process flushes its file itself; the journal gets the digest of the text.
+Either way the state carries a serial, so that an older one never wins.
 """
 
 from __future__ import annotations
 
 from ...storage import settings
 from ...storage.jobs import jobs
+from ...storage.log import records
 from ...transport import messages
 from .conversation import Conversation
 from .gate import OpcodeGate
@@ -35,6 +36,8 @@ class StateRecorder:
         self._gate = gate
         self._log = log
         self._durable: messages.RecordState | None = None
+        self._digest: bytes | None = None
+        """Of the newest durable state, if the journal lacks it."""
 
     def record(self, *, begins: bool = False) -> None:
         """Make the job's state durable; returns only when it is.
@@ -43,7 +46,7 @@ class StateRecorder:
         """
         self._store(begins=begins)
         # A successor of the daemon gets this state, never one that is not durable yet.
-        self._durable = self._state(self._running.job.serial, None)
+        self._durable = self._state(self._running.job.serial, None, digest=self._digest)
 
     def _store(self, *, begins: bool) -> None:
         serial, body = self._next_state()
@@ -54,6 +57,7 @@ class StateRecorder:
                 self._gate.obey(answer)
             if isinstance(answer, messages.StateRecorded):
                 self._file.is_only_copy = False
+                self._digest = None
                 self._file.write(body, serial, flush=False)
                 return
         if begins:
@@ -98,7 +102,8 @@ class StateRecorder:
     def _flush(self, serial: int, body: bytes) -> None:
         self._file.is_only_copy = True
         self._file.write(body, serial, flush=True)
-        self._daemon.post(self._state(serial, None))
+        self._digest = records.digest_of(body)
+        self._daemon.post(self._state(serial, None, digest=self._digest))
 
     def _next_state(self) -> tuple[int, bytes]:
         """The job's next serial, and the job with it as its file has it."""
@@ -111,6 +116,7 @@ class StateRecorder:
         body: bytes | None,
         *,
         begins: messages.ChosenUnder | None = None,
+        digest: bytes | None = None,
     ) -> messages.RecordState:
         job = self._running.job
         return messages.RecordState(
@@ -124,6 +130,7 @@ class StateRecorder:
             body=body,
             has_locks=self._running.asked_for_locks,
             begins=begins,
+            digest=digest,
         )
 
 

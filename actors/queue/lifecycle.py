@@ -67,7 +67,10 @@ class Lifecycle:
             envelope.reply(recorded)
             return
         done = functools.partial(self._state_recorded, row, envelope, message)
-        if message.body is None:
+        if message.digest is not None:
+            filed = (message.job_id, message.serial, message.digest)
+            self._ledger.store_filed(filed, done, envelope.refuse)
+        elif message.body is None:
             self._ledger.after_commit(done, envelope.refuse)
         elif message.serial > row.serial:
             state = (message.job_id, message.serial, message.body)

@@ -59,36 +59,66 @@ def load(
     loaded.quarantined += directory.keep_damaged(queue_journal.segments())
     in_files = set(directory.live_ids(names)).difference(said.archived)
     ids = in_files | _only_in_journal(directory, said, in_files)
-    quick = RowLoader(loaded.unread)
+    loader = _JobLoader(directory, said, loaded, daemon_lock)
     for job_id in _told(ids, progress):
-        journaled = said.states.get(job_id)
-        try:
-            found = body = _text(directory, job_id, journaled, is_in_file=job_id in in_files)
-            row = None if body is None else quick.row(job_id, body)
-            if row is not None and body is not None and _is_newest(row, body, journaled):
-                loaded.table.add(row)
-                _note_files(loaded, (row.id, row.serial, body), journaled)
-                continue
-            job, body = replay.newest_of(body, job_id, journaled)
-            life = _life(job, daemon_lock)
-            if life is Life.DEAD:
-                # It may have written a final state, and left, after its file was read.
-                job, body = replay.newest(directory, job_id, journaled)
-        except errors.StorageError as error:
-            loaded.quarantined.append(f"job-{job_id}: {error.text}")
-            continue
-        if life is not Life.ALIVE:
-            _note_files(loaded, (job.id, job.serial, body), journaled)
-        if journaled is not None and _is_unflushed_final(job, body, journaled[0]):
-            loaded.unflushed_finals[job.id] = journaled
-        _note_mended(loaded, job, found, body, life)
-        _add(loaded, job, body, life)
-        quick.note_decoded()
+        loader.load(job_id, is_in_file=job_id in in_files)
     progress("looking through the archive", 0, 0)
     loaded.refused_inputs = directory.settle_spool(ids)
     loaded.last_id = _last_id(directory, said, loaded, ids)
     directory.remove_leftovers(set(loaded.living), names)
     return loaded
+
+
+class _JobLoader:
+    """Loads one job after the other into what the directory holds."""
+
+    def __init__(
+        self,
+        directory: QueueDirectory,
+        said: replay.JournalContent,
+        loaded: Loaded,
+        daemon_lock: str,
+    ) -> None:
+        self._directory = directory
+        self._said = said
+        self._loaded = loaded
+        self._daemon_lock = daemon_lock
+        self._quick = RowLoader(loaded.unread)
+
+    def load(self, job_id: int, *, is_in_file: bool) -> None:
+        """Load a job, or note why that is not possible."""
+        loaded, journaled = self._loaded, self._said.states.get(job_id)
+        try:
+            text = body = _text(self._directory, job_id, journaled, is_in_file=is_in_file)
+            row = None if body is None else self._quick.row(job_id, body)
+            if row is not None and body is not None and _is_newest(row, body, journaled):
+                loaded.table.add(row)
+                _note_files(loaded, (row.id, row.serial, body), journaled)
+                self._note_lost(job_id, row.serial)
+                return
+            job, body = replay.newest_of(body, job_id, journaled)
+            life = _life(job, self._daemon_lock)
+            if life is Life.DEAD:
+                # It may have written a final state, and left, after its file was read.
+                job, body = replay.newest(self._directory, job_id, journaled)
+        except errors.StorageError as error:
+            loaded.quarantined.append(f"job-{job_id}: {error.text}")
+            return
+        if life is not Life.ALIVE:
+            _note_files(loaded, (job.id, job.serial, body), journaled)
+        self._note_lost(job_id, job.serial)
+        if journaled is not None and _is_unflushed_final(job, body, journaled[0]):
+            loaded.unflushed_finals[job.id] = journaled
+        _note_mended(loaded, job, text, body, life)
+        _add(loaded, job, body, life)
+        self._quick.note_decoded()
+
+    def _note_lost(self, job_id: int, serial: int) -> None:
+        """Name the job if its file has lost a state that the journal names, but does not hold."""
+        filed, _ = self._said.filed.get(job_id, (0, b""))
+        if serial < filed:
+            lost = f"its state {filed}, which only its file had, is lost; it goes on from {serial}"
+            self._loaded.quarantined.append(f"job-{job_id}: {lost}")
 
 
 def _told(ids: set[int], progress: Progress) -> Iterator[int]:

@@ -42,6 +42,17 @@ class StateStored(msgspec.Struct, frozen=True, tag="state", array_like=True):
     body: bytes
 
 
+class StateFiled(msgspec.Struct, frozen=True, tag="filed", array_like=True):
+    """A job's new state that is too large for the log: its file has it, and was flushed before.
+
+    ``digest``: of the text (`digest_of`).
+    """
+
+    job_id: int
+    serial: int
+    digest: bytes
+
+
 class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
     """The job was archived: no older record may restore its file."""
 
@@ -89,12 +100,24 @@ class ConfigWritten(msgspec.Struct, frozen=True, tag="written", array_like=True)
     is_anew: bool = False
 
 
-Record = SegmentBegun | JobsStored | StateStored | JobArchived | ConfigChanged | ConfigWritten
+JobRecord = JobsStored | StateStored | StateFiled | JobArchived
+
+Record = SegmentBegun | JobRecord | ConfigChanged | ConfigWritten
 
 FORMAT_VERSION = 2
 
 RECORDS: RecordFormat[Record] = RecordFormat(Record, "journal", FORMAT_VERSION)
 """The records of the log."""
+
+_DIGEST_BYTES = 16
+
+
+def digest_of(body: bytes) -> bytes:
+    """The digest of the text of a state."""
+    import hashlib  # noqa: PLC0415 - few jobs have so large a state
+
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
 
 encoded = msgspec.msgpack.Encoder().encode
 """The payload of a record."""

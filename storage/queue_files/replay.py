@@ -30,12 +30,14 @@ State = tuple[int, bytes]
 class JournalContent(msgspec.Struct):
     """The newest state of each job in the journal, the archived jobs, and the last id given.
 
-    ``position``: of the last record. ``changes``: those of the configuration.
+    ``filed``: the newest states that only files have: serial and digest. ``position``: of the last
+    record. ``changes``: those of the configuration.
     """
 
     states: dict[int, State]
     archived: dict[int, State | None]
     last_id: int
+    filed: dict[int, tuple[int, bytes]] = {}
     position: int = 0
     changes: LoggedChanges = msgspec.field(default_factory=LoggedChanges)
 
@@ -52,8 +54,13 @@ class JournalContent(msgspec.Struct):
                     self._note_state(job_id, serial, body)
             case records.StateStored():
                 self._note_state(record.job_id, record.serial, record.body)
+            case records.StateFiled():
+                self.last_id = max(self.last_id, record.job_id)
+                if record.serial > self.filed.get(record.job_id, (0,))[0]:
+                    self.filed[record.job_id] = record.serial, record.digest
             case records.JobArchived():
                 # A second record, after two requests at the same time, adds nothing.
+                self.filed.pop(record.job_id, None)
                 known = self.archived.get(record.job_id)
                 self.archived[record.job_id] = self.states.pop(record.job_id, known)
             case records.ConfigChanged() | records.ConfigWritten():

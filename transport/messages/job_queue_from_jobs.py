@@ -31,9 +31,10 @@ class GateAnswered(Reply, frozen=True):
 class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
     """Make the job's whole new state durable.
 
-    ``body``: the text of the job file; None: the process has flushed its file itself.
-    ``log_serial``: of the newest log entry in it. Times are seconds. Without ``has_locks`` the
-    process has never requested locks, so the queue releases none.
+    ``body``: the text of the job file; None: the process has flushed its file itself, and
+    ``digest`` is that of the text if the log lacks this state. ``log_serial``: of the newest log
+    entry in it. Times are seconds. Without ``has_locks`` the process has never requested locks, so
+    the queue releases none.
 
     ``begins``: an opcode runs from now on, chosen under these rules. The queue records that only if
     the rules in force let the opcode start; else it records nothing and replies with
@@ -50,6 +51,7 @@ class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
     body: bytes | None = None
     has_locks: bool = True
     begins: ChosenUnder | None = None
+    digest: bytes | None = None
 
 
 class JobWaits(Notice, frozen=True):

@@ -16,6 +16,7 @@ from ganger.actors.store.loaded import Loaded
 from ganger.storage import settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.log import records
 from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 
@@ -68,6 +69,17 @@ def test_damaged_files_that_the_journal_makes_up_for_are_told_and_others_are_not
     # The ledger writes them.
     assert loaded.unwritten == {one: (1, disk.body(one, 1, QUEUED)) for one in (1, 3)}
     assert loaded.written == {2: (1, disk.body(2, 1, QUEUED))}
+
+
+def test_a_state_that_only_the_file_had_is_told_when_it_is_lost(disk: Leftovers) -> None:
+    large = [records.StateFiled(one, 3, records.digest_of(b"large")) for one in (1, 2, 3)]
+    disk.journal(*(StateStored(one, 2, disk.body(one, 2, QUEUED)) for one in (1, 2, 3)), *large)
+    for job_id, serial in ((1, 2), (2, 3), (3, 4)):
+        disk.write(job_id, disk.body(job_id, serial, QUEUED))
+    loaded = disk.load()
+    text = "job-1: its state 3, which only its file had, is lost; it goes on from 2"
+    assert loaded.quarantined == [text]
+    assert sorted(row.id for row in loaded.table) == [1, 2, 3]
 
 
 # Ids are never given twice.
