@@ -23,7 +23,7 @@ import msgspec
 
 from . import config_log, errors, settings
 from .cluster import shapes
-from .disk import documents
+from .disk import documents, line_files
 from .log.records import ConfigChanged
 
 VERSION = 3_000_000
@@ -172,7 +172,7 @@ def last_entered(history: Path) -> int | None:
 
     `StorageError` if it cannot be read. A torn line, which a loss of power leaves, is no entry.
     """
-    for line in documents.last_lines(history):
+    for line in line_files.last_lines(history):
         with contextlib.suppress(msgspec.DecodeError):
             return _decode_entered(line).serial
     return None
@@ -186,13 +186,13 @@ def cut_history(history: Path, serial: int) -> None:
             return _decode_entered(line).serial <= serial
         return False
 
-    documents.cut_behind(history, is_kept)
+    line_files.cut_behind(history, is_kept)
 
 
 def last_replies(history: Path, count: int, size: int) -> list[KeyedReply]:
     """The replies among the last lines of the history, oldest first: so many, of so many bytes."""
     found: list[KeyedReply] = []
-    for line in itertools.islice(documents.last_lines(history), count):
+    for line in itertools.islice(line_files.last_lines(history), count):
         size -= len(line)
         if size < 0:
             break

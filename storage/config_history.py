@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from . import config_files, errors
-from .disk import documents
+from .disk import documents, line_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ class ConfigHistory:
     def lines(self) -> Iterator[bytes]:
         """All lines, the newest first; one that is being written may come twice."""
         waiting = self._unwritten.copy()
-        return itertools.chain(reversed(waiting), documents.last_lines(self._path))
+        return itertools.chain(reversed(waiting), line_files.last_lines(self._path))
 
     def settle(self) -> None:
         """See to it that the disk has all lines. `StorageError`: the journal must keep them."""
@@ -76,13 +76,13 @@ class ConfigHistory:
 
     def _write(self) -> None:
         while self._unwritten:
-            documents.append_line(self._path, self._unwritten[0])
+            line_files.append_line(self._path, self._unwritten[0])
             self._unsettled.append(self._unwritten.pop(0))
 
     def _is_on_disk(self) -> bool:
         """Whether the file ends with the lines that were written since it was last settled."""
         documents.drop_pages(self._path)
-        found = itertools.islice(documents.last_lines(self._path), len(self._unsettled))
+        found = itertools.islice(line_files.last_lines(self._path), len(self._unsettled))
         return list(found) == self._unsettled[::-1]
 
     def _write_anew(self) -> None:

@@ -25,7 +25,7 @@ import msgspec
 
 from ...storage import errors, opcodes, settings
 from ...storage.alive import lock_files
-from ...storage.jobs import job_bounds, jobs
+from ...storage.jobs import job_bounds, job_ends, jobs
 from ...storage.jobs.jobs import JobStatus, OpcodeEvent
 from ...storage.locks.locks import Owner
 from ...storage.opcodes import catalogue
@@ -138,7 +138,7 @@ class JobActor:
             return False
         except JobRejectedError as rejected:
             text = job_bounds.end_text(str(rejected), len(self._job.ops))
-            jobs.cancel_pending(self._job, now(), source=jobs.FILTER_SOURCE, text=text)
+            job_ends.cancel_pending(self._job, now(), source=jobs.FILTER_SOURCE, text=text)
             return False
         except ReturnedError as returned:
             self._return(op, str(returned))
@@ -259,10 +259,10 @@ class JobActor:
 
     def _fail(self, error: Exception) -> None:
         result = job_bounds.error_result(registry.encode_exception(error))
-        jobs.fail_from(self._job, self._running.index, now(), result)
+        job_ends.fail_from(self._job, self._running.index, now(), result)
 
     def _cancel_rest(self) -> None:
-        jobs.cancel_from(self._job, self._running.index, now())
+        job_ends.cancel_from(self._job, self._running.index, now())
 
     def _check_dependencies(self, depends: list[tuple[int, tuple[str, ...]]]) -> None:
         """Return the job to the queue if this opcode must wait for other jobs."""

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.jobs import jobs
+from ...storage.jobs import job_ends, jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
 from ..admission import submitting
@@ -69,7 +69,7 @@ class Control:
             self._tell_job(row, messages.CancelRequested(token=token, kill=message.kill))
         else:
             job = self._store.read(job_id)
-            jobs.cancel_pending(job, jobs.timestamp(time.time()))
+            job_ends.cancel_pending(job, jobs.timestamp(time.time()))
             self._store.store_end(row, job, envelope)
 
     def change_priority(self, envelope: Envelope, message: messages.ChangeJobPriority) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage import errors, settings
 from ...storage.disk import free_memory
-from ...storage.jobs import job_bounds, jobs
+from ...storage.jobs import job_bounds, job_ends, jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
 from ..durable.change_log import ChangeLog
@@ -210,7 +210,7 @@ class JobStore:
         """End a job without a process in an error."""
         self._log.warning("job failed", job=row.id, reason=text)
         shown = job_bounds.end_text(text, len(job.ops))
-        jobs.fail_whole(job, jobs.timestamp(time.time()), source=source, text=shown)
+        job_ends.fail_whole(job, jobs.timestamp(time.time()), source=source, text=shown)
         self.store_end(row, job)
 
     def end_pending(self, job_id: int, verdict: PendingEnd, text: str) -> None:
@@ -222,14 +222,14 @@ class JobStore:
         now = jobs.timestamp(time.time())
         match verdict:
             case "canceled":
-                jobs.cancel_from(job, job.next_index, now)
+                job_ends.cancel_from(job, job.next_index, now)
             case "rejected":
                 self._log.info("pending job is rejected", job=job_id, reason=text)
                 shown = job_bounds.end_text(text, len(job.ops))
-                jobs.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
+                job_ends.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
             case "failed":
                 result = job_bounds.error_result(["OpExecError", [text]])
-                jobs.fail_from(job, job.next_index, now, result)
+                job_ends.fail_from(job, job.next_index, now, result)
             case _:
                 assert_never(verdict)
         self.store_end(row, job)

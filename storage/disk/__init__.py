@@ -1,6 +1,7 @@
 """How are files written durably, where do they lie, and whose are they?
 
-- `documents`: reads whole files, and replaces them atomically. `quarantine`: files put aside.
+- `documents`: reads whole files, and replaces them atomically. `line_files`: files of lines.
+  `quarantine`: files put aside.
 - `paths`: where everything lies. `run_directory`: where the local socket lies if nowhere else.
   `ownership`: whose a directory is.
 - `file_systems`: whether the file system will do. `descriptors`, `file_sizes`, `free_memory`: what

@@ -1,6 +1,7 @@
 """What is a job: its statuses and their table, its bounds, its forms?
 
-- `jobs`: the job as its file has it, `JobStatus` and `TRANSITIONS`.
+- `jobs`: the job as its file has it, `JobStatus` and `TRANSITIONS`. `job_ends`: what becomes of the
+  opcodes of a job that ends early.
 - `listing`: the fields that listings of jobs show, one line each.
 - `job_views`: a job as users of the library see it.
 - `job_headers`: what a start reads of a pending job.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ganger.storage import errors
-from ganger.storage.jobs import jobs
+from ganger.storage.jobs import job_ends, jobs
 from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -132,22 +132,22 @@ class LifeOfAJob(RuleBasedStateMachine):
     @rule()
     def confirm_cancel(self) -> None:
         if self.op.status is CANCELING:
-            jobs.cancel_from(self.job, self.index, self.tick())
+            job_ends.cancel_from(self.job, self.index, self.tick())
 
     @rule()
     def fail(self) -> None:
         if not self.job.status.is_final and self.op.status is not CANCELING:
-            jobs.fail_from(self.job, self.index, self.tick(), ["OpExecError", ["no"]])
+            job_ends.fail_from(self.job, self.index, self.tick(), ["OpExecError", ["no"]])
 
     @rule()
     def cancel_while_pending(self) -> None:
         if {op.status for op in self.job.ops} == {QUEUED}:
-            jobs.cancel_pending(self.job, self.tick())
+            job_ends.cancel_pending(self.job, self.tick())
 
     @rule()
     def lose_process(self) -> None:
         if not self.job.status.is_final:
-            jobs.fail_whole(self.job, self.tick(), source="s", text="lost")
+            job_ends.fail_whole(self.job, self.tick(), source="s", text="lost")
             assert {op.status for op in self.job.ops} == {ERROR}
 
     def apply(self, event: OpcodeEvent) -> bool:

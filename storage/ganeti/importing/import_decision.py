@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ... import errors, opcodes, settings
-from ...jobs import jobs
+from ...jobs import job_ends
 from ...jobs.jobs import Job, JobStatus, Timestamp
 from ..opcodes import catalogue
 
@@ -125,14 +125,14 @@ def settle(job: Job, found: Fate, now: Timestamp) -> None:
     job.process_id = None
     index = job.next_index
     if found.outcome is Outcome.CANCELED:
-        jobs.add_reason(job.ops[index], SOURCE, found.why, now)
-        jobs.cancel_from(job, index, now)
+        job_ends.add_reason(job.ops[index], SOURCE, found.why, now)
+        job_ends.cancel_from(job, index, now)
     elif found.outcome is Outcome.ENDED:
-        jobs.add_reason(job.ops[index], SOURCE, found.why, now)
+        job_ends.add_reason(job.ops[index], SOURCE, found.why, now)
         if job.ops[index].status is JobStatus.CANCELING:
             # It lay in the archive like that. From there nothing leads to an error.
             job.ops[index].status = JobStatus.WAITING
-        jobs.fail_from(job, index, now, found.result)
+        job_ends.fail_from(job, index, now, found.result)
     else:
         for op in job.ops:
             # Ganeti takes any number when a priority is changed, and the job is stuck then.

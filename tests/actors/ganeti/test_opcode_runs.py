@@ -17,7 +17,7 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.ganeti.config_part import GanetiPart
 from ganger.storage import config_files, settings
 from ganger.storage.alive import lock_files, process_identity
-from ganger.storage.disk import descriptors, documents
+from ganger.storage.disk import descriptors, line_files
 from ganger.storage.ganeti import tags
 from ganger.storage.ganeti.opcodes.catalogue import RUN_IN_STORE
 from ganger.storage.ganeti.operations import deciding
@@ -249,7 +249,7 @@ def test_a_successor_finds_an_answer_that_a_kill_kept_out_of_the_history(
 
     store.ask(run(tagging("a")))
     removed = run(tagging("a", op_id="OP_TAGS_DEL"), op_index=1, since=8)
-    monkeypatch.setattr(documents, "append_line", killed)
+    monkeypatch.setattr(line_files, "append_line", killed)
     store.component.receive(Envelope(removed, Asker()))
     # The lock is granted.
     [granted] = store.actor.mailbox.drain()

@@ -13,7 +13,7 @@ import pytest
 from tests.refusals import refusing
 
 from ganger.storage import errors
-from ganger.storage.disk import documents
+from ganger.storage.disk import documents, line_files
 
 
 def count(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
@@ -310,7 +310,7 @@ def test_a_device_without_an_end_and_a_file_beyond_all_bounds_are_not_read(tmp_p
 
 def test_a_pipe_has_no_lines_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert [*documents.last_lines(tmp_path / "pipe")] == []
+    assert [*line_files.last_lines(tmp_path / "pipe")] == []
 
 
 def test_a_log_that_is_a_pipe_is_opened_without_a_reader(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ganger.storage import errors
-from ganger.storage.jobs import jobs
+from ganger.storage.jobs import job_ends, jobs
 from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -252,7 +252,7 @@ def test_time_stamps_are_seconds_and_microseconds() -> None:
 
 def test_a_pending_job_is_canceled_whole_and_without_a_result() -> None:
     known = job(QUEUED, QUEUED)
-    jobs.cancel_pending(known, NOW)
+    job_ends.cancel_pending(known, NOW)
     assert statuses_of(known) == [CANCELED, CANCELED]
     assert [op.result for op in known.ops] == [None, None]
     assert [op.end_timestamp for op in known.ops] == [NOW, NOW]
@@ -261,7 +261,7 @@ def test_a_pending_job_is_canceled_whole_and_without_a_result() -> None:
 
 def test_a_job_that_lost_its_process_fails_whole() -> None:
     known = job(SUCCESS, RUNNING, QUEUED)
-    jobs.fail_whole(known, NOW, source="gnt:daemon", text="it died")
+    job_ends.fail_whole(known, NOW, source="gnt:daemon", text="it died")
     assert statuses_of(known) == [ERROR, ERROR, ERROR]
     assert [op.result for op in known.ops] == ["it died"] * 3
     trail = [["gnt:daemon", "it died", 1_700_000_000_250_000_000]]
@@ -273,13 +273,13 @@ def test_a_job_that_lost_its_process_fails_whole() -> None:
 def test_an_opcode_without_a_usable_reason_trail_can_fail_too(trail: object) -> None:
     known = job(RUNNING)
     known.ops[0].input = {"reason": trail}
-    jobs.fail_whole(known, NOW, source="s", text="t")
+    job_ends.fail_whole(known, NOW, source="s", text="t")
     assert known.ops[0].input["reason"] == [["s", "t", 1_700_000_000_250_000_000]]
 
 
 def test_the_opcodes_behind_a_failed_one_fail_for_that_reason() -> None:
     known = job(SUCCESS, RUNNING, QUEUED)
-    jobs.fail_from(known, 1, NOW, ["OpExecError", ["no"]])
+    job_ends.fail_from(known, 1, NOW, ["OpExecError", ["no"]])
     assert statuses_of(known) == [SUCCESS, ERROR, ERROR]
     assert known.ops[1].result == ["OpExecError", ["no"]]
     assert known.ops[2].result == ["OpExecError", ["Preceding opcode failed"]]
@@ -288,6 +288,6 @@ def test_the_opcodes_behind_a_failed_one_fail_for_that_reason() -> None:
 
 def test_a_job_process_cancels_from_its_opcode_on() -> None:
     known = job(SUCCESS, WAITING, QUEUED)
-    jobs.cancel_from(known, 1, NOW)
+    job_ends.cancel_from(known, 1, NOW)
     assert statuses_of(known) == [SUCCESS, CANCELED, CANCELED]
     assert [op.result for op in known.ops] == [None, *["Job canceled by request"] * 2]

@@ -22,7 +22,7 @@ from ganger.actors.scheduling.scheduling import Schedule
 from ganger.actors.store.job_rows import Phase, Row
 from ganger.storage import opcodes
 from ganger.storage.alive import lock_files
-from ganger.storage.disk import documents
+from ganger.storage.disk import line_files
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 from ganger.storage.prediction.policy import Policy
@@ -473,7 +473,7 @@ class Oracle:
     def _look_at_changes(self, queue: JobQueue) -> None:
         """Each opcode that changes the configuration has done so once, if it succeeded."""
         made: Counter[tuple[int, int]] = Counter()
-        for line in documents.last_lines(self._world.places.config_history):
+        for line in line_files.last_lines(self._world.places.config_history):
             answer = msgspec.json.decode(line).get("answer")
             if answer is not None:
                 made[answer["job_id"], answer["op_index"]] += 1

@@ -10,7 +10,7 @@ from tests.storage.ganeti.importing.ganeti import DATA, job, opcode
 from ganger.storage import opcodes
 from ganger.storage.ganeti.importing import import_decision
 from ganger.storage.ganeti.importing.import_decision import Outcome
-from ganger.storage.jobs import jobs
+from ganger.storage.jobs import job_ends, jobs
 from ganger.storage.jobs.jobs import JobStatus
 
 NOW = (1_800_000_000, 5)
@@ -74,7 +74,7 @@ def test_a_job_that_may_have_begun_ends_in_an_error(found: jobs.Job, words: str)
 def test_what_an_opcode_has_done_stays_and_a_retry_goes_on_behind_it() -> None:
     after = settled(made(ENDED, opcode(status="running"), opcode(), livelock=LIVELOCK))
     assert [str(op.status) for op in after.ops] == ["success", "error", "error"]
-    assert [op.result for op in after.ops][::2] == [[1], jobs.PRECEDING_FAILED_RESULT]
+    assert [op.result for op in after.ops][::2] == [[1], job_ends.PRECEDING_FAILED_RESULT]
     assert after.ops[0].end_timestamp == (1, 0)
     assert after.ops[1].input["reason"][-1][:2] == [
         import_decision.SOURCE,
@@ -88,7 +88,7 @@ def test_a_job_that_was_being_canceled_is_canceled() -> None:
     ops = [ENDED, opcode(status="canceling"), opcode(status="canceling")]
     after = settled(made(*ops, livelock=LIVELOCK))
     assert [str(op.status) for op in after.ops] == ["success", "canceled", "canceled"]
-    assert after.ops[1].result == jobs.CANCELED_RESULT
+    assert after.ops[1].result == job_ends.CANCELED_RESULT
     entry = after.ops[1].input["reason"][-1]
     assert entry[:2] == [import_decision.SOURCE, "the job was being canceled in Ganeti"]
     assert after.status is JobStatus.CANCELED
