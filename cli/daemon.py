@@ -26,7 +26,7 @@ from ..actors.supervision.placement import INSTALLED, SUPERVISION, elsewhere, le
 from ..actors.supervision.supervisor import Shutdown, Supervisor
 from ..actors.supervision.watchdog import Watchdog
 from ..storage import entry_points, errors, settings
-from ..storage.alive import lock_files
+from ..storage.alive import directory_locks, lock_files
 from ..storage.cluster.objects import installed_kinds
 from ..storage.disk import (
     descriptors,
@@ -94,7 +94,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
     ownership.require_own(places, "daemon", announce.files_checked)
     with ExitStack() as stack:
         _prepare(places)
-        directory_lock = lock_files.DirectoryLock(places.queue / "lock")
+        directory_lock = directory_locks.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
         places = run_directory.with_room(places)
         documents.make_private_directory(places.run)

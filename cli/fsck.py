@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import entry_points, errors, wording
-from ..storage.alive import lock_files
+from ..storage.alive import directory_locks
 from ..storage.disk import ownership
 from ..storage.fsck import checking, repairing, survey
 from ..storage.fsck.findings import Finding, FindingRemedy
@@ -88,7 +88,7 @@ def _offline(places: Places, *, to_write: bool) -> Iterator[None]:
     """Keep daemons out meanwhile; `DirectoryLockedError` if one runs."""
     try:
         path = places.queue / "lock"
-        lock = lock_files.OfflineLock(path, to_write=to_write, when_waiting=_tell_wait)
+        lock = directory_locks.OfflineLock(path, to_write=to_write, when_waiting=_tell_wait)
         try:
             yield
             lock.confirm()

@@ -20,7 +20,7 @@ from ...transport.messages import PROTOCOL
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from ...storage.alive.lock_files import DirectoryLock
+    from ...storage.alive.directory_locks import DirectoryLock
     from ...storage.disk.paths import Places
 
 

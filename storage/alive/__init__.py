@@ -15,5 +15,6 @@ of it: it ends at once (exit code 70), and writes and deletes nothing more, beca
 may be the next daemon's. Jobs that run go on.
 
 - `lock_files`: makes, locks and judges them. `process_identity`: who has such an identity.
+- `directory_locks`: the lock on a queue directory.
 - `parent_death`: ends a process together with the one that has started it.
 """

@@ -16,7 +16,7 @@ from tests.cli import stand_in
 from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.cli import fsck, main
-from ganger.storage.alive import lock_files
+from ganger.storage.alive import directory_locks
 from ganger.storage.disk import documents
 from ganger.storage.fsck import survey
 from ganger.storage.fsck.findings import Finding, FindingKind
@@ -70,7 +70,7 @@ def test_a_check_says_that_it_waits_for_what_a_killed_daemon_has_left(
     held = os.open(queue, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     pause = SimpleNamespace(select=lambda *_: os.close(held))
-    monkeypatch.setattr(lock_files, "select", pause)
+    monkeypatch.setattr(directory_locks, "select", pause)
     run(queue)
     assert "A killed daemon has left a process; waiting" in capsys.readouterr().err
 
@@ -241,7 +241,7 @@ def test_a_daemon_that_comes_meanwhile_makes_the_findings_void(
 def test_the_directory_is_free_again_afterwards(queue: Path) -> None:
     assert run(queue, "--repair") == 0
     assert run(queue) == 0
-    lock_files.DirectoryLock(queue / "lock").release()
+    directory_locks.DirectoryLock(queue / "lock").release()
 
 
 def test_many_jobs_are_read_behind_a_bar_on_a_terminal_alone(

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from ganger.actors.supervision.directory_keeper import DirectoryKeeper
 from ganger.storage import errors
-from ganger.storage.alive import lock_files
+from ganger.storage.alive import directory_locks, lock_files
 from ganger.storage.disk import paths
 
 
@@ -27,7 +27,7 @@ def places_with_a_queue(tmp_path: Path) -> paths.Places:
 
 @pytest.fixture(name="keeper")
 def keeper_of_this_process(places: paths.Places) -> Iterator[DirectoryKeeper]:
-    lock = lock_files.DirectoryLock(places.queue / "lock")
+    lock = directory_locks.DirectoryLock(places.queue / "lock")
     yield DirectoryKeeper(places, lock, structlog.get_logger())
     lock.release()
 

@@ -20,7 +20,7 @@ from tests.programs import Program
 from tests.refusals import refusing
 
 from ganger.storage import errors, settings
-from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.alive import directory_locks, lock_files, process_identity
 
 IMPORT = "from ganger.storage.alive.lock_files import"
 HOLD = """
@@ -36,9 +36,9 @@ HOLD_DIRECTORY = """
 import sys
 from pathlib import Path
 from ganger.storage import errors
-from ganger.storage.alive import lock_files
+from ganger.storage.alive import directory_locks
 try:
-    lock = lock_files.DirectoryLock(Path(sys.argv[1]))
+    lock = directory_locks.DirectoryLock(Path(sys.argv[1]))
 except errors.GangerError as error:
     print(f"{error.name}: {error.text}", flush=True)
 else:
@@ -54,10 +54,10 @@ HOLD_OFFLINE = """
 import sys
 from pathlib import Path
 from ganger.storage import errors
-from ganger.storage.alive import lock_files
+from ganger.storage.alive import directory_locks
 path, *to_write = sys.argv[1].split("?")
 try:
-    lock = lock_files.OfflineLock(Path(path), to_write=bool(to_write))
+    lock = directory_locks.OfflineLock(Path(path), to_write=bool(to_write))
 except errors.GangerError as error:
     print(f"{error.name}: {error.text}", flush=True)
 else:
@@ -406,23 +406,23 @@ def test_a_second_daemon_is_refused_until_the_first_gives_up(tmp_path: Path) -> 
     with Program(HOLD_DIRECTORY, path) as first:
         assert first.line == "held"
         with pytest.raises(errors.DirectoryLockedError) as caught:
-            lock_files.DirectoryLock(path)
+            directory_locks.DirectoryLock(path)
         assert caught.value.text == f"{tmp_path}: another daemon uses this queue directory"
         first.go_on()
         assert first.next_line() == "released"
-        lock_files.DirectoryLock(path).release()
+        directory_locks.DirectoryLock(path).release()
 
 
 def test_the_directory_of_a_killed_daemon_is_free(tmp_path: Path) -> None:
     first = Program(HOLD_DIRECTORY, tmp_path / "lock")
     assert first.line == "held"
     first.end()
-    lock_files.DirectoryLock(tmp_path / "lock").release()
+    directory_locks.DirectoryLock(tmp_path / "lock").release()
 
 
 def test_the_queue_directory_must_exist(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match="No such file"):
-        lock_files.DirectoryLock(tmp_path / "missing" / "lock")
+        directory_locks.DirectoryLock(tmp_path / "missing" / "lock")
 
 
 # Work on a queue directory while no daemon runs.
@@ -431,7 +431,7 @@ def test_the_queue_directory_must_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to_write", ["", "?"])
 def test_a_daemon_keeps_offline_commands_out(tmp_path: Path, to_write: str) -> None:
     path = tmp_path / "lock"
-    held = lock_files.DirectoryLock(path)
+    held = directory_locks.DirectoryLock(path)
     with Program(HOLD_OFFLINE, f"{path}{to_write}") as other:
         assert other.line == (
             f"DirectoryLockedError: {tmp_path}: "
@@ -449,13 +449,13 @@ def test_an_offline_lock_keeps_daemons_out_and_is_not_taken_for_one(
     with Program(HOLD_OFFLINE, f"{path}{to_write}") as other:
         assert other.line == "held"
         with pytest.raises(errors.DirectoryLockedError):
-            lock_files.DirectoryLock(path)
+            directory_locks.DirectoryLock(path)
         assert lock_files.holder(path) is None
         with pytest.raises(errors.DirectoryLockedError) as caught:
-            lock_files.OfflineLock(path, to_write=True)
+            directory_locks.OfflineLock(path, to_write=True)
         text = f"{tmp_path}: another process works on this queue directory"
         assert caught.value.text == text
-    lock_files.DirectoryLock(path).release()
+    directory_locks.DirectoryLock(path).release()
 
 
 def test_two_may_look_at_a_time(tmp_path: Path) -> None:
@@ -463,13 +463,13 @@ def test_two_may_look_at_a_time(tmp_path: Path) -> None:
     path.touch()
     with Program(HOLD_OFFLINE, path) as other:
         assert other.line == "held"
-        lock_files.OfflineLock(path, to_write=False).release()
+        directory_locks.OfflineLock(path, to_write=False).release()
 
 
 def test_a_check_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    looking = lock_files.OfflineLock(path, to_write=False)
-    also_looking = lock_files.OfflineLock(path, to_write=False)
+    looking = directory_locks.OfflineLock(path, to_write=False)
+    also_looking = directory_locks.OfflineLock(path, to_write=False)
     assert held_elsewhere(path).startswith("DirectoryLockedError")
     looking.confirm()
     assert not path.exists()
@@ -480,7 +480,7 @@ def test_a_check_makes_no_lock_file_and_keeps_daemons_out(tmp_path: Path) -> Non
 
 def test_a_check_notices_a_daemon_of_an_earlier_version(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    looking = lock_files.OfflineLock(path, to_write=False)
+    looking = directory_locks.OfflineLock(path, to_write=False)
     looking.confirm()
     assert not path.exists()
     with (
@@ -493,7 +493,7 @@ def test_a_check_notices_a_daemon_of_an_earlier_version(tmp_path: Path) -> None:
 
 def test_a_repair_makes_the_lock_file(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    repairing = lock_files.OfflineLock(path, to_write=True)
+    repairing = directory_locks.OfflineLock(path, to_write=True)
     repairing.confirm()
     assert path.exists()
     repairing.release()
@@ -505,7 +505,7 @@ def test_a_repair_makes_the_lock_file(tmp_path: Path) -> None:
 
 def test_without_its_lock_file_a_directory_is_held_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    held = lock_files.DirectoryLock(path)
+    held = directory_locks.DirectoryLock(path)
     path.unlink()
     refusal = f"DirectoryLockedError: {tmp_path}: another daemon uses this queue directory"
     assert held_elsewhere(path) == refusal
@@ -520,7 +520,7 @@ def test_without_its_lock_file_a_directory_is_held_all_the_same(tmp_path: Path) 
 @pytest.mark.parametrize("replacement", [None, b"another file"])
 def test_a_deleted_lock_file_is_put_back(tmp_path: Path, replacement: bytes | None) -> None:
     path = tmp_path / "lock"
-    held = lock_files.DirectoryLock(path)
+    held = directory_locks.DirectoryLock(path)
     assert not held.keep()
     path.unlink()
     if replacement is not None:
@@ -536,7 +536,7 @@ def test_a_deleted_lock_file_is_put_back(tmp_path: Path, replacement: bytes | No
 
 def test_a_disk_that_refuses_the_lock_file_again_loses_no_directory(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    held = lock_files.DirectoryLock(path)
+    held = directory_locks.DirectoryLock(path)
     path.unlink()
     path.mkdir()
     assert not held.keep()
@@ -549,7 +549,7 @@ def test_a_disk_that_refuses_the_lock_file_again_loses_no_directory(tmp_path: Pa
 def test_a_directory_that_is_gone_is_lost(tmp_path: Path, becomes: str) -> None:
     queue = tmp_path / "queue"
     queue.mkdir()
-    held = lock_files.DirectoryLock(queue / "lock")
+    held = directory_locks.DirectoryLock(queue / "lock")
     queue.rename(tmp_path / "moved")
     if becomes == "deleted":
         shutil.rmtree(tmp_path / "moved")
@@ -565,7 +565,7 @@ def test_a_directory_that_is_gone_is_lost(tmp_path: Path, becomes: str) -> None:
 
 def test_a_directory_whose_lock_file_another_process_holds_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    held = lock_files.DirectoryLock(path)
+    held = directory_locks.DirectoryLock(path)
     path.unlink()
     with Program(HOLD_FILE_ALONE, path) as other:
         assert other.line == "held"
@@ -577,8 +577,8 @@ def test_a_directory_whose_lock_file_another_process_holds_is_lost(tmp_path: Pat
 INHERIT = """
 import os, subprocess, sys
 from pathlib import Path
-from ganger.storage.alive import lock_files
-lock = lock_files.DirectoryLock(Path(sys.argv[1]))
+from ganger.storage.alive import directory_locks
+lock = directory_locks.DirectoryLock(Path(sys.argv[1]))
 passed = lock.directory_descriptor
 left = subprocess.Popen(["sleep", "1"], pass_fds=[passed], stdout=subprocess.DEVNULL)
 print(left.pid, flush=True)
@@ -589,7 +589,7 @@ os._exit(0)
 def test_a_start_waits_for_what_a_killed_daemon_has_left_running(tmp_path: Path) -> None:
     with Program(INHERIT, tmp_path / "lock") as program:
         left = process_identity.open_pidfd(int(program.line))
-    lock = lock_files.DirectoryLock(tmp_path / "lock")
+    lock = directory_locks.DirectoryLock(tmp_path / "lock")
     # It has ended, and so its copy of the lock.
     assert select.select([left], [], [], 0)[0]
     os.close(left)
@@ -603,7 +603,7 @@ def test_a_check_waits_for_what_a_killed_daemon_has_left_running(
     told: list[str] = []
     with Program(INHERIT, tmp_path / "lock") as program:
         left = process_identity.open_pidfd(int(program.line))
-    lock = lock_files.OfflineLock(
+    lock = directory_locks.OfflineLock(
         tmp_path / "lock", to_write=to_write, when_waiting=lambda: told.append("waits")
     )
     assert select.select([left], [], [], 0)[0]
@@ -617,9 +617,9 @@ def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     descriptor = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(errors.DirectoryLockedError):
-        lock_files.DirectoryLock(tmp_path / "lock")
+        directory_locks.DirectoryLock(tmp_path / "lock")
     with pytest.raises(errors.DirectoryLockedError, match="another process works on"):
-        lock_files.OfflineLock(tmp_path / "lock", to_write=False)
+        directory_locks.OfflineLock(tmp_path / "lock", to_write=False)
     os.close(descriptor)
 
 

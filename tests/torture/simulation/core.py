@@ -153,7 +153,7 @@ class Program:
         self.ended_at = max(self.said_at, self.core.clock.now + self.core.delay())
         del self.core.programs[self.pid]
         for held in self.lock_files:
-            os.close(lock_files._own.pop(held.path))
+            os.close(lock_files.own_files.pop(held.path))
         self.lock_files.clear()
         for closer in self.closers:
             closer()

@@ -136,7 +136,7 @@ def simulated() -> Iterator[None]:
         (lock_files, "create", create_lock_file),
         (lock_files.LockFile, "remove", remove_lock_file),
         (lock_files, "holder", simulated_processes.holder),
-        (lock_files, "_own", simulated_processes.OwnFiles()),
+        (lock_files, "own_files", simulated_processes.OwnFiles()),
         (process_identity, "own", simulated_processes.own_mark),
         (process_identity, "lives", simulated_processes.lives),
         (process_identity, "open_pidfd", simulated_processes.open_pidfd),

@@ -255,7 +255,7 @@ def remove_lock_file(remove: Any, held: lock_files.LockFile) -> None:
 
 
 class OwnFiles(dict[str, int]):
-    """Stands for `lock_files._own`, where one real process has the files of all programs.
+    """Stands for `lock_files.own_files`, where one real process has the files of all programs.
 
     A deleted file is locked only for the program that has it open.
     """
