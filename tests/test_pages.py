@@ -99,6 +99,20 @@ def test_the_pages_that_a_room_names_are_there(room: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+NAMED_AFTER_THEIR_RECEIVER = Path("transport/messages")
+
+
+@pytest.mark.parametrize("room", [*make_tables.room_files(), Path("rapi/__init__.py")], ids=str)
+def test_a_room_names_each_of_its_files(room: Path) -> None:
+    prose = ast.get_docstring(ast.parse((ROOT / room).read_text(encoding="utf-8"))) or ""
+    named = {"__init__", *re.findall(r"`(\w+)`", prose)}
+    files = {path.stem for path in (ROOT / room).parent.glob("*.py")}
+    if room.parent == NAMED_AFTER_THEIR_RECEIVER:
+        receivers = "|".join(messages.ACCEPTED)
+        files = {name for name in files if not re.match(rf"(?:{receivers}|job)(?:_|$)", name)}
+    assert files - named == set(), "say in a line what they are for"
+
+
 # Libraries.
 
 

@@ -1,7 +1,9 @@
 """What does the configuration hold, and what may it become? Values only.
 
-- `configuration`: a snapshot, and how changes make the next one. `objects`: the schema.
+- `configuration`: a snapshot, and how changes make the next one. `objects`: the kinds of objects;
+  packages bring their schemas. `names`: objects by their names.
 - `assertions`: what must fit, object by object. `integrity`: whether it does. `shapes` and
   `damage`: whether a loaded one can be used.
-- `tags`, `address_pools`: rules of these. `differences`: what a change changed, without secrets.
+- `differences`: what a change changed, without secrets.
+- `delays`: the locks of ``OP_TEST_DELAY``.
 """

@@ -1,6 +1,7 @@
 """What do Ganeti's opcodes do to the configuration? Pure.
 
-- `table`: all of them, by their opcodes.
+- `base`: what an operation gets, and what it answers. `deciding`: how one is carried out.
+  `lookups`: objects by their names. `table`: all of them, by their opcodes.
 - Of the cluster: `cluster` (the family), `cluster_settings`, `cluster_parameters` and
   `cluster_storage` (``OP_CLUSTER_SET_PARAMS``, on a `cluster_draft`), `cluster_checks`
   (``OP_CLUSTER_VERIFY_CONFIG``), `cluster_distribution` (``OP_CLUSTER_REDIST_CONF``).
