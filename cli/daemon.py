@@ -16,7 +16,6 @@ import click
 
 from ..actors.processes.machine import end_child_processes
 from ..actors.runtime.actor import start
-from ..actors.runtime.directory import Directory
 from ..actors.runtime.host import Host
 from ..actors.runtime.rapi_options import RapiOptions
 from ..actors.supervision import logs, supervising
@@ -38,7 +37,7 @@ from ..storage.disk import (
     run_directory,
 )
 from ..storage.opcodes import catalogue
-from ..transport.envelopes import Envelope
+from ..transport.envelopes import Directory, Envelope
 from ..transport.messages import StopRequested
 from . import first_rapi, output
 from .daemon_options import DaemonOptions, daemon_options, recorded

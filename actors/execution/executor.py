@@ -16,12 +16,11 @@ from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.disk import documents
 from ...transport import frames, messages
-from ...transport.envelopes import Envelope
+from ...transport.envelopes import Address, Envelope
 from ...transport.messages import RECEIVERS, JobMessage, Message
 from ..processes import channels, control_groups, fork_protocol
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, SUPERVISOR
 from ..runtime.component import Component
-from ..runtime.directory import Address
 from . import idle_processes, watching
 from .children import ChannelAddress, Child, Children, unreachable
 from .fork_servers import ForkServers

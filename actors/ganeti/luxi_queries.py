@@ -14,6 +14,7 @@ from ...storage import errors
 from ...storage.queries import job_masks
 from ...transport import messages
 from ...transport.client.query_requests import Query, next_query
+from ...transport.envelopes import Address
 from ...transport.ganeti.luxi_words import (
     IN_JOBS_ONLY,
     RESOURCES,
@@ -22,7 +23,6 @@ from ...transport.ganeti.luxi_words import (
     unknown_resource,
 )
 from ..runtime.addresses import CONFIG_STORE, JOB_QUEUE, LOCK_MANAGER
-from ..runtime.directory import Address
 from .luxi_talks import Ask, Fields, JobIds, LuxiMethod, MethodContext, Talk
 
 REPLY_BYTES_MAX: Final = 512 * 1024 * 1024

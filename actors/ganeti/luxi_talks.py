@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from ...transport.envelopes import Address
 from ...transport.messages import Request
-from ..runtime.directory import Address
 
 ANSWER_SECONDS: Final = 170.0
 """How long a component may take: Ganeti's clients wait for 180 s."""

@@ -14,10 +14,10 @@ from ...storage import errors
 from ...storage.locks.locks import Integer, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
 from ...transport import messages
+from ...transport.envelopes import Address
 from ...transport.ganeti.luxi import Call, UnreadableCallError
 from ...transport.messages import Message, Request
 from ..runtime.addresses import CONFIG_STORE, LOCK_MANAGER
-from ..runtime.directory import Address
 from .wconfd_table import METHODS as CONFIG_METHODS
 from .wconfd_table import ClientId, ConfigMethod, typed
 

@@ -21,7 +21,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.disk import documents, ownership
 from ...transport import frames, messages
-from ...transport.envelopes import Envelope, WatchedEnvelope
+from ...transport.envelopes import Address, Envelope, WatchedEnvelope
 from ...transport.messages import (
     JOB_MESSAGES,
     RECEIVERS,
@@ -35,14 +35,13 @@ from ...transport.messages import (
 from ...transport.zmq.router import Router, Sent
 from ..runtime.addresses import EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
-from ..runtime.directory import Address
 from .job_credentials import JobCredentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...transport.envelopes import Directory
     from ...transport.zmq.peers import Credentials, Incoming
-    from ..runtime.directory import Directory
 
 _LASTING = (
     messages.WatchJobs,

@@ -20,11 +20,11 @@ wrong component is an error of the type checker. An address outlives the restart
 many wait. It is an actor of this process, or the link to another one, and the senders do not
 notice. A request to a name without a receiver is refused.
 
-- `component`, `runtime`: what a component is, and what it may use. `host`: what the components of a
-  process share. `rapi_options`: a part of it.
-- `actor`: `ComponentActor`, with its `mailbox`. `served_actor`: an actor as others see it.
-  `heartbeat`: what the watchdog sees.
-- `dispatcher`: `Dispatcher`. `directory`, `addresses`: who is behind a name.
+- `component`: what a component is, and its `Runtime`. `host`: what the components of a process
+  share. `rapi_options`: a part of it.
+- `actor`: `ComponentActor`. `mailbox`: what other threads share with it, and the watchdog sees.
+  `served_actor`: an actor as others see it.
+- `dispatcher`: `Dispatcher`. `addresses`: the names; `transport.envelopes` has the directory.
 - `slices` and `works`: work in slices. `idle_work`: work while nothing comes.
 - `query_pages`, `id_maps`, `id_sets`: what several components use.
 """

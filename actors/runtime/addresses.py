@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...transport.envelopes import Address
 from ...transport.messages import (
     AuthorityListenerMessage,
     AuthorityMessage,
@@ -16,7 +17,6 @@ from ...transport.messages import (
     SchedulerMessage,
     SupervisorMessage,
 )
-from .directory import Address
 
 AUTHORITY = Address[AuthorityMessage]("authority")
 AUTHORITY_LISTENER = Address[AuthorityListenerMessage]("authority_listener")

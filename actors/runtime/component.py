@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from ...storage.disk import paths
+    from ...transport.envelopes import Address
     from ...transport.messages import Message, Request
-    from .directory import Address
     from .dispatcher import Alarm, Dispatcher
     from .host import Host
     from .idle_work import IdleWork

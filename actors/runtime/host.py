@@ -10,8 +10,8 @@ import msgspec
 
 from ...storage import settings
 from ...storage.disk import descriptors, paths
+from ...transport.envelopes import Directory
 from ...transport.messages import RapiState, SocketState
-from .directory import Directory
 from .dispatcher import Dispatcher
 from .mailbox import Replaced
 from .rapi_options import RapiOptions

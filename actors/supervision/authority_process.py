@@ -24,11 +24,11 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.alive import lock_files, parent_death
 from ...storage.disk import documents, paths
+from ...transport.envelopes import Directory
 from ...transport.links.component_link import LinkedReceiver
 from ...transport.messages import ComponentHung
 from ..listeners.authority_listener import AuthorityListener
 from ..runtime.actor import start
-from ..runtime.directory import Directory
 from ..runtime.host import Host
 from . import logs
 from .authority import READY, STOP, AuthoritySetting

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, assert_never
 from ...storage import errors, settings
 from ...storage.version import version
 from ...transport import messages
+from ...transport.envelopes import Address
 from ..runtime.actor import start
 from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
-from ..runtime.directory import Address
 from . import placement, supervising
 from .placement import NOTIFIED_OF_REPLACEMENT, PLACEMENT
 from .supervising import Record

@@ -7,7 +7,7 @@ those that it makes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage import errors
 from ..envelopes import Envelope
@@ -18,12 +18,7 @@ from .link import Link
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-class Directory(Protocol):
-    """Knows the components of this process by name."""
-
-    def tell(self, name: str, envelope: Envelope) -> None:
-        """Send ``envelope`` to a component."""
+    from ..envelopes import Directory
 
 
 class _Asked(NamedTuple):

@@ -20,7 +20,6 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.actor import ComponentActor
 from ganger.actors.runtime.component import Component
-from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.idle_work import IdleWait, IdleWork
@@ -33,7 +32,7 @@ from ganger.storage.alive import lock_files
 from ganger.storage.disk.paths import Places
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
-from ganger.transport.envelopes import Envelope
+from ganger.transport.envelopes import Directory, Envelope
 from ganger.transport.messages import Message
 
 MessageT = TypeVar("MessageT", bound=Message)

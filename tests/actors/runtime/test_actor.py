@@ -16,14 +16,13 @@ import pytest
 from ganger.actors.runtime.actor import ComponentActor, start
 from ganger.actors.runtime.addresses import SUPERVISOR
 from ganger.actors.runtime.component import AbandonedError, Component, Runtime
-from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.host import Host
 from ganger.actors.supervision import logs
 from ganger.storage import errors
 from ganger.storage.alive import lock_files
 from ganger.storage.disk.paths import Places
 from ganger.transport import messages
-from ganger.transport.envelopes import Envelope
+from ganger.transport.envelopes import Directory, Envelope
 from ganger.transport.messages import CancelJob, Message
 
 DEADLINE = 10.0

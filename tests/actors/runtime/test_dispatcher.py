@@ -21,7 +21,6 @@ from tests.actors.runtime.stage import Asker
 from ganger.actors.runtime import dispatcher
 from ganger.actors.runtime.actor import ComponentActor, start
 from ganger.actors.runtime.component import AbandonedError, Component
-from ganger.actors.runtime.directory import Address, Directory
 from ganger.actors.runtime.dispatcher import ALARMS_KEPT_MIN, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.supervision import logs
@@ -29,7 +28,7 @@ from ganger.storage import errors, settings
 from ganger.storage.alive import lock_files
 from ganger.storage.disk.paths import Places
 from ganger.transport import messages
-from ganger.transport.envelopes import Envelope, silence
+from ganger.transport.envelopes import Address, Directory, Envelope, silence
 from ganger.transport.messages import CancelJob, Message, OutputGrew
 
 DEADLINE = 10.0

@@ -19,7 +19,6 @@ from tests.torture.simulation.core import Core, Killed, Program, Task, VirtualTi
 
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.actors.runtime.actor import ComponentActor, InjectedCrashError, start
-from ganger.actors.runtime.directory import Directory
 from ganger.actors.runtime.dispatcher import Alarm, Dispatcher
 from ganger.actors.runtime.host import Host
 from ganger.actors.runtime.idle_work import IdleWait, IdleWork
@@ -40,7 +39,7 @@ from ganger.cli import daemon as daemon_command
 from ganger.storage import settings
 from ganger.storage.alive import lock_files
 from ganger.storage.disk.paths import Places
-from ganger.transport.envelopes import Envelope
+from ganger.transport.envelopes import Directory, Envelope
 from ganger.transport.messages import (
     ComponentHung,
     CrashComponent,

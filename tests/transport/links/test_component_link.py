@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.runtime.directory import Directory
 from ganger.storage import errors
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
-from ganger.transport.envelopes import Envelope
+from ganger.transport.envelopes import Directory, Envelope
 from ganger.transport.links.component_link import ComponentLink, LinkedReceiver
 
 OWNER = Owner(7, "/l/job_000007_1", 815)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.runtime.directory import Directory
 from ganger.transport import messages
-from ganger.transport.envelopes import Envelope
+from ganger.transport.envelopes import Directory, Envelope
 
 
 class Receiver:
