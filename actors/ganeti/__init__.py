@@ -11,9 +11,9 @@ Ganeti's words of the replies.
   `luxi_options`: where the socket is, and for whom.
 - `wconfd_listener`: WConfD. `wconfd_table`: its methods about the configuration.
   `wconfd_catalogue`: what serves these. `wconfd_methods`: which message each method sends.
-- `config_part`: the part of the store. `opcode_runs`: opcodes that need nothing but the
-  configuration, each carried out once. `cluster_queries`: queries for its objects, with
-  `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say themselves).
-  `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files that follow
-  the configuration.
+- `config_part`: the part of the store. `notices`: what it says to itself. `opcode_runs`: opcodes
+  that need nothing but the configuration, each carried out once. `cluster_queries`: queries for its
+  objects, with `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say
+  themselves). `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files
+  that follow the configuration.
 """

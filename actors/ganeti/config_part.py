@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ...storage.ganeti.queries.resources import RESOURCES
 from ...transport import messages
 from ..config.installed_parts import ConfigPart, PartContext, Written
-from . import wconfd_table
+from . import notices, wconfd_table
 from .cluster_queries import ClusterQueries
 from .opcode_runs import OpcodeMessage, OpcodeRuns
 from .reservation_keeper import ReservationKeeper
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
 
 _OwnNotice = (
-    messages.SsconfDue
-    | messages.SsconfWritten
-    | messages.SweepReservations
-    | messages.HostMeasured
-    | messages.HostOverdue
+    notices.SsconfDue
+    | notices.SsconfWritten
+    | notices.SweepReservations
+    | notices.HostMeasured
+    | notices.HostOverdue
 )
 _Taken = (
     wconfd_table.CallMessage
@@ -61,15 +61,15 @@ class GanetiPart(ConfigPart):
 
     def take(self, envelope: Envelope, message: _Taken) -> None:
         match message:
-            case messages.SsconfDue():
+            case notices.SsconfDue():
                 self._ssconf.write_due()
-            case messages.SsconfWritten():
+            case notices.SsconfWritten():
                 self._ssconf.note_written(message)
-            case messages.SweepReservations():
+            case notices.SweepReservations():
                 self._reservations.sweep()
-            case messages.HostMeasured():
+            case notices.HostMeasured():
                 self._queries.own_host.note_measured(message)
-            case messages.HostOverdue():
+            case notices.HostOverdue():
                 self._queries.own_host.note_overdue(message)
             case messages.DescribeCluster():
                 self._queries.describe(envelope)

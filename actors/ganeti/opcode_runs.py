@@ -24,7 +24,6 @@ from ...storage.log.records import OpcodeAnswer
 from ...storage.opcodes import LockNeeds, OperationError
 from ...transport.envelopes import Envelope
 from ...transport.messages import (
-    OpcodeDecided,
     OpcodeRan,
     OpcodeWait,
     PrepareOpcode,
@@ -36,6 +35,7 @@ from ..config.change_line import Made
 from ..config.opcode_locks import prepared, problem_of
 from ..config.stored_configuration import Edit, StoredConfiguration
 from ..runtime.addresses import LOCK_MANAGER
+from . import notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,7 +97,7 @@ def stored_form(message: RunOpcode, outcome: Outcome) -> OpcodeAnswer:
     return OpcodeAnswer(message.job_id, message.op_index, outcome.result, list(outcome.log))
 
 
-OpcodeMessage = PrepareOpcode | RunOpcode | ReadOpcodeWait | OpcodeDecided
+OpcodeMessage = PrepareOpcode | RunOpcode | ReadOpcodeWait | notices.OpcodeDecided
 """What comes to this part of the store."""
 
 
@@ -142,7 +142,7 @@ class OpcodeRuns:
 
     def take(self, envelope: Envelope, message: OpcodeMessage) -> None:
         """Handle one message."""
-        if isinstance(message, OpcodeDecided):
+        if isinstance(message, notices.OpcodeDecided):
             self._note_decided(message)
         elif isinstance(message, ReadOpcodeWait):
             self._tell_wait(envelope, message.job_id)
@@ -158,7 +158,7 @@ class OpcodeRuns:
         else:
             self._run(envelope, message)
 
-    def _note_decided(self, message: OpcodeDecided) -> None:
+    def _note_decided(self, message: notices.OpcodeDecided) -> None:
         """A thread has decided an opcode; a job that asked our predecessor asks again."""
         repeats = self._in_line.get((message.job_id, message.op_index))
         if repeats is not None:
@@ -238,7 +238,7 @@ class OpcodeRuns:
         envelope.reply(answer)
 
 
-def _decided_in_thread(message: RunOpcode, decide: Callable[[], Outcome]) -> OpcodeDecided:
+def _decided_in_thread(message: RunOpcode, decide: Callable[[], Outcome]) -> notices.OpcodeDecided:
     """The answer to an opcode that changes nothing; runs in a thread of its own."""
     try:
         outcome = decide()
@@ -248,7 +248,7 @@ def _decided_in_thread(message: RunOpcode, decide: Callable[[], Outcome]) -> Opc
         answer = failed(error)
     except Exception as error:  # noqa: BLE001 - the job waits for an answer
         answer = OpcodeRan(error=("OpExecError", [f"{type(error).__name__}: {error}"]))
-    return OpcodeDecided(job_id=message.job_id, op_index=message.op_index, answer=answer)
+    return notices.OpcodeDecided(job_id=message.job_id, op_index=message.op_index, answer=answer)
 
 
 class _Repeats:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...storage import settings
-from ...transport import messages
-from . import host_figures
+from . import host_figures, notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,20 +42,18 @@ class OwnHost:
         if self._alarm is not None:
             return
         self._number += 1
-        overdue = messages.HostOverdue(number=self._number)
+        overdue = notices.HostOverdue(number=self._number)
         self._alarm = self._runtime.later(settings.OWN_HOST_SECONDS, overdue)
-        self._runtime.in_thread(
-            lambda: messages.HostMeasured(figures=host_figures.figures(storage))
-        )
+        self._runtime.in_thread(lambda: notices.HostMeasured(figures=host_figures.figures(storage)))
 
-    def note_measured(self, message: messages.HostMeasured) -> None:
+    def note_measured(self, message: notices.HostMeasured) -> None:
         """The thread has measured: answer all that wait."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm, self._is_overdue = None, False
         self._answer(message.figures)
 
-    def note_overdue(self, message: messages.HostOverdue) -> None:
+    def note_overdue(self, message: notices.HostOverdue) -> None:
         """The thread hangs: answer all that wait without figures."""
         if self._alarm is None or message.number != self._number:
             return

@@ -24,6 +24,7 @@ from ...storage.wording import shortened
 from ...transport import messages
 from ..config.change_line import ChangeLine, Made, name_of
 from ..config.stored_configuration import Edit, StoredConfiguration
+from . import notices
 
 if TYPE_CHECKING:
     from ...storage.ganeti.address_pools import Network
@@ -215,7 +216,7 @@ class ReservationKeeper:
     def _sweep_later(self) -> None:
         if not self._is_sweep_due and self._reservations.owners():
             self._is_sweep_due = True
-            self._runtime.later(settings.OWNERS_SWEEP_SECONDS, messages.SweepReservations())
+            self._runtime.later(settings.OWNERS_SWEEP_SECONDS, notices.SweepReservations())
 
     def check_alive(self, owner: Owner) -> None:
         """Raise `LockRequestError` if the owner is dead."""

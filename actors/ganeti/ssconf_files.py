@@ -14,7 +14,7 @@ from ...storage.cluster.integrity import problems
 from ...storage.cluster.objects import ObjectKind
 from ...storage.ganeti import ssconf, ssconf_files
 from ...storage.queue_files import job_files
-from ...transport import messages
+from . import notices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ class SsconfFiles:
         self._is_retry_due = False
         self._write()
 
-    def note_written(self, message: messages.SsconfWritten) -> None:
+    def note_written(self, message: notices.SsconfWritten) -> None:
         """A thread has written files, or failed."""
         if message.incarnation != self._runtime.incarnation:
             # A predecessor's: all that it should have written is due here.
@@ -122,7 +122,7 @@ class SsconfFiles:
         self._is_writing = True
         snapshot, incarnation = self._snapshot(), self._runtime.incarnation
 
-        def work() -> messages.SsconfWritten:
+        def work() -> notices.SsconfWritten:
             text, is_damaged = None, False
             with self._fence:
                 if not self._is_closed:
@@ -130,7 +130,7 @@ class SsconfFiles:
                         self._write_files(snapshot, names)
                     except (errors.StorageError, errors.IntegrityError) as error:
                         text, is_damaged = error.text, isinstance(error, errors.IntegrityError)
-            return messages.SsconfWritten(
+            return notices.SsconfWritten(
                 names=names, error=text, is_damaged=is_damaged, incarnation=incarnation
             )
 
@@ -154,4 +154,4 @@ class SsconfFiles:
     def _retry_later(self, error: str) -> None:
         self._runtime.log.error("ssconf files are not written; tried again later", error=error)
         self._is_retry_due = True
-        self._runtime.later(settings.DISK_RETRY_SECONDS, messages.SsconfDue())
+        self._runtime.later(settings.DISK_RETRY_SECONDS, notices.SsconfDue())

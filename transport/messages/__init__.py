@@ -108,9 +108,9 @@ ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
     | ResolveForecasts
-    | WholeDue | WholeWritten | SsconfDue | SsconfWritten | OpcodeDecided | ChangesOverdue
+    | WholeDue | WholeWritten | PartNotice | ChangesOverdue
     | LocksNotWritten
-    | SweepReservations | ReadOpcodeWait | HostMeasured | HostOverdue
+    | ReadOpcodeWait
 )
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners

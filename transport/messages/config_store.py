@@ -10,8 +10,11 @@ from ...storage.cluster.objects import ObjectKind
 from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import JobForecast
 from .base import Done, Notice, Reply, Request
-from .config_store_from_jobs import OpcodeRan
 from .several import QueryAnswered
+
+
+class PartNotice(Notice, frozen=True):
+    """From a package's part of the configuration store to itself: the part makes subclasses."""
 
 
 class ReportConfiguration(Notice, frozen=True):
@@ -53,26 +56,6 @@ class WholeDue(Notice, frozen=True):
     """From the configuration store to itself: write the whole configuration."""
 
 
-class HostMeasured(Notice, frozen=True):
-    """From its helper thread: the figures of this machine, by the names of a node's live fields."""
-
-    figures: dict[str, Any]
-
-
-class HostOverdue(Notice, frozen=True):
-    """From the configuration store to itself: this measurement of the machine takes too long."""
-
-    number: int
-
-
-class OpcodeDecided(Notice, frozen=True):
-    """From its helper thread: the answer to an opcode of this job that changes nothing."""
-
-    job_id: int
-    op_index: int
-    answer: OpcodeRan
-
-
 class OpcodeWait(Reply, frozen=True):
     """Whether the job's opcode waits for the configuration lock, and words for who holds it."""
 
@@ -97,10 +80,6 @@ class WholeWritten(Notice, frozen=True):
     error: str | None = None
 
 
-class SweepReservations(Notice, frozen=True):
-    """From the configuration store to itself: look whether the owners of reservations live."""
-
-
 class ChangesOverdue(Notice, frozen=True):
     """From the configuration store to itself: a change has waited for the lock for too long."""
 
@@ -109,22 +88,6 @@ class LocksNotWritten(Notice, frozen=True):
     """From the lock manager: the disk refuses what it writes, so it gives no lock away now."""
 
     error: str
-
-
-class SsconfDue(Notice, frozen=True):
-    """From the configuration store to itself: write ssconf files that the disk refused."""
-
-
-class SsconfWritten(Notice, frozen=True):
-    """From its helper thread: these ssconf files (None: all) are written, or why they are not.
-
-    ``is_damaged``: because of the configuration, so that it is of no use to try again.
-    """
-
-    names: list[str] | None
-    error: str | None = None
-    is_damaged: bool = False
-    incarnation: int = 0
 
 
 class FilterStored(Reply, frozen=True):

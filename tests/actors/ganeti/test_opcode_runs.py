@@ -14,6 +14,7 @@ from tests.clusters import uuid_of
 from tests.refusals import refusing
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.ganeti import notices
 from ganger.actors.ganeti.config_part import GanetiPart
 from ganger.storage import config_files, settings
 from ganger.storage.alive import lock_files, process_identity
@@ -366,7 +367,7 @@ def test_what_takes_long_is_decided_in_a_thread_and_others_go_on(
     assert [asker.answers for asker in askers] == [[], []]
     stage.run_timers()
     # The repeated request began no second thread.
-    [decided] = stage.take(messages.OpcodeDecided)
+    [decided] = stage.take(notices.OpcodeDecided)
     store.turn(decided)
     for asker in (*askers, store.ask(verification)):
         assert asker.answer_as(OpcodeRan).result is True
@@ -381,11 +382,11 @@ def test_a_successor_takes_no_decision_of_its_predecessor_for_one_of_its_own(
     store.ask(verification)
     after = successor(stage, store)
     stage.run_timers()
-    after.turn(*stage.take(messages.OpcodeDecided))
+    after.turn(*stage.take(notices.OpcodeDecided))
     asker = after.ask(verification)
     assert asker.answers == []
     stage.run_timers()
-    after.turn(*stage.take(messages.OpcodeDecided))
+    after.turn(*stage.take(notices.OpcodeDecided))
     assert asker.answer_as(OpcodeRan).result is True
 
 
@@ -399,7 +400,7 @@ def test_an_error_in_the_thread_is_the_answer(
     monkeypatch.setattr(deciding, "decided", fail)
     asker = store.ask(run(VERIFICATION, locks=ALL_SHARED))
     stage.run_timers()
-    store.turn(*stage.take(messages.OpcodeDecided))
+    store.turn(*stage.take(notices.OpcodeDecided))
     ran = asker.answer_as(OpcodeRan)
     assert ran.error is not None
     assert ran.error[0] == "OpExecError"

@@ -13,7 +13,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.actors.ganeti import host_figures
+from ganger.actors.ganeti import host_figures, notices
 from ganger.storage import settings
 from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 from ganger.transport import messages
@@ -55,7 +55,7 @@ def measured(stage: Stage, store: Staged[ConfigStore]) -> None:
     for timer in [timer for timer in stage.timers if timer.seconds == 0]:
         stage.timers.remove(timer)
         timer.run_out()
-    store.turn(*stage.take(messages.HostMeasured))
+    store.turn(*stage.take(notices.HostMeasured))
 
 
 def overdue(stage: Stage, store: Staged[ConfigStore]) -> None:
@@ -63,7 +63,7 @@ def overdue(stage: Stage, store: Staged[ConfigStore]) -> None:
     (timer,) = [timer for timer in stage.timers if timer.seconds == settings.OWN_HOST_SECONDS]
     stage.timers.remove(timer)
     timer.run_out()
-    store.turn(stage.take_one(messages.HostOverdue))
+    store.turn(stage.take_one(notices.HostOverdue))
 
 
 def free(asker: Asker) -> dict[str, list[Any]]:

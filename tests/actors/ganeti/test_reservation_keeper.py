@@ -13,6 +13,7 @@ from tests.actors.runtime.stage import Asker
 from tests.clusters import uuid_of
 from tests.refusals import refusing
 
+from ganger.actors.ganeti import notices
 from ganger.storage.ganeti.reservations import ReservationsFile, decode
 from ganger.storage.locks.locks import Owner
 from ganger.transport import messages
@@ -78,20 +79,20 @@ def test_a_dead_owner_loses_its_reservations(both: StoreAndLocks) -> None:
     due = [timer for timer in both.stage.timers if _is_sweep(timer.alarm)]
     assert [timer.seconds for timer in due] == [0.25]
     both.stage.timers.clear()
-    both.store.turn(messages.SweepReservations())
+    both.store.turn(notices.SweepReservations())
     assert stored(both).macs == ()
     assert stored(both).volumes == ((other, ("xenvg/x",)),)
     # Looked at again and again, while there is anybody.
     assert any(_is_sweep(timer.alarm) for timer in both.stage.timers)
     ask(both, call("dropAllReservations", other))
     both.stage.timers.clear()
-    both.store.turn(messages.SweepReservations())
+    both.store.turn(notices.SweepReservations())
     assert not any(_is_sweep(timer.alarm) for timer in both.stage.timers)
 
 
 def _is_sweep(alarm: Any) -> bool:
     message = getattr(getattr(alarm, "item", None), "message", None)
-    return isinstance(message, messages.SweepReservations)
+    return isinstance(message, notices.SweepReservations)
 
 
 def test_an_owner_that_died_before_the_store_began_has_none(both: StoreAndLocks) -> None:

@@ -14,6 +14,7 @@ from tests.actors.runtime.stage import Stage, Staged
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.actors.ganeti import notices
 from ganger.storage import errors, settings
 from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.ganeti import ssconf_files
@@ -30,7 +31,7 @@ def settle(stage: Stage, store: Staged[ConfigStore]) -> None:
     """Let threads finish, and the store hear of it, until nothing is left to write."""
     for _ in range(10):
         stage.run_timers()
-        for kind in (messages.WholeWritten, messages.SsconfWritten, messages.SsconfDue):
+        for kind in (messages.WholeWritten, notices.SsconfWritten, notices.SsconfDue):
             for said in stage.take(kind):
                 store.turn(said)
 
@@ -117,7 +118,7 @@ def test_what_the_disk_refuses_is_written_later_and_holds_up_no_change(
         set_value(store, ObjectKind.CLUSTER, "", "master_netdev", "eth7")
         assert store.component._stored.snapshot.cluster["master_netdev"] == "eth7"
         stage.run_timers()
-        store.turn(stage.take_one(messages.SsconfWritten))
+        store.turn(stage.take_one(notices.SsconfWritten))
         assert file_of(stage, "cluster_tags") != "web\n"
         assert "tried again later" in stage.log_stream.getvalue()
         assert settings.DISK_RETRY_SECONDS in [timer.seconds for timer in stage.timers]
@@ -167,7 +168,7 @@ def test_news_of_a_predecessors_thread_is_not_ours(
     set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
     called: list[str | None] = []
     store.component._parts.when_written(called.append)
-    store.turn(messages.SsconfWritten(names=None, incarnation=99))
+    store.turn(notices.SsconfWritten(names=None, incarnation=99))
     assert called == []
     settle(stage, store)
     assert called == [None]
@@ -181,7 +182,7 @@ def test_a_flush_answers_when_the_files_are_written_or_says_why_not(
     settle(stage, store)
     set_value(store, ObjectKind.CLUSTER, "", "tags", ["web"])
     asker = store.ask(call("flushConfig"))
-    for written in (messages.WholeWritten, messages.SsconfWritten):
+    for written in (messages.WholeWritten, notices.SsconfWritten):
         assert asker.answers == []
         stage.run_timers()
         for one in stage.take(written):
@@ -213,7 +214,7 @@ def test_a_directory_that_took_the_place_of_ours_is_left_alone(
     data = stage.places.data
     data.rename(data.with_name("elsewhere"))
     stage.run_timers()
-    store.turn(stage.take_one(messages.SsconfWritten))
+    store.turn(stage.take_one(notices.SsconfWritten))
     assert not data.exists()
     data.mkdir()
     settle(stage, store)

@@ -14,7 +14,7 @@ from tests.actors.runtime.stage import Asker
 from tests.clusters import uuid_of
 from tests.refusals import refusing
 
-from ganger.actors.ganeti import wconfd_catalogue
+from ganger.actors.ganeti import notices, wconfd_catalogue
 from ganger.storage.cluster.differences import MASK
 from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.locks.locks import CONFIG_LOCK, Owner
@@ -317,7 +317,7 @@ def test_a_flush_is_answered_when_the_file_is_written(both: StoreAndLocks) -> No
     both.stage.run_timers()
     both.store.turn(*both.stage.take(messages.WholeWritten))
     assert first.answers == []
-    both.store.turn(*both.stage.take(messages.SsconfWritten))
+    both.store.turn(*both.stage.take(notices.SsconfWritten))
     assert first.answer == ConfigAnswered()
     assert second.answers == []
     with refusing("rename"):

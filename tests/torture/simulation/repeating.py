@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+from ganger.actors.ganeti import notices
 from ganger.actors.runtime.mailbox import Answer
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -84,13 +85,13 @@ LATE: tuple[type[Message], ...] = (
     messages.DescribeCluster,
     messages.RunQuery,
     messages.WholeDue,
-    messages.SsconfDue,
+    notices.SsconfDue,
     messages.PrepareOpcode,
     messages.ResolveForecasts,
     messages.ReadOpcodeWait,
     messages.ChangesOverdue,
-    messages.HostOverdue,
-    messages.SweepReservations,
+    notices.HostOverdue,
+    notices.SweepReservations,
     messages.ReadHolders,
 )
 """The second copy may come any time after the first."""
@@ -187,9 +188,9 @@ ONCE: tuple[type[Message], ...] = (
     messages.Compacted,
     messages.SegmentMade,
     messages.WholeWritten,
-    messages.SsconfWritten,
-    messages.OpcodeDecided,
-    messages.HostMeasured,
+    notices.SsconfWritten,
+    notices.OpcodeDecided,
+    notices.HostMeasured,
     messages.ReplyDue,
     # From the supervisor, or its own timer, to the keeper of a process, which starts it once.
     messages.StartComponent,
