@@ -16,4 +16,5 @@ Ganeti's words of the replies.
   objects, with `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say
   themselves). `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files
   that follow the configuration.
+- `query_operations`: how a job's process asks for what queries answer.
 """

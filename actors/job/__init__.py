@@ -12,6 +12,5 @@ hand-over to the final status.
 - `state_recorder`: makes the job's states durable, by the daemon's journal or in its file.
   `state_file`: writes that file.
 - `job_context`: what operations may use. `job_log` and `output`: what they log and print.
-- `store_operations` and `query_operations`: opcodes that the configuration store carries out, or
-  answers.
+- `store_operations`: opcodes that the configuration store carries out, and those that it locks.
 """

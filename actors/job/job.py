@@ -17,6 +17,7 @@ short job (docs/decisions/job-actor-without-pykka.md).
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any, assert_never
@@ -168,10 +169,9 @@ class JobActor:
             return None
         if opcode.runs_in_store:
             return self._store.run(self.context)
-        if opcode.is_query:
-            from . import query_operations  # noqa: PLC0415 - few jobs need it
-
-            return query_operations.run(opcode, self.context, self._daemon, self._await)
+        if opcode.asked_by:
+            asking = importlib.import_module(opcode.asked_by)
+            return asking.run(opcode, self.context, self._daemon, self._await)
         self.context.begin_output(getattr(opcode, "output_limit", None))
         follows = descendants.is_followed(opcode)
         if follows is not None:

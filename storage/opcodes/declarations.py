@@ -240,8 +240,8 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     runs_in_store: ClassVar[bool] = False
     """Whether the configuration store carries it out (`actors/ganeti/opcode_runs`)."""
 
-    is_query: ClassVar[bool] = False
-    """Whether its operation asks for what queries answer (`actors/job/query_operations`)."""
+    asked_by: ClassVar[str] = ""
+    """A package's module whose ``run`` asks the daemon for the result, in the job's process."""
 
     reuses_process: ClassVar[bool] = False
     """Whether the operation leaves its process as it found it, so that another job may follow.

@@ -23,7 +23,7 @@ RUN_IN_STORE = frozenset(
 """The opcodes whose operations need nothing but the configuration."""
 
 QUERIES = frozenset({"OP_QUERY", "OP_QUERY_FIELDS"})
-"""The opcodes whose operations ask for what queries answer (`actors/job/query_operations`)."""
+"""The opcodes whose operations ask for what queries answer (`actors/ganeti/query_operations`)."""
 
 _CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
 
@@ -61,7 +61,7 @@ def _make(op_id: str) -> type[Opcode]:
         "summary_field": declared.get("summary_field"),
         "built_in": op_id in RUN_IN_STORE or op_id in QUERIES,
         "runs_in_store": op_id in RUN_IN_STORE,
-        "is_query": op_id in QUERIES,
+        "asked_by": "ganger.actors.ganeti.query_operations" if op_id in QUERIES else "",
         "reuses_process": op_id in RUN_IN_STORE or op_id in QUERIES,
         "is_locked_by_store": op_id in RUN_IN_STORE or op_id == "OP_QUERY",
         "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),

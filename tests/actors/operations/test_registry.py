@@ -53,7 +53,7 @@ def test_every_opcode_called_built_in_is_in_the_table_and_no_other() -> None:
         if declared is not None
         and declared.built_in
         and not declared.runs_in_store
-        and not declared.is_query
+        and not declared.asked_by
     }
     assert built_in == set(registry.OPERATIONS)
 

@@ -9,18 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.actors.job.test_job import FakeLink
-from tests.core_alone import NEEDS_HIDDEN
 
-from ganger.actors.job import query_operations
+from ganger.actors.ganeti import query_operations
 from ganger.actors.job.conversation import Conversation
 from ganger.actors.operations.local_context import LocalContext
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.opcodes import OperationError
 from ganger.transport import messages
 from ganger.transport.messages import Message, RunQuery
-
-pytestmark = NEEDS_HIDDEN
-
 
 FIELDS = [{"name": "id", "title": "ID", "kind": "number", "doc": "Job ID"}]
 

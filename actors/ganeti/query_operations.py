@@ -12,8 +12,8 @@ from ...transport import messages
 
 if TYPE_CHECKING:
     from ...storage.opcodes import Opcode, OperationContext
-    from .conversation import Conversation
-    from .store_operations import Await
+    from ..job.conversation import Conversation
+    from ..job.store_operations import Await
 
 
 def run(
