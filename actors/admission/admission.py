@@ -54,6 +54,11 @@ class _New(msgspec.Struct, frozen=True):
     """Names of files beside the jobs."""
     retry_of: int | None
 
+    @property
+    def count(self) -> int:
+        """How many jobs the submission has, those that a rule rejects included."""
+        return len(self.jobs) + len(self.rejected)
+
 
 class Admission:
     """Takes submissions."""
@@ -149,10 +154,7 @@ class Admission:
         first_id: int,
         retry_of: int | None,
     ) -> Work:
-        """Check and store a submission; yields at the end of each slice, and never if it is small.
-
-        Raises what the checks raise.
-        """
+        """Check and store a submission, a large one in slices. Raises what the checks raise."""
         key, specs = message.key, message.jobs
         drafts = yield from self._drafting(message, first_id, retry_of)
         assert self._gate.rules is not None
@@ -162,8 +164,7 @@ class Admission:
             None if message.dry_run else self.rejections,
         )
         places = [place for place in range(len(drafts)) if place not in rejected]
-        if rejected or retry_of is not None:
-            _mark([drafts[place].job for place in places], rejected, key, retry_of)
+        _mark([drafts[place].job for place in places], rejected, key, retry_of)
         digests: list[str] = []
         record = StoredRecord(len(places))
         stored: list[tuple[int, int, bytes]] = []
@@ -184,9 +185,7 @@ class Admission:
                 drafts[part[0] : part[-1] + 1] = [submitting.DONE] * len(part)
                 yield
         if message.dry_run or not places:
-            envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
-            for repeated in self._keys.land(key) if not message.dry_run else ():
-                self._submit_again(repeated)
+            self._store_nothing(envelope, None if message.dry_run else key, rejected)
             return None
         self._write_inputs(inputs)
         # A large submission has its ids already.
@@ -194,16 +193,28 @@ class Admission:
         if key is not None:
             self._keys.know_digests(key, first_id, digests)
         new = _New(envelope, key, taken, rejected, [name for name, _ in inputs], retry_of)
-        is_small = len(drafts) <= settings.SUBMITTED_AT_ONCE
+        self._store_new(new, stored, record)
+        return None
+
+    def _store_nothing(self, envelope: Envelope, key: str | None, rejected: dict[int, str]) -> None:
+        """Answer a submission that leaves no job."""
+        envelope.reply(messages.JobsSubmitted(ids=[], rejected=rejected))
+        for repeated in self._keys.land(key):
+            self._submit_again(repeated)
+
+    def _store_new(
+        self, new: _New, stored: list[tuple[int, int, bytes]], record: StoredRecord
+    ) -> None:
+        """Store the jobs; they become known, and the client is answered, when they are durable."""
+        is_small = new.count <= settings.SUBMITTED_AT_ONCE
         if is_small:
-            self._arriving += _arrivals(taken)
+            self._arriving += _arrivals(new.jobs)
         self._ledger.store_new(
             stored,
             functools.partial(self._submitted if is_small else self._land, new),
             functools.partial(self._not_submitted, new),
             record,
         )
-        return None
 
     def _drafting(
         self, message: messages.SubmitJobs, first_id: int, retry_of: int | None
@@ -297,7 +308,7 @@ class Admission:
                 self._store.reader.watches.changed(one.row)
 
     def _not_submitted(self, new: _New, error: errors.GangerError) -> None:
-        if len(new.jobs) + len(new.rejected) <= settings.SUBMITTED_AT_ONCE:
+        if new.count <= settings.SUBMITTED_AT_ONCE:
             self.announce_new()
             gone = [(one.row.id, JobStatus.CANCELED) for one in new.jobs]
             self._store.announcements.finished(gone)
