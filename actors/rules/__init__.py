@@ -9,7 +9,7 @@ again while it waits for locks. Otherwise it hears of the rule in the reply to t
 next start. Without a daemon it reads the stored rules.
 
 - `filter_evaluator`: the component. `filtering`: which rule applies. Pure. `shared_verdicts`: one
-  verdict for jobs of a class.
+  verdict for jobs of a class. `verdicts`: what a chain has to see, and verdicts as messages. Pure.
 - `rules_in_force`: the rules that the queue enforces. `gating`: whether an opcode may start. Pure.
   `stored_rules`: the gate without a daemon.
 - `rule_requests`: makes rules of requests, and rows of rules. Pure.

@@ -15,8 +15,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
@@ -29,7 +27,7 @@ from ...transport import messages
 from ...transport.messages import JobVerdict
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import filtering, rule_requests
+from . import filtering, rule_requests, verdicts
 from .shared_verdicts import SharedVerdicts
 
 if TYPE_CHECKING:
@@ -263,12 +261,12 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             return JobVerdict(job=arrived.job, chain=self._number, is_common=True)
         is_common = not self._chain.tells_alike_apart
         if (known := self._shared.find(arrived.job)) is not None:
-            return _verdict_of(arrived, known, self._number, is_common=is_common)
-        if self._chain.looks_at.opcodes and not _has_inputs(arrived, self._chain):
+            return verdicts.verdict_of(arrived, known, self._number, is_common=is_common)
+        if self._chain.looks_at.opcodes and not verdicts.has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
         try:
-            facts = self._facts(arrived, _fields_of(self._chain))
+            facts = self._facts(arrived, verdicts.fields_of(self._chain))
         except errors.StorageError as error:
             self._note_unreadable(arrived, error)
             return JobVerdict(job=arrived.job) if is_running else self._held(arrived)
@@ -277,17 +275,17 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             held = next(work)
         except StopIteration as done:
             self._shared.note(arrived.job, done.value)
-            return _verdict_of(arrived, done.value, self._number, is_common=is_common)
+            return verdicts.verdict_of(arrived, done.value, self._number, is_common=is_common)
         return Judging(arrived, work, held)
 
     def _meanwhile(self, begun: Judging) -> JobVerdict:
         """A pending job is held and lets others pass; a running one keeps its place."""
         if begun.is_running:
             return JobVerdict(job=begun.arrived.job)
-        return _verdict_of(begun.arrived, begun.held, self._number)
+        return verdicts.verdict_of(begun.arrived, begun.held, self._number)
 
     def _held(self, arrived: messages.JobToJudge) -> JobVerdict:
-        return _verdict_of(arrived, _HELD, self._number)
+        return verdicts.verdict_of(arrived, _HELD, self._number)
 
     def _note_unreadable(self, arrived: messages.JobToJudge, error: errors.StorageError) -> None:
         """No rule can look at this job's text, so it is held: a rule might hold or reject it."""
@@ -348,7 +346,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         except StopIteration as done:
             self._shared.note(begun.arrived.job, done.value)
             is_common = not self._chain.tells_alike_apart
-            verdict = _verdict_of(begun.arrived, done.value, self._number, is_common=is_common)
+            verdict = verdicts.verdict_of(
+                begun.arrived, done.value, self._number, is_common=is_common
+            )
             found = [verdict]
             running, pending = (found, []) if begun.is_running else ([], found)
             judged = messages.JobsJudged(jobs=pending, running=running, is_repeat=True)
@@ -360,7 +360,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _reject(self, judged: list[messages.JobVerdict]) -> None:
         """Send the queue the jobs that a rule rejects: it cancels the pending ones."""
         rejected = [
-            (found.job.id, filtering.describe(self._rules, _rejection(found)))
+            (found.job.id, filtering.describe(self._rules, verdicts.rejection(found)))
             for found in judged
             if found.action == ActionName.REJECT
         ]
@@ -373,12 +373,12 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if message.job is None:
             return message
         try:
-            facts = self._facts(message.job, _fields_of(self._chain))
+            facts = self._facts(message.job, verdicts.fields_of(self._chain))
         except errors.StorageError:
             return msgspec.structs.replace(message, job=None, then=self._held(message.job))
         meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
         held_by, verdict = filtering.holding(self._chain, facts, meter)
-        then = _verdict_of(message.job, verdict, self._number)
+        then = verdicts.verdict_of(message.job, verdict, self._number)
         refused = filtering.refused_priorities(self._chain, facts)
         return msgspec.structs.replace(
             message, job=None, holding=held_by, then=then, refused=refused
@@ -386,7 +386,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
 
     def _test(self, message: messages.JudgeTest) -> Work:
         both = (self._shared, self._what_if(message.test, message.last_id))
-        fields = _fields_of(*(one.chain for one in both))
+        fields = verdicts.fields_of(*(one.chain for one in both))
         rows: list[messages.RuleTest] = []
         next_after = message.next_after
         work_left = settings.JUDGE_STEPS_MAX
@@ -409,7 +409,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                         one.note(arrived.job, verdict)
                         found[place] = verdict
                         work_left -= steps
-            now, would = map(_named, found)
+            now, would = map(verdicts.named, found)
             rows.append(messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would))
         return messages.FiltersTested(rows=rows, next_after=next_after)
 
@@ -438,7 +438,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _simulate(self, message: messages.JudgeSimulation) -> Work:
         """Judge a page of jobs under the rules of the simulation."""
         known = self._what_if(message.simulation, message.last_id)
-        fields = _fields_of(known.chain)
+        fields = verdicts.fields_of(known.chain)
         found: list[JobVerdict] = []
         work_left = settings.JUDGE_STEPS_MAX
         for arrived in (*message.jobs, *message.running):
@@ -452,13 +452,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                     facts = self._facts(arrived, fields, priority=priority)
                 except errors.StorageError as error:
                     self._note_unreadable(arrived, error)
-                    found.append(_verdict_of(arrived, _HELD, 1))
+                    found.append(verdicts.verdict_of(arrived, _HELD, 1))
                     continue
                 verdict, steps = yield from self._judged_in_slices(known.chain, facts)
                 work_left -= steps
                 if priority is None:
                     known.note(arrived.job, verdict)
-            found.append(_verdict_of(arrived, verdict, 1))
+            found.append(verdicts.verdict_of(arrived, verdict, 1))
         pending = len(message.jobs)
         return messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
 
@@ -493,44 +493,3 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             self._slice.left -= settings.JOB_READ_STEPS
             inputs = job_files.read_inputs(self._queue, arrived.job.id)
         return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
-
-
-def _fields_of(*chains: filtering.RuleChain) -> frozenset[str] | None:
-    """The parameters of opcodes at which these chains look; None: they look at ids alone."""
-    return reduce(or_, (chain.looks_at for chain in chains)).parameters
-
-
-def _has_inputs(arrived: messages.JobToJudge, chain: filtering.RuleChain) -> bool:
-    """Whether all that the chain looks at is there, or in the job's file."""
-    if arrived.class_inputs is not None and not chain.looks_at.reasons:
-        return True
-    return arrived.inputs is not None or arrived.body is not None or arrived.is_in_file
-
-
-def _verdict_of(
-    arrived: messages.JobToJudge,
-    verdict: filtering.Verdict,
-    number: int,
-    *,
-    is_common: bool = False,
-) -> JobVerdict:
-    return JobVerdict(
-        job=arrived.job,
-        # Not `str`, which makes a text for each job.
-        action=verdict.action.value,
-        rule=verdict.rule,
-        limit=verdict.limit,
-        chain=number,
-        is_common=is_common,
-    )
-
-
-def _rejection(judged: messages.JobVerdict) -> filtering.Verdict:
-    return filtering.Verdict(judged.rule, ActionName.REJECT)
-
-
-def _named(verdict: filtering.Verdict | None) -> tuple[str, str] | None:
-    if verdict is None or verdict.rule is None:
-        return None
-    action = str(verdict.action)
-    return verdict.rule, action if verdict.limit is None else f"{action} {verdict.limit}"
