@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import grp
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,6 @@ _ID_DIGITS_MAX = 18
 _PORT_MAX = 65_535
 _AGE_DIGITS_MAX = 15
 _SECONDS_MAX = 1_000_000_000
-_GROUP_ID_MAX = 2**32 - 2
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -155,22 +152,6 @@ class Seconds(click.ParamType[float]):
             text = f"expected seconds, from 0 to {_SECONDS_MAX}, got {str(value)[:60]!r}"
             self.fail(text, param, ctx)
         return seconds
-
-
-class Group(click.ParamType[int]):
-    """A group of the system, by its name or its number: its number."""
-
-    name = "group"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        text = str(value)
-        with contextlib.suppress(KeyError, ValueError):
-            return grp.getgrnam(text).gr_gid
-        if not text.isdecimal() or int(text) > _GROUP_ID_MAX:
-            self.fail(f"there is no group {text[:60]!r}", param, ctx)
-        return int(text)
 
 
 class Text(click.ParamType[str]):

@@ -63,7 +63,7 @@ class JobListing:
 
     async def _read(self, raw_filter: object) -> dict[int, bytes]:
         """The objects of these jobs, without those that were archived meanwhile."""
-        found = await rows.raw_objects_of(self._client, "job", _ASKED, raw_filter)
+        found = await rows.raw_objects(self._client, "job", _ASKED, raw_filter)
         return {
             int(bytes(job["id"])): msgspec.json.encode(job)
             for job in found

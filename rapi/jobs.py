@@ -90,7 +90,7 @@ async def show_job(call: Call) -> Any:  # noqa: ANN401 - JSON
 
 async def read_body(client: AsyncClient, job_id: int) -> bytes:
     """The JSON of one job."""
-    [found] = await rows.raw_objects_of(client, "job", FIELDS, ["==", "id", job_id])
+    [found] = await rows.raw_objects(client, "job", FIELDS, ["==", "id", job_id])
     return msgspec.json.encode(found) + b"\n"
 
 

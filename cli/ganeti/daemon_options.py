@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import click
 
-from ...storage.disk import ownership
-from .. import choices
 from ..daemon_options import DaemonOptions
+
+_GROUP_ID_MAX = 2**32 - 2
+
+
+class Group(click.ParamType[int]):
+    """A group of the system, by its name or its number: its number."""
+
+    name = "group"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        text = str(value)
+        with contextlib.suppress(KeyError, ValueError):
+            return grp.getgrnam(text).gr_gid
+        if not text.isdecimal() or int(text) > _GROUP_ID_MAX:
+            self.fail(f"there is no group {text[:60]!r}", param, ctx)
+        return int(text)
+
 
 _OPTIONS = (
     click.option(
@@ -22,7 +42,7 @@ _OPTIONS = (
     click.option(
         "--luxi-group",
         metavar="GROUP",
-        type=choices.Group(),
+        type=Group(),
         help="The group whose members may use LUXI as the daemon's user and root may, at the "
         "path of --luxi-socket.",
     ),
@@ -54,7 +74,7 @@ class Options(DaemonOptions, frozen=True, kw_only=True):
             ("--luxi-anonymous-reads", self.luxi_anonymous_reads, None),
             ("--luxi-group", self.luxi_group is not None, self.luxi_group),
         ):
-            if is_given and (folder := ownership.closed_folder(path, group)) is not None:
+            if is_given and (folder := closed_folder(path, group)) is not None:
                 text = f"its users cannot enter {folder}, where {path} lies"
                 found.append(f"{option} has no effect: {text}")
         return found
@@ -82,3 +102,21 @@ class Options(DaemonOptions, frozen=True, kw_only=True):
                     f"{option} needs --luxi-socket PATH: without it the socket lies in the run "
                     "directory, which is for the daemon's user alone."
                 )
+
+
+def closed_folder(path: Path, group: int | None) -> Path | None:
+    """The nearest folder above ``path`` that this group, or for None some user, cannot enter.
+
+    None if there is no such folder; one that is not there yet does not count.
+    """
+    for folder in path.parents:
+        try:
+            status = folder.stat()
+        except OSError:
+            continue
+        is_open = status.st_mode & stat.S_IXOTH
+        if group is not None and status.st_gid == group:
+            is_open = status.st_mode & stat.S_IXGRP
+        if not is_open:
+            return folder
+    return None

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from .. import rows
 from ..declarations import Call, Method, Resource, Right
+from . import noun_rows
 from .submitting import DRY_RUN, FORCE, from_path, submits
 from .tags import tags
 
 FIELDS: Final = (
     "alloc_policy", "name", "node_cnt", "node_list", "ipolicy", "custom_ipolicy", "diskparams",
-    "custom_diskparams", "ndparams", "custom_ndparams", *rows.STAMP_FIELDS,
+    "custom_diskparams", "ndparams", "custom_ndparams", *noun_rows.STAMP_FIELDS,
 )  # fmt: skip
 
 _NAME: Final = from_path("group_name")
@@ -26,13 +27,13 @@ _RENAMES: Final = {
 async def list_groups(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All groups: their names, or whole."""
     if call.flag("bulk"):
-        return await rows.raw_objects(call, "group", FIELDS)
-    return await rows.index(call, "group", "/2/groups", "name")
+        return await rows.raw_objects(call.client, "group", FIELDS)
+    return await noun_rows.index(call, "group", "/2/groups", "name")
 
 
 async def show_group(call: Call) -> dict[str, Any]:
     """One group."""
-    return await rows.one(call, "group", FIELDS, call.path["group_name"])
+    return await noun_rows.one(call, "group", FIELDS, call.path["group_name"])
 
 
 RESOURCES = (

@@ -8,7 +8,7 @@ from ...storage import errors
 from .. import bodies, jobs, problems, rows
 from ..declarations import Call, Method, Parameter, Resource, Right, whole
 from ..problems import HttpError
-from . import submitting
+from . import noun_rows, submitting
 from .submitting import DRY_RUN, FORCE, Part, constant, flag, from_path, submits, text
 from .tags import tags
 
@@ -18,7 +18,7 @@ FIELDS: Final = (
     "nic.bridges", "network_port", "disk.sizes", "disk.spindles", "disk_usage", "disk.uuids",
     "disk.names", "beparams", "hvparams", "oper_state", "oper_ram", "oper_vcpus", "status",
     "custom_hvparams", "custom_beparams", "custom_nicparams", "custom_osparams",
-    *rows.STAMP_FIELDS,
+    *noun_rows.STAMP_FIELDS,
 )  # fmt: skip
 
 _NAME: Final = from_path("instance_name")
@@ -34,23 +34,23 @@ _REINSTALL: Final = ("os", "start", "osparams")
 
 async def list_instances(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All instances: their names, or whole."""
-    rows.refuse_locking(call)
+    noun_rows.refuse_locking(call)
     if call.flag("bulk"):
-        return [_shown(instance) for instance in await rows.objects(call, "instance", FIELDS)]
-    return await rows.index(call, "instance", "/2/instances", "id")
+        return [_shown(instance) for instance in await noun_rows.objects(call, "instance", FIELDS)]
+    return await noun_rows.index(call, "instance", "/2/instances", "id")
 
 
 async def show_instance(call: Call) -> dict[str, Any]:
     """One instance."""
-    rows.refuse_locking(call)
-    return _shown(await rows.one(call, "instance", FIELDS, call.path["instance_name"]))
+    noun_rows.refuse_locking(call)
+    return _shown(await noun_rows.one(call, "instance", FIELDS, call.path["instance_name"]))
 
 
 async def show_console(call: Call) -> dict[str, Any]:
     """How to reach the console of an instance."""
     wanted = ["==", "name", call.path["instance_name"]]
     try:
-        [found] = await rows.objects(call, "instance", ["console"], wanted)
+        [found] = await noun_rows.objects(call, "instance", ["console"], wanted)
     except errors.UnknownObjectError as error:
         raise problems.of_query(error) from error
     console: dict[str, Any] | None = found["console"]
@@ -173,7 +173,7 @@ RESOURCES = (
                 handler=list_instances,
                 right=Right.READ,
                 summary="List instances.",
-                query=(rows.BULK, rows.LOCK),
+                query=(rows.BULK, noun_rows.LOCK),
             ),
             "POST": submits(
                 "OP_INSTANCE_CREATE", "Create an instance.", DRY_RUN, renames=_RENAMES, values=_new
@@ -195,7 +195,7 @@ RESOURCES = (
                 handler=show_instance,
                 right=Right.READ,
                 summary="Show an instance.",
-                query=(rows.LOCK,),
+                query=(noun_rows.LOCK,),
             ),
             "DELETE": submits(
                 "OP_INSTANCE_REMOVE",

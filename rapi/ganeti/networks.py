@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from .. import rows
 from ..declarations import Call, Method, Resource, Right
+from . import noun_rows
 from .submitting import DRY_RUN, from_path, submits
 from .tags import tags
 
 FIELDS: Final = (
     "name", "network", "gateway", "network6", "gateway6", "mac_prefix", "free_count",
     "reserved_count", "map", "group_list", "inst_list", "external_reservations",
-    *rows.STAMP_FIELDS,
+    *noun_rows.STAMP_FIELDS,
 )  # fmt: skip
 
 _NAME: Final = from_path("network_name")
@@ -22,13 +23,13 @@ _ONE: Final = "/2/networks/{network_name}"
 async def list_networks(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All networks: their names, or whole."""
     if call.flag("bulk"):
-        return await rows.raw_objects(call, "network", FIELDS)
-    return await rows.index(call, "network", "/2/networks", "name")
+        return await rows.raw_objects(call.client, "network", FIELDS)
+    return await noun_rows.index(call, "network", "/2/networks", "name")
 
 
 async def show_network(call: Call) -> dict[str, Any]:
     """One network."""
-    return await rows.one(call, "network", FIELDS, call.path["network_name"])
+    return await noun_rows.one(call, "network", FIELDS, call.path["network_name"])
 
 
 def _change(verb: str, op_id: str, summary: str) -> Resource:

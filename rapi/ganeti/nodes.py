@@ -9,6 +9,7 @@ import msgspec
 from .. import bodies, rows
 from ..declarations import Call, Method, Parameter, Resource, Right
 from ..problems import HttpError
+from . import noun_rows
 from .submitting import DRY_RUN, FORCE, Part, flag, from_path, submits, text
 from .tags import tags
 
@@ -16,7 +17,7 @@ FIELDS: Final = (
     "name", "offline", "master_candidate", "drained", "dtotal", "dfree", "sptotal", "spfree",
     "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt", "ctotal", "cnos", "cnodes", "csockets",
     "pip", "sip", "role", "pinst_list", "sinst_list", "master_capable", "vm_capable", "ndparams",
-    "group.uuid", *rows.STAMP_FIELDS,
+    "group.uuid", *noun_rows.STAMP_FIELDS,
 )  # fmt: skip
 
 ROLES: Final = {
@@ -45,20 +46,20 @@ _STORAGE_NAME: Final = text("name", needed="Missing the required 'name' paramete
 async def list_nodes(call: Call) -> Any:  # noqa: ANN401 - JSON
     """All nodes: their names, or whole."""
     if call.flag("bulk"):
-        rows.refuse_locking(call)
-        return [_shown(node) for node in await rows.objects(call, "node", FIELDS)]
-    return await rows.index(call, "node", "/2/nodes", "id")
+        noun_rows.refuse_locking(call)
+        return [_shown(node) for node in await noun_rows.objects(call, "node", FIELDS)]
+    return await noun_rows.index(call, "node", "/2/nodes", "id")
 
 
 async def show_node(call: Call) -> dict[str, Any]:
     """One node."""
-    rows.refuse_locking(call)
-    return _shown(await rows.one(call, "node", FIELDS, call.path["node_name"]))
+    noun_rows.refuse_locking(call)
+    return _shown(await noun_rows.one(call, "node", FIELDS, call.path["node_name"]))
 
 
 async def show_role(call: Call) -> str:
     """The role of a node."""
-    found = await rows.one(call, "node", ["role"], call.path["node_name"])
+    found = await noun_rows.one(call, "node", ["role"], call.path["node_name"])
     return ROLES[found["role"]]
 
 
@@ -110,7 +111,7 @@ RESOURCES = (
                 handler=list_nodes,
                 right=Right.READ,
                 summary="List nodes.",
-                query=(rows.BULK, rows.LOCK),
+                query=(rows.BULK, noun_rows.LOCK),
             )
         },
     ),
@@ -118,7 +119,7 @@ RESOURCES = (
         path=_ONE,
         methods={
             "GET": Method(
-                handler=show_node, right=Right.READ, summary="Show a node.", query=(rows.LOCK,)
+                handler=show_node, right=Right.READ, summary="Show a node.", query=(noun_rows.LOCK,)
             )
         },
     ),

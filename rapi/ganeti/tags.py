@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...storage import errors
-from .. import problems, rows
+from .. import problems
 from ..declarations import Call, Method, Parameter, Resource, Right
 from ..problems import HttpError
-from . import submitting
+from . import noun_rows, submitting
 
 _TAG: Final = Parameter("tag", list, "A tag; may be repeated.")
 
@@ -36,7 +36,7 @@ def tags(path: str, kind: str, what: str = "", name: str = "") -> Resource:
             return sorted(cluster.get("tags") or ())
         try:
             wanted = ["==", "name", call.path[name]]
-            [found] = await rows.objects(call, what, ["tags"], wanted)
+            [found] = await noun_rows.objects(call, what, ["tags"], wanted)
         except errors.UnknownObjectError as error:
             raise problems.of_query(error) from error
         return sorted(found["tags"] or ())

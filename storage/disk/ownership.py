@@ -17,7 +17,6 @@ from .. import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from .paths import Places
 
@@ -109,24 +108,6 @@ def group_warnings(places: Places) -> list[str]:
         for path, status in _directories(places)
         if status.st_mode & stat.S_IWGRP and not _is_private_group(status)
     ]
-
-
-def closed_folder(path: Path, group: int | None) -> Path | None:
-    """The nearest folder above ``path`` that this group, or for None some user, cannot enter.
-
-    None if there is no such folder; one that is not there yet does not count.
-    """
-    for folder in path.parents:
-        try:
-            status = folder.stat()
-        except OSError:
-            continue
-        is_open = status.st_mode & stat.S_IXOTH
-        if group is not None and status.st_gid == group:
-            is_open = status.st_mode & stat.S_IXGRP
-        if not is_open:
-            return folder
-    return None
 
 
 def queue_owner(places: Places) -> int | None:

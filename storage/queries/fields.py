@@ -59,11 +59,6 @@ def normal(value: object) -> Answer:
     return Answer(Status.NORMAL, value)
 
 
-def or_no_data(value: object) -> Answer:
-    """The value; without one, it is unknown."""
-    return NO_DATA if value is None else normal(value)
-
-
 def or_unavailable(value: object) -> Answer:
     """The value; without one, the item does not have this field."""
     return UNAVAILABLE if value is None else normal(value)
@@ -137,8 +132,3 @@ def stored(
         return unset if value is None else normal(value)
 
     return Field(Definition(name, title, kind, doc), get)
-
-
-def alias(name: str, of: Field[Source]) -> Field[Source]:
-    """The field under another name."""
-    return of._replace(definition=of.definition._replace(name=name))

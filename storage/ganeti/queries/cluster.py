@@ -14,11 +14,11 @@ from ...queries.fields import (
     FieldKind,
     field,
     normal,
-    or_no_data,
     stored,
     table,
 )
 from .cluster_view import ClusterView, Object
+from .common_fields import or_no_data
 
 OS_API_VERSION: Final = 20
 EXPORT_VERSION: Final = 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ...queries.fields import (
+    NO_DATA,
     Answer,
     Field,
     FieldKind,
@@ -13,9 +14,18 @@ from ...queries.fields import (
     Source,
     field,
     normal,
-    or_no_data,
     stored,
 )
+
+
+def or_no_data(value: object) -> Answer:
+    """The value; without one, it is unknown."""
+    return NO_DATA if value is None else normal(value)
+
+
+def alias(name: str, of: Field[Source]) -> Field[Source]:
+    """The field under another name."""
+    return of._replace(definition=of.definition._replace(name=name))
 
 
 def common(noun: str) -> Iterator[Field[Any]]:

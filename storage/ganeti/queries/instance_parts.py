@@ -10,14 +10,13 @@ from ...queries.fields import (
     Answer,
     Field,
     FieldKind,
-    alias,
     field,
     normal,
-    or_no_data,
     or_unavailable,
 )
 from .. import parameters
 from .cluster_view import ClusterView, Object
+from .common_fields import alias, or_no_data
 
 DISKS_MAX: Final = 16
 INTERFACES_MAX: Final = 8

@@ -19,13 +19,12 @@ from ...queries.fields import (
     HostName,
     field,
     normal,
-    or_no_data,
     stored,
     table,
 )
 from .. import parameters
 from .cluster_view import ClusterView, Object, mark, name_of, place
-from .common_fields import common
+from .common_fields import common, or_no_data
 from .instance_parts import (
     Getter,
     disk_fields,

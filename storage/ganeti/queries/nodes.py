@@ -16,12 +16,11 @@ from ...queries.fields import (
     HostName,
     field,
     normal,
-    or_no_data,
     stored,
     table,
 )
 from .cluster_view import ClusterView, Object, mark, names, place
-from .common_fields import common, node_parameter_fields
+from .common_fields import common, node_parameter_fields, or_no_data
 
 _ROLE_DOC: Final = (
     'Node role; "M" for master, "C" for master candidate, "R" for regular, "D" for drained, '

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.test_daemon_options import options_of, run
 
 from ganger.cli.daemon_options import recorded
-from ganger.cli.ganeti.daemon_options import Options
+from ganger.cli.ganeti.daemon_options import Options, closed_folder
 from ganger.storage.disk.paths import Places
 
 ALL = [
@@ -61,3 +61,20 @@ def test_rights_at_a_socket_that_their_users_cannot_reach_are_named(
     assert warnings == [f"{option} has no effect: {text}" for option in words[:1]]
     assert options_of([*given, "--no-luxi"]).closed_to_users() == []
     assert options_of(["--luxi-socket", "/luxi", *words]).closed_to_users() == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "closed_for"),
+    [(0o755, []), (0o700, ["all", "own"]), (0o710, ["all"]), (0o701, ["own"]), (0o750, ["all"])],
+)
+def test_a_folder_that_others_cannot_enter_is_named(
+    tmp_path: Path, mode: int, closed_for: list[str]
+) -> None:
+    """Other folders above it may be closed, too; ``own`` is the group of this one."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    socket = folder / "not there yet" / "socket"
+    for name, group in (("all", None), ("own", folder.stat().st_gid)):
+        is_named = closed_folder(socket, group) == folder
+        assert is_named == (name in closed_for)

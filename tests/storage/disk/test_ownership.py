@@ -203,20 +203,3 @@ def test_a_file_of_another_user_is_not_judged_unreadable(places: Places) -> None
     found = checking.check(survey.survey(places))
     kinds = {one.kind for one in found if one.path.endswith("job-1")}
     assert kinds == {FindingKind.OWNER}
-
-
-@pytest.mark.parametrize(
-    ("mode", "closed_for"),
-    [(0o755, []), (0o700, ["all", "own"]), (0o710, ["all"]), (0o701, ["own"]), (0o750, ["all"])],
-)
-def test_a_folder_that_others_cannot_enter_is_named(
-    tmp_path: Path, mode: int, closed_for: list[str]
-) -> None:
-    """Other folders above it may be closed, too; ``own`` is the group of this one."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    folder.chmod(mode)
-    socket = folder / "not there yet" / "socket"
-    for name, group in (("all", None), ("own", folder.stat().st_gid)):
-        is_named = ownership.closed_folder(socket, group) == folder
-        assert is_named == (name in closed_for)
