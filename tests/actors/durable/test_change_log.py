@@ -93,6 +93,22 @@ def test_a_repetition_gets_the_reply_and_is_stored_once(places: Places, log: Sta
     assert kept == [change(7)]
 
 
+def test_a_repetition_before_the_flush_gets_the_same_reply(places: Places, log: StagedLog) -> None:
+    # Whoever waits for a reply asks again whenever a component was replaced.
+    askers, message = [Asker(), Asker()], request(change(7))
+    for asker in askers:
+        log.changes.store(Envelope(message, asker), message)
+    log.ledger.commit()
+    assert askers[0].answer_as(ChangesStored) == askers[1].answer
+    assert serials(places) == [7]
+    with refusing("pwrite"):
+        askers, message = [Asker(), Asker()], request(change(8))
+        for asker in askers:
+            log.changes.store(Envelope(message, asker), message)
+        log.ledger.commit()
+    assert [asker.refusal[0] for asker in askers] == ["ReadOnlyError"] * 2
+
+
 def test_changes_that_do_not_know_newer_ones_are_not_stored(places: Places, log: StagedLog) -> None:
     store(log, request(change(7, "the predecessor")))
     asker = store(log, request(change(7, "the successor"), known=6))
