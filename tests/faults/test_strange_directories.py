@@ -21,6 +21,7 @@ from ganger.storage.disk import documents
 from ganger.storage.fsck import checking, survey
 from ganger.storage.fsck.findings import FindingKind
 from ganger.storage.locks import locks
+from ganger.storage.log import records
 from ganger.storage.log.journal import Journal
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -263,6 +264,9 @@ def test_a_lock_table_that_makes_no_sense_is_an_error_of_storage(data: bytes) ->
 # ---------------------------------------------------------------- the real daemon
 
 
+LATER = records.FORMAT_VERSION + 1
+
+
 def record(payload: bytes) -> bytes:
     head = len(payload).to_bytes(4, "little") + zlib.crc32(payload).to_bytes(4, "little")
     return head + payload
@@ -274,7 +278,7 @@ def record(payload: bytes) -> bytes:
     [
         ("queue/version", b"2\n"),
         ("queue/version", b""),
-        ("queue/journal/00000099.journal", record(b"\x93\xa5begun\x02\x00")),
+        ("queue/journal/00000099.journal", record(b"\x93\xa5begun%c\x00" % LATER)),
         ("config.data", b"{torn"),
     ],
 )
