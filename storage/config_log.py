@@ -99,14 +99,14 @@ def _read(path: Path) -> tuple[LoggedChanges, list[Path], dict[int, Path], bool]
         data = documents.read(segment)
         if data is None:
             return None
-        for record, _ in RECORDS.records_in(data, segment):
+        content = RECORDS.content(data, segment)
+        for record in content.records:
             if not isinstance(record, SegmentBegun):
                 logged.note(record)
             if isinstance(record, ConfigChanged):
                 where[record.serial] = segment
-        tail = RECORDS.tail(data, segment)
-        is_torn |= tail is not None
-        if tail is not None and any(map(_is_change, RECORDS.left_out(data, segment))):
+        is_torn |= content.tail is not None
+        if any(map(_is_change, content.left_out)):
             damaged.append(segment)
     return logged, damaged, where, is_torn
 

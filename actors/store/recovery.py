@@ -56,7 +56,7 @@ def load(
     names = directory.names()
     strange = directory.strange_names(names)
     loaded.quarantined += [f"{name}: no job has that number" for name in strange]
-    loaded.quarantined += directory.keep_damaged(queue_journal.segments())
+    loaded.quarantined += directory.keep_damaged(said.damaged)
     in_files = set(directory.live_ids(names)).difference(said.archived)
     ids = in_files | _only_in_journal(directory, said, in_files)
     loader = _JobLoader(directory, said, loaded, daemon_lock)

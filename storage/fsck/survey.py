@@ -219,7 +219,7 @@ class _Survey:
             data = _read_plain(os.fspath(path))
         except errors.StorageError as error:
             return JournalSegment(path=os.fspath(path), problem=_without_path(error, path))
-        tail = kind.tail(data, path)
+        tail = kind.content(data, path).tail
         copy = None
         if tail is not None and tail.has_records:
             name = segments.kept_name(path)

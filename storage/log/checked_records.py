@@ -14,7 +14,7 @@ import re
 import struct
 import typing
 import zlib
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -57,6 +57,17 @@ class Tail(msgspec.Struct, frozen=True):
     offset: int
     has_records: bool
     """Whether they contain whole records, behind one that is not whole."""
+
+
+class Content(NamedTuple, Generic[AnyRecord]):
+    """What a file holds: the records that count, and what lies behind them."""
+
+    records: list[AnyRecord]
+    tail: Tail | None
+    """None if all of the file counts."""
+
+    left_out: list[AnyRecord]
+    """The whole records that do not count, as far as this version knows their kinds."""
 
 
 class RecordFormat(Generic[AnyRecord]):
@@ -117,25 +128,24 @@ class RecordFormat(Generic[AnyRecord]):
                 raise errors.DataDirectoryError(message)
             yield record, offset
 
-    def tail(self, data: bytes, path: str | os.PathLike[str]) -> Tail | None:
-        """The part of a file that does not count; None if all of it does."""
-        end = self._end(data, path)
-        if not data[end:].strip(b"\0"):
-            return None
-        return Tail(end, any(True for _ in self._payloads_behind(data, end)))
-
-    def left_out(self, data: bytes, path: str | os.PathLike[str]) -> Iterator[AnyRecord]:
-        """Each whole record that does not count, behind the first that is not whole."""
-        for payload in self._payloads_behind(data, self._end(data, path)):
-            with contextlib.suppress(msgspec.DecodeError):
-                yield self._decode(payload)
-
-    def _end(self, data: bytes, path: str | os.PathLike[str]) -> int:
-        end = max((after for _, after in self.records_in(data, path)), default=0)
+    def content(self, data: bytes, path: str | os.PathLike[str]) -> Content[AnyRecord]:
+        """All that a file says, from one look at it. Raises as `records_in`."""
+        counting: list[AnyRecord] = []
+        end = 0
+        for record, after in self.records_in(data, path):
+            counting.append(record)
+            end = after
         # Those that were passed over behind the last one count, too.
         while payload := payload_at(data, end):
             end += HEAD.size + len(payload)
-        return end
+        if not data[end:].strip(b"\0"):
+            return Content(counting, None, [])
+        payloads = list(self._payloads_behind(data, end))
+        left_out: list[AnyRecord] = []
+        for payload in payloads:
+            with contextlib.suppress(msgspec.DecodeError):
+                left_out.append(self._decode(payload))
+        return Content(counting, Tail(end, bool(payloads)), left_out)
 
     def _payloads_behind(self, data: bytes, end: int) -> Iterator[bytes]:
         for match in self._starts.finditer(data, end):

@@ -76,10 +76,6 @@ class Journal:
         """Every record of the queue's journal that counts, oldest first."""
         return segments.replay(self._directory, RECORDS)
 
-    def left_out(self) -> Iterator[Record]:
-        """Every whole record of the queue's journal that does not count."""
-        return segments.left_out(self._directory, RECORDS)
-
     def segments(self) -> list[Path]:
         """The files of the journal, oldest first."""
         return segments.paths(self._directory)

@@ -51,19 +51,6 @@ def records_of(path: Path, records: RecordFormat[AnyRecord]) -> Iterator[AnyReco
         yield record
 
 
-def left_out(directory: Path, records: RecordFormat[AnyRecord]) -> Iterator[AnyRecord]:
-    """Every whole record that a replay leaves out, because it lies behind damaged bytes."""
-    for path in paths(directory):
-        yield from records.left_out(documents.read(path) or b"", path)
-
-
-def is_damaged(path: Path, records: RecordFormat[AnyRecord]) -> bool:
-    """Whether whole records lie behind damaged bytes of this segment: a replay leaves them out."""
-    data = documents.read(path)
-    tail = None if data is None else records.tail(data, path)
-    return tail is not None and tail.has_records
-
-
 def keep_copies(found: Iterable[Path], folder: str | os.PathLike[str]) -> list[str]:
     """Copy segments with records that are left out into quarantine; a text about each.
 

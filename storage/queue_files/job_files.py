@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .. import errors, settings
 from ..disk import documents, quarantine
 from ..jobs import jobs
-from ..log import records, segments
+from ..log import segments
 from . import inodes, spool
 
 if TYPE_CHECKING:
@@ -308,9 +308,8 @@ class QueueDirectory:
         return quarantine.move(self._quarantine, file, name=name)
 
     def keep_damaged(self, found: Iterable[Path]) -> list[str]:
-        """As `segments.keep_copies`, of those of these segments that are damaged."""
-        damaged = [path for path in found if segments.is_damaged(path, records.RECORDS)]
-        return segments.keep_copies(damaged, self._quarantine)
+        """As `segments.keep_copies`."""
+        return segments.keep_copies(found, self._quarantine)
 
     def read_input(self, job_id: int, name: object) -> bytes | None:
         """The input file ``name`` of this job, live or archived; None if it has none."""

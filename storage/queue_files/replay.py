@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import errors
+from ..disk import documents
 from ..jobs import jobs
 from ..log import records
 from ..log.logged_changes import LoggedChanges
@@ -18,6 +19,7 @@ from . import job_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
+    from pathlib import Path
 
     from ..log.journal import Journal
     from ..log.records import Record
@@ -31,7 +33,8 @@ class JournalContent(msgspec.Struct):
     """The newest state of each job in the journal, the archived jobs, and the last id given.
 
     ``filed``: the newest states that only files have: serial and digest. ``position``: of the last
-    record. ``changes``: those of the configuration.
+    record. ``changes``: those of the configuration. ``damaged``: the segments with whole records
+    behind damaged bytes.
     """
 
     states: dict[int, State]
@@ -40,6 +43,7 @@ class JournalContent(msgspec.Struct):
     filed: dict[int, tuple[int, bytes]] = {}
     position: int = 0
     changes: LoggedChanges = msgspec.field(default_factory=LoggedChanges)
+    damaged: list[Path] = []
 
     def note(self, record: Record) -> None:
         """Take in the next record."""
@@ -79,8 +83,15 @@ def read_journal(queue_journal: Journal) -> JournalContent:
     A record behind damaged bytes does not count, but its ids may have been given to somebody: no
     other job must get them.
     """
-    journaled = content_of(queue_journal.replay())
-    lost = content_of(queue_journal.left_out())
+    journaled, lost = content_of(()), content_of(())
+    for path in queue_journal.segments():
+        content = records.RECORDS.content(documents.read(path) or b"", path)
+        for record in content.records:
+            journaled.note(record)
+        for record in content.left_out:
+            lost.note(record)
+        if content.tail is not None and content.tail.has_records:
+            journaled.damaged.append(path)
     journaled.last_id = max(journaled.last_id, lost.last_id)
     return journaled
 

@@ -284,7 +284,7 @@ def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
 
 
 def tail(directory: Path, data: bytes) -> checked_records.Tail | None:
-    return records.RECORDS.tail(data, directory / "00000001.journal")
+    return records.RECORDS.content(data, directory / "00000001.journal").tail
 
 
 def test_a_segment_that_was_closed_in_order_has_no_tail(directory: Path) -> None:

@@ -47,7 +47,8 @@ def test_ids_behind_a_damaged_record_are_not_given_again(places: paths.Places) -
     data = path.read_bytes()
     path.write_bytes(data.replace(b"stored as 7", b"stored as ?"))
     found = replay.read_journal(Journal(places.journal))
-    assert found == replay.JournalContent({6: (1, b"stored as 6")}, {}, 8, position=1)
+    states = {6: (1, b"stored as 6")}
+    assert found == replay.JournalContent(states, {}, 8, position=1, damaged=[path])
 
 
 @pytest.mark.parametrize(
