@@ -85,10 +85,17 @@ def keyed(
 
 
 def digest(message: KeyedChange) -> str:
-    """A digest of what the request asks for; of secrets it knows only that there are some."""
-    asked = msgspec.to_builtins(msgspec.structs.replace(message, sender="", request=""))
+    """A digest of what the request asks for; of secrets it knows only that there are some.
+
+    `BadRequestError`: an object has a key that JSON cannot have.
+    """
+    plain = msgspec.structs.replace(message, sender="", request="")
+    try:
+        asked = msgspec.to_builtins(plain, str_keys=True)
+    except TypeError as error:
+        raise errors.BadRequestError("a key of an object: expected text") from error
     if isinstance(message, messages.SetValues):
-        asked["values"] = [_nested(fields, value) for fields, value in message.values]
+        asked["values"] = [_nested(fields, value) for fields, value in asked["values"]]
     content = masked(asked)
     return hashlib.blake2b(_encode(content), digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -192,8 +192,13 @@ class FilterRules:
     def _add(self, asked: _Asked, make: Make, reply: messages.Reply) -> None:
         """Make the change when the lock is free, once for each key."""
         repeated = functools.partial(self._announce, asked.envelope)
-        once = keyed(self._configuration, asked.message, make, lambda _: reply, repeated)
-        self._changes.add(asked.envelope, once)
+        try:
+            once = keyed(self._configuration, asked.message, make, lambda _: reply, repeated)
+        except errors.GangerError as error:
+            # Others may wait in the same line: the refusal is for this one.
+            asked.envelope.refuse(error)
+        else:
+            self._changes.add(asked.envelope, once)
 
     def _announce(self, envelope: Envelope, answer: messages.Reply) -> None:
         """Bring the stored rules into force; send ``answer`` when they are."""

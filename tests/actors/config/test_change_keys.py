@@ -170,6 +170,17 @@ def test_another_change_under_the_same_key_is_refused(both: StoreAndLocks) -> No
     assert node(both)["powered"] is False
 
 
+@pytest.mark.parametrize("key", [None, True])
+def test_an_object_with_a_key_that_is_no_text_is_refused(both: StoreAndLocks, key: object) -> None:
+    asked = both.ask(values("v", ndparams={key: 1}))
+    assert asked.refusal == ("BadRequestError", "a key of an object: expected text")
+
+
+def test_numbers_as_keys_are_text_also_under_a_request_key(both: StoreAndLocks) -> None:
+    first = both.ask(values("v", other={7: 1})).answer_as(messages.ObjectsChanged)
+    assert both.ask(values("v", other={7: 1})).answer == first
+
+
 def test_a_key_is_one_for_each_user(both: StoreAndLocks) -> None:
     first = both.ask(values("v", "ann, pid 5", powered=False))
     again = both.ask(values("v", "ann, pid 99", powered=False))
@@ -209,3 +220,20 @@ def test_a_digest_does_not_tell_a_secret() -> None:
     assert change_keys.digest(given[0]) == change_keys.digest(given[1])
     other = SetValues(ObjectKind.CLUSTER, "", [(["tags"], ["x"])], "")
     assert change_keys.digest(other) != change_keys.digest(given[0])
+
+
+def test_a_wrong_key_behind_a_new_rule_is_refused_and_both_are_answered(
+    both: StoreAndLocks,
+) -> None:
+    first = both.say(messages.ReplaceFilter(uuid=UUID, action="PAUSE", sender="ann, pid 5"))
+    wrong = both.say(messages.DeleteFilter(UUID, "ann, pid 5", "x" * 201))
+    last = both.say(messages.DeleteFilter(UUID, "ann, pid 5", "d"))
+    for request in both.stage.take_requests(messages.ReadLastId):
+        request.reply(messages.LastId(last_id=7))
+    both.store.handle_mail()
+    both.settle()
+    for told in both.stage.take(messages.RulesChanged):
+        both.store.notify(messages.RulesApplied(told.serial))
+    assert wrong.refusal[0] == "BadRequestError"
+    assert isinstance(first.answer, messages.FilterStored)
+    assert last.answer == messages.Done()
