@@ -152,14 +152,19 @@ class Workload:
         return job_id
 
     def run(self) -> list[int]:
-        """Wait until each job with a run slot runs, or lacks the lock of another that does."""
+        """Wait until each job with a run slot runs, or waits for the lock of another that does.
+
+        Its process must have begun: the time of its start is compared with those of later jobs.
+        """
         found: dict[int, JobStatus] = {}
         for part in self.client.watch(*self.started, log=False, timeout=PATIENCE_SECONDS):
             assert isinstance(part, StatusChange)
             found[part.job_id] = part.status
             running = [one for one, status in found.items() if status is JobStatus.RUNNING]
             held = frozenset[str]().union(*(self.nodes[one] for one in running))
-            if all(one in running or self.nodes[one] & held for one in self.started):
+            waiting = [one for one, status in found.items() if status is JobStatus.WAITING]
+            blocked = [one for one in waiting if self.nodes[one] & held]
+            if self.started <= {*running, *blocked}:
                 return sorted(running)
         raise AssertionError(f"of the jobs {self.started}, some neither run nor wait for a lock")
 

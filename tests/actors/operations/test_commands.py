@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -59,6 +60,8 @@ def not_started(*argv: str, **parameters: Any) -> tuple[str, int | None]:
 
 
 def open_descriptors() -> list[str]:
+    # What other tests have left would go at any moment.
+    gc.collect()
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
