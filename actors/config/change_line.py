@@ -34,11 +34,8 @@ IDENTIFIER = "config_store"
 """The store as an owner of locks; its lock file is the daemon's."""
 
 _PRIORITY = 0
-_LOCK_SECONDS = 1_000_000.0
-"""How long one request for the lock stands before it is sent again."""
-
-_STORE_SECONDS = 1_000_000.0
-"""How long changes wait for the log. It answers, or a successor of the queue does."""
+_ASK_SECONDS = 1_000_000.0
+"""How long requests for the lock, and to the log, stand. Who is asked answers, or its successor."""
 
 _NO_ANSWER = (
     "the lock manager did not give the configuration lock before the deadline: "
@@ -116,7 +113,6 @@ class ChangeLine:
         self._line: deque[_WaitingChange] = deque()
         self._drafted: list[_Drafted] = []
         self._sent: list[_Drafted] = []
-        self._is_sending = False
         self._handle = 0
         self._of_holders: dict[int, Envelope] = {}
         """Changes whose requesters should hold the lock: the lock manager is asked whether so."""
@@ -186,7 +182,7 @@ class ChangeLine:
             messages.RequestLocks(self.owner, _PRIORITY, wanted),
             self._hear,
             self._fail,
-            self._runtime.clock() + _LOCK_SECONDS,
+            self._runtime.clock() + _ASK_SECONDS,
         )
 
     def note_unwritten(self, text: str) -> None:
@@ -339,7 +335,7 @@ class ChangeLine:
 
     def _send(self) -> None:
         """Append what is drafted to the log, unless a batch is on its way there."""
-        if self._is_sending:
+        if self._configuration.is_storing:
             return
         self._sent, self._drafted = self._drafted, []
         batch = self._configuration.next_batch()
@@ -347,23 +343,20 @@ class ChangeLine:
             self._tell_done()
             self._go_on()
             return
-        self._is_sending = True
         request = messages.StoreChanges(batch.base, batch.known, batch.changes)
-        deadline = self._runtime.clock() + _STORE_SECONDS
+        deadline = self._runtime.clock() + _ASK_SECONDS
         self._runtime.ask(JOB_QUEUE, request, self._note_stored, self._note_refused, deadline)
 
     def _note_stored(self, reply: messages.ChangesStored) -> None:
         if reply.position is None:
             # Of a predecessor, which was replaced while they were on their way.
             raise RuntimeError("the log has changes that this configuration store does not know")
-        self._is_sending = False
         self._configuration.stored()
         self._tell_done()
         self._stored()
         self._go_on()
 
     def _note_refused(self, error: errors.GangerError) -> None:
-        self._is_sending = False
         # Also those without changes: they were decided on changes that are not made.
         refused, self._sent, self._drafted = [*self._sent, *self._drafted], [], []
         self._configuration.refused(error)
@@ -382,11 +375,11 @@ class ChangeLine:
         """Send what was drafted meanwhile; if nothing was, the lock may go."""
         if self._drafted:
             self._send()
-        elif self._phase is _Phase.STORING and not self._is_sending:
+        elif self._phase is _Phase.STORING and not self._configuration.is_storing:
             self._release()
 
     def _await_settled(self) -> None:
-        deadline = self._runtime.clock() + _STORE_SECONDS
+        deadline = self._runtime.clock() + _ASK_SECONDS
         settled = messages.AwaitSettled()
         self._runtime.ask(
             JOB_QUEUE,

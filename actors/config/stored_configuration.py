@@ -175,6 +175,11 @@ class StoredConfiguration:
         self._drafts.append(_Draft(before, after, changes, record))
         return after
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether a batch is on its way to the log."""
+        return bool(self._sent)
+
     def next_batch(self) -> Batch | None:
         """All drafted changes, for the log; None: there is none. `stored` or `refused` follows."""
         assert not self._sent, "one batch is on its way at a time"

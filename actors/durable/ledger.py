@@ -4,8 +4,8 @@ How it works. `store_...` appends a record to the log, and hangs an *effect* on 
 may happen only once the record is durable. `commit` makes one flush for all of them, and runs the
 effects up to the position that is durable then, in order. If the flush fails, each effect's
 ``failed`` runs instead, the ledger is read-only, and `retry` finds out whether the disk works
-again. ``failed`` gets a `ReadOnlyError` if
-the record is certainly gone, an `OutcomeUnknownError` if a loss of power may bring it back.
+again. ``failed`` gets a `ReadOnlyError` if the record is certainly gone, an `OutcomeUnknownError`
+if a loss of power may bring it back.
 
 ``_staged`` holds the states that wait for the flush: the next state of the same job must start
 from there. The durable states that are newer than the jobs' files are in ``files`` (`file_writer`).
@@ -286,7 +286,7 @@ class Ledger:
         self._want_next_segment()
 
     def seal(self) -> None:
-        """Begin a new segment, unless two are sealed already, or the disk refuses writes."""
+        """Begin a new segment, unless no more may be sealed, or the disk refuses writes."""
         # Records that wait for `commit` would be dropped if the new segment failed.
         if self._effects or self.is_read_only or self._sealed >= settings.SEALED_SEGMENTS_MAX:
             return

@@ -241,7 +241,7 @@ class World(Core):
         daemon = self.daemon
         store = None if daemon is None else daemon.component("config_store")
         queue = None if daemon is None else daemon.component("job_queue")
-        if store is None or queue is None or store._changes._is_sending:
+        if store is None or queue is None or store._stored.is_storing:
             # The configuration does not change while a store reads it, or without the log.
             if insists:
                 again = functools.partial(self.configure, slots=slots, rules=rules, insists=True)
