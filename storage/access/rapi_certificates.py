@@ -66,8 +66,9 @@ def create(
 
     chosen = list(dict.fromkeys(names))
     key = ec.generate_private_key(ec.SECP256R1())
-    until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=days)
-    made = _signed(key, chosen, until)
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    until = now + dt.timedelta(days=days)
+    made = _signed(key, chosen, now - _CLOCK_SKEW, until)
     pem = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -82,7 +83,7 @@ def create(
 
 
 def _signed(
-    key: ec.EllipticCurvePrivateKey, names: list[str], until: dt.datetime
+    key: ec.EllipticCurvePrivateKey, names: list[str], since: dt.datetime, until: dt.datetime
 ) -> x509.Certificate:
     """The certificate of ``key`` for these names, signed by itself."""
     from cryptography import x509  # noqa: PLC0415 - only this command needs it
@@ -99,7 +100,7 @@ def _signed(
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(dt.datetime.now(dt.UTC).replace(microsecond=0) - _CLOCK_SKEW)
+        .not_valid_before(since)
         .not_valid_after(until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.KeyUsage(digital_signature=True, **_OTHER_USES), critical=True)
