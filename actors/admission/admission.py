@@ -312,7 +312,7 @@ class Admission:
             self.announce_new()
             gone = [(one.row.id, JobStatus.CANCELED) for one in new.jobs]
             self._store.announcements.finished(gone)
-        self._ledger.remove_inputs(new.inputs)
+        self._ledger.segments.remove_inputs(new.inputs)
         if isinstance(error, errors.OutcomeUnknownError):
             error = self._keys.doubt(new.key, error)
         for envelope in (new.envelope, *self._keys.land(new.key)):

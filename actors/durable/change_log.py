@@ -55,7 +55,7 @@ class ChangeLog:
         if self._is_stored(changes):
             envelope.reply(messages.ChangesStored(position=self._ledger.position))
             return
-        known = self._ledger.changes.newest
+        known = self._ledger.segments.changes.newest
         if self._under_way:
             known = self._under_way[-1].newest
         is_anew = known is not None and known != message.base
@@ -79,7 +79,7 @@ class ChangeLog:
         self._ledger.store_changes([*first, *changes], stored, failed)
 
     def _is_stored(self, changes: list[EncodedChange]) -> bool:
-        stored = self._ledger.changes.changes
+        stored = self._ledger.segments.changes.changes
         return all(one.is_same(stored.get(one.serial)) for one in changes)
 
     def note_written(self, message: messages.ConfigFilesWritten) -> None:

@@ -62,7 +62,7 @@ class HandOver:
         self._store.reader.waits.changed(row.id)
         # From now on the newest segment repeats the state, until the process writes the file.
         self._ledger.files.claim(row.id)
-        if self._ledger.is_covered(row.id):
+        if self._ledger.segments.is_covered(row.id):
             self._starting[row.id] = body, job
             if self._ledger.in_memory(row.id) is None:
                 self._ledger.note(row.id, job.serial, body)
@@ -112,7 +112,7 @@ class HandOver:
             self._refuse(row, message)
             return
         job = self._read_starting(row.id)
-        if not self._ledger.is_covered(row.id):
+        if not self._ledger.segments.is_covered(row.id):
             # The disk was tried again meanwhile: the newest segment does not have the job.
             self._refuse(row, message)
             self._announcements.pending([(row, job.judged_inputs)])

@@ -327,7 +327,7 @@ class JobStore:
     def _retry_later(self) -> None:
         self._is_retry_due = True
         # Each attempt may write files anew: pauses grow, to spare a disk that keeps failing.
-        self._failed_retries = self._failed_retries + 1 if self.ledger.is_doubtful else 0
+        self._failed_retries = self._failed_retries + 1 if self.ledger.segments.is_doubtful else 0
         factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
         self._runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
 
@@ -399,12 +399,12 @@ class JobStore:
 
     def _commit(self, meanwhile: Callable[[], None] | None) -> None:
         """Commit; the compactor may work meanwhile if the newest segment is half full."""
-        fullness = self.ledger.fullness
+        fullness = self.ledger.segments.fullness
         if self._work is not None and fullness > _HURRY_FROM:
             # The flush does not need the interpreter.
             self._work.allow(settings.FILES_AT_ONCE)
         self.ledger.commit(meanwhile)
-        if self._work is not None and self.ledger.must_wait:
+        if self._work is not None and self.ledger.segments.must_wait:
             # The longer the segment, the longer the wait: it does not grow for ever.
             self._work.hurry(settings.FILES_SLICE_SECONDS * fullness**2)
 
@@ -417,7 +417,7 @@ class JobStore:
             free_memory.give_back()
         elif ledger.is_behind:
             ledger.write_serial()
-            if not ledger.is_compacting:
+            if not ledger.segments.is_compacting:
                 ledger.seal()
         else:
             ledger.write_newest(settings.FILES_AT_ONCE, lambda: self._runtime.has_news)

@@ -320,7 +320,7 @@ def test_who_does_not_hold_the_lock_exclusively_is_told_so(
     line.add_of_holder(envelope, made(envelope), owner, lambda: told.append(owner))
     both.settle()
     assert told == [owner]
-    assert not both.stage.log_of_changes.ledger.changes.changes
+    assert not both.stage.log_of_changes.ledger.segments.changes.changes
 
 
 def test_who_cannot_wait_hears_that_the_lock_is_not_free(both: StoreAndLocks) -> None:

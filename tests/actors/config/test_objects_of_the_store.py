@@ -284,7 +284,7 @@ def test_the_whole_is_written_some_time_after_a_change(
     stage.run_timers()
     assert msgspec.json.decode(stage.places.config.read_bytes()) == on_disk(stage)
     store.turn(*stage.take(messages.WholeWritten))
-    assert not stage.log_of_changes.ledger.changes.changes
+    assert not stage.log_of_changes.ledger.segments.changes.changes
 
 
 def test_a_whole_that_cannot_be_written_is_tried_again(

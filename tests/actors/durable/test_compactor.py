@@ -257,9 +257,9 @@ def test_a_thread_of_a_queue_that_was_replaced_disturbs_its_successor_by_nothing
     queue.submitted(spec())
     queue.actor.be_quiet()
     ledger = queue.actor.component.store.ledger
-    assert ledger.is_compacting
+    assert ledger.segments.is_compacting
     queue.actor.turn(messages.Compacted(incarnation=1))
-    assert ledger.is_compacting
+    assert ledger.segments.is_compacting
 
 
 def test_a_damaged_file_is_replaced_and_anything_else_put_aside(queue: Queue) -> None:
@@ -293,7 +293,7 @@ def test_no_more_segments_are_sealed_than_may_be_before_the_first_has_gone(
     assert len(list(folder.iterdir())) == 3
     # The longer the newest segment, the longer a turn waits.
     assert 0 < waits[0] < waits[1]
-    while queue.actor.component.store.ledger.is_compacting:
+    while queue.actor.component.store.ledger.segments.is_compacting:
         queue.let_threads_work()
     assert file_numbers(queue) == list(range(1, 13))
     queue.crash_machine()
@@ -326,7 +326,7 @@ def test_a_cancellation_whose_file_the_disk_refuses_is_not_taken_for_what_the_th
     thread.run()
     queue.let_threads_work()
     # The thread reports the file with the state before; the newer one has still to be written.
-    assert not ledger.is_compacting
+    assert not ledger.segments.is_compacting
     assert ledger.files.serial(1) == 2
     queue.retry_disk()
     assert queue.file(1)["ops"][0]["status"] == "canceled"

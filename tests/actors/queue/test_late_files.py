@@ -141,12 +141,12 @@ def test_files_that_may_be_lost_are_written_anew(start: Start) -> None:
 def test_a_state_that_only_sealed_segments_have_does_not_cover_a_start(start: Start) -> None:
     start.new_jobs(1, 2, 3)
     ledger = start.begin()
-    assert not ledger.is_covered(1)
+    assert not ledger.segments.is_covered(1)
     ledger.store_state((1, 2, start.disk.body(1, 2, QUEUED)), lambda: None)
     ledger.commit()
-    assert ledger.is_covered(1)
+    assert ledger.segments.is_covered(1)
     start.compact()
-    assert ledger.is_covered(1)
+    assert ledger.segments.is_covered(1)
 
 
 @pytest.mark.parametrize("is_doubtful", [False, True])
@@ -183,7 +183,7 @@ def test_a_process_that_lives_keeps_its_file(start: Start) -> None:
     for _ in range(2):
         start.begin()
         assert start.loaded.unwritten.keys() == {1, 2, 3}
-        assert start.ledger.is_covered(4)
+        assert start.ledger.segments.is_covered(4)
         start.ledger._journal.close()
 
 
@@ -224,7 +224,7 @@ def test_a_file_system_that_cannot_be_flushed_is_written_anew(start: Start) -> N
     with refusing_flushes():
         start.compact()
     before = start.inodes()
-    assert (start.ledger.is_read_only, start.ledger.is_doubtful) == (True, True)
+    assert (start.ledger.is_read_only, start.ledger.segments.is_doubtful) == (True, True)
     assert start.ledger.retry()
     assert not before & start.inodes()
     assert start.segments() == 1
@@ -344,7 +344,7 @@ def test_states_whose_segments_a_predecessor_has_deleted_are_stored_again(start:
     for _ in late:
         pass
     start.compact()
-    assert [ledger.is_covered(one) for one in (1, 2, 3)] == [True, True, True]
+    assert [ledger.segments.is_covered(one) for one in (1, 2, 3)] == [True, True, True]
     # So the files may be written in turns again.
     ledger.write_newest(3)
     for one in (1, 2, 3):

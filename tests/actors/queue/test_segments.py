@@ -52,10 +52,10 @@ def test_so_many_segments_are_sealed_at_most_and_the_newest_grows_meanwhile(
         books.commit_new(job_id)
     _, second, newest = books.journal.segments()
     assert len(given) == 1
-    assert books.ledger.must_wait
-    assert books.ledger.fullness > 2
+    assert books.ledger.segments.must_wait
+    assert books.ledger.segments.fullness > 2
     # Of what only sealed segments have, the newest one does not cover anything.
-    assert [books.ledger.is_covered(one) for one in (1, 60)] == [False, True]
+    assert [books.ledger.segments.is_covered(one) for one in (1, 60)] == [False, True]
     compact(books, given)
     # The newest one has grown full, and is the second of the sealed ones now.
     assert books.journal.segments()[:2] == [second, newest]
@@ -75,7 +75,7 @@ def test_while_the_compactor_works_the_disk_is_not_tried_again(tmp_path: Path) -
     compact(books, given)
     # It was given up: all segments stay.
     assert len(books.journal.segments()) == 3
-    assert not books.ledger.is_doubtful
+    assert not books.ledger.segments.is_doubtful
     assert books.ledger.retry()
     assert len(books.journal.segments()) == 1
     assert books.after_crash() == {n: body(n, 1) for n in range(1, 31)}
@@ -184,10 +184,10 @@ def test_the_states_of_running_jobs_are_repeated_in_the_next_segment(books: Book
 def test_the_journal_makes_up_only_for_files_whose_states_it_still_has(books: Books) -> None:
     books.commit_new(1, 2)
     books.ledger.files.write_state(2)
-    assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [True, True]
+    assert [books.ledger.segments.is_covered(job_id) for job_id in (1, 2)] == [True, True]
     # The segment that had both is deleted; the new one repeats what a process may change.
     assert books.ledger.retry()
-    assert [books.ledger.is_covered(job_id) for job_id in (1, 2)] == [False, True]
+    assert [books.ledger.segments.is_covered(job_id) for job_id in (1, 2)] == [False, True]
 
 
 @pytest.mark.usefixtures("small_segments")
@@ -369,7 +369,7 @@ def test_a_start_on_a_disk_that_refuses_the_flush_is_in_doubt(tmp_path: Path) ->
     books, given = begin_after_many(tmp_path)
     with refusing_flushes():
         compact(books, given)
-    assert (books.is_read_only(), books.ledger.is_doubtful, given) == (True, True, [])
+    assert (books.is_read_only(), books.ledger.segments.is_doubtful, given) == (True, True, [])
     assert books.ledger.retry()
     assert len(books.journal.segments()) == 1
     assert books.after_crash() == {n: body(n, 1) for n in (1, 2, 3)}
