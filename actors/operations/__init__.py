@@ -2,7 +2,7 @@
 
 A job's process looks its opcode up in `registry.OPERATIONS`. An opcode of a package brings its
 operation (`run`). One that needs nothing but the configuration runs in the configuration store
-instead (`storage.cluster.operations`, `storage.ganeti.operations`).
+instead (`storage.ganeti.operations`).
 
 - `registry`: the table, short operations, and how failures are stored.
 - `commands`: ``OP_EXEC``. `command_output`: what its command prints.

@@ -1,6 +1,6 @@
 """The ssconf files on disk: ``ssconf/ssconf_<name>`` in the data directory, mode 0444.
 
-`storage.cluster.ssconf` says what is in them. Each is replaced as a whole, so that a script never
+`storage.ganeti.ssconf` says what is in them. Each is replaced as a whole, so that a script never
 reads half of one, also after a loss of power.
 """
 

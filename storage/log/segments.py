@@ -1,7 +1,7 @@
 """The segments of a journal: files of checked records in one directory, numbered from 1 on.
 
 Reads and judges them, for the queue's journal and that of the configuration alike; `Journal` in
-``queue_files/journal`` writes them.
+``log/journal`` writes them.
 """
 
 from __future__ import annotations
