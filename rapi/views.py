@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ..storage.access.rapi_users import NOBODY, User
-from ..storage.filters import rules
+from ..storage.filters.predicates import looks_at, parse_predicates
 from ..storage.jobs.job_views import OutputChunk
 from ..storage.opcodes import catalogue
 from ..storage.queries import job_masks
@@ -137,7 +137,7 @@ class _Veiled:
 
 def private_parameter(predicates: object) -> str | None:
     """A private parameter at which a rule with these predicates looks. `FilterRuleError`."""
-    names = rules.looks_at(rules.parse_predicates(predicates, "predicates")).parameters
+    names = looks_at(parse_predicates(predicates, "predicates")).parameters
     private = _private_parameters(catalogue.generation())
     return min((names or frozenset()) & private, default=None)
 

@@ -1,7 +1,7 @@
 """Decides which filter rule applies to a job. Pure: rules, time and facts in, a verdict out.
 
-``storage/filters/rules`` defines rules and predicates. The admission of the queue (REJECT), the
-scheduler (PAUSE, RATE_LIMIT) and the running job act on a verdict.
+``storage/filters/rules`` and ``storage/filters/predicates`` define what is judged. The admission of
+the queue (REJECT), the scheduler (PAUSE, RATE_LIMIT) and the running job act on a verdict.
 
 How it works
 ------------
@@ -20,15 +20,14 @@ import msgspec
 
 from ...storage import settings
 from ...storage.filters.metering import Meter, TooMuchWorkError
-from ...storage.filters.rules import (
-    ActionName,
-    FilterRule,
+from ...storage.filters.predicates import (
     JobFacts,
     LooksAt,
     PredicateTest,
     compile_predicate,
     looks_at,
 )
+from ...storage.filters.rules import ActionName, FilterRule
 from ...storage.jobs.jobs import PRIORITIES
 
 __all__ = [

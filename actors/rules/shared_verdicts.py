@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.filters.rules import LooksAt
+from ...storage.filters.predicates import LooksAt
 from .filtering import JobFacts, judge
 
 if TYPE_CHECKING:

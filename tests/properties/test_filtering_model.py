@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganger.actors.rules.filtering import JobFacts, compile_chain, judge
-from ganger.storage.filters.rules import PREDICATES as PREDICATE_KINDS
+from ganger.storage.filters.predicates import PREDICATES as PREDICATE_KINDS
 from ganger.storage.filters.rules import parse_rule, to_raw
 
 Truth = Literal["true", "false", "invalid"]

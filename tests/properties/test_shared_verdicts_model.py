@@ -15,14 +15,9 @@ from ganger.actors.rules.filter_evaluator import FilterEvaluator
 from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import JobClass, Phase
 from ganger.actors.store.job_table import JobTable
-from ganger.storage.filters.rules import PREDICATES as PREDICATE_KINDS
-from ganger.storage.filters.rules import (
-    FilterRule,
-    JobFacts,
-    compile_predicate,
-    looks_at,
-    parse_rule,
-)
+from ganger.storage.filters.predicates import PREDICATES as PREDICATE_KINDS
+from ganger.storage.filters.predicates import JobFacts, compile_predicate, looks_at
+from ganger.storage.filters.rules import FilterRule, parse_rule
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages

@@ -17,7 +17,7 @@ from tests.system.gates import Gate, delay, end, run_by, shell, statuses, until_
 
 from ganger import Client, JobStatus
 from ganger.cli.main import ganger
-from ganger.storage.filters import filters, rules
+from ganger.storage.filters import filters, predicates, rules
 from ganger.storage.lab import traces
 
 PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
@@ -86,7 +86,7 @@ def test_the_table_of_actions_is_whole() -> None:
 
 
 def test_the_tables_of_predicates_and_operators_are_whole() -> None:
-    assert {row[0].strip("`") for row in rows("Predicates", "kind")} == set(rules.PREDICATES)
+    assert {row[0].strip("`") for row in rows("Predicates", "kind")} == set(predicates.PREDICATES)
     forms = " ".join(row[0] for row in rows("Predicates", "expression"))
     signs = set(re.findall(r'\["(.*?)",', forms)) | set(re.findall(r"`([=!<>]+)`", forms))
     assert signs == set(filters._FORMS)
@@ -96,7 +96,7 @@ def example_predicates() -> list[str]:
     return [row[1].strip("`") for row in rows("Predicates", "jobs that")]
 
 
-EXAMPLE_JOB = rules.JobFacts.of(
+EXAMPLE_JOB = predicates.JobFacts.of(
     8,
     [
         {
@@ -108,17 +108,17 @@ EXAMPLE_JOB = rules.JobFacts.of(
         }
     ],
 )
-OTHER_JOB = rules.JobFacts.of(
+OTHER_JOB = predicates.JobFacts.of(
     7,
     [{"OP_ID": "OP_EXEC", "argv": ["true"], "priority": 0, "reason": [["gnt:user", "day", 1]]}],
 )
 
 
-def matches(predicates: Any, facts: rules.JobFacts) -> bool:
+def matches(predicates: Any, facts: predicates.JobFacts) -> bool:
     raw = {"uuid": "0" * 8 + "-0000-4000-8000-" + "0" * 12, "watermark": 7}
     rule = rules.parse_rule({**raw, "predicates": predicates})
     return all(
-        rules.compile_predicate(one, rule.watermark).matches(facts) for one in rule.predicates
+        predicates.compile_predicate(one, rule.watermark).matches(facts) for one in rule.predicates
     )
 
 

@@ -13,7 +13,8 @@ from ganger.actors.locks.locking import LockOutcome, LockState
 from ganger.actors.rules import filtering, gating
 from ganger.actors.scheduling.depending import dependency_outcome
 from ganger.actors.scheduling.scheduling import Schedule
-from ganger.storage.filters.rules import ActionName, FilterRule, JobFacts, parse_rule
+from ganger.storage.filters.predicates import JobFacts
+from ganger.storage.filters.rules import ActionName, FilterRule, parse_rule
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import LockLevel, LockMode, Owner, decode_locks, encode_locks
 from ganger.storage.prediction.lock_types import NO_LOCKS, LockForecast, exclusive, forecast_of

@@ -12,7 +12,8 @@ import pytest
 from ganger.storage import errors
 from ganger.storage.filters import rules
 from ganger.storage.filters.filters import Comparison, Not
-from ganger.storage.filters.rules import Action, ActionName, FilterRule, Predicate
+from ganger.storage.filters.predicates import Predicate
+from ganger.storage.filters.rules import Action, ActionName, FilterRule
 
 CORPUS = Path(__file__).parents[2] / "compatibility" / "data" / "filters-from-config.json"
 UUID = "11111111-2222-4333-8444-555555555555"

@@ -1,0 +1,228 @@
+"""Predicates of filter rules: what each looks at in a job, and how; the table `PREDICATES`.
+
+No files, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from operator import or_
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ..wording import brief
+from .filter_evaluation import (
+    MISSING,
+    PLAIN,
+    Dialect,
+    FilterTest,
+    Resolve,
+    compile_filter,
+    json_rank,
+)
+from .filters import Filter, Value, parse_filter, roots, rule_error
+from .metering import Meter
+
+PREDICATES_MAX: Final = 100
+"""Most predicates in one rule."""
+
+
+class Predicate(msgspec.Struct, frozen=True):
+    """One condition on a job: a name from `PREDICATES` and an expression over its fields."""
+
+    name: str
+    expression: Filter
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """What a rule may look at in a job: its id, its stored opcodes, their reason trails.
+
+    Stored opcodes have their defaults, redacted secrets, and their present priority. So a rule
+    gives the same result at admission, in the queue and between two opcodes. At admission the id is
+    the one that the job will get.
+    """
+
+    id: int
+    opcodes: Sequence[Mapping[str, Any]] = ()
+    trails: Sequence[object] = ()
+
+    @classmethod
+    def of(
+        cls, job_id: int, inputs: Sequence[Mapping[str, Any]], priority: int | None = None
+    ) -> JobFacts:
+        """The facts of a job whose opcodes hold their reason trails, as in a job file.
+
+        ``priority``: the priority that its opcodes would have after a change.
+        """
+        if priority is not None:
+            inputs = [{**opcode, "priority": priority} for opcode in inputs]
+        return cls(job_id, inputs, [opcode.get("reason") for opcode in inputs])
+
+
+class LooksAt(msgspec.Struct, frozen=True):
+    """What rules look at in a job. Jobs that do not differ in it get the same verdict."""
+
+    id: bool = False
+    parameters: frozenset[str] | None = None
+    """Parameters of its opcodes, their reason trails among them; None: nothing but the id."""
+
+    @property
+    def opcodes(self) -> bool:
+        """Whether it is more than the job's id."""
+        return self.parameters is not None
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the reason trails of its opcodes are among it."""
+        return self.parameters is not None and "reason" in self.parameters
+
+    def __or__(self, other: LooksAt) -> LooksAt:
+        found = [each.parameters for each in (self, other) if each.parameters is not None]
+        parameters = frozenset[str]().union(*found) if found else None
+        return LooksAt(self.id or other.id, parameters)
+
+
+class PredicateTest(NamedTuple):
+    """A compiled predicate: it matches a job if its test is true of one of the candidates."""
+
+    holds: FilterTest
+    candidates: Callable[[JobFacts], Iterator[Resolve]]
+
+    def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
+        """Whether the predicate matches the job; raises what the meter raises."""
+        return any(self.holds(candidate, meter) for candidate in self.candidates(facts))
+
+
+def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
+    """A test for many jobs."""
+    kind = PREDICATES[predicate.name]
+    holds = compile_filter(predicate.expression, kind.dialect(watermark))
+    return PredicateTest(holds, kind.candidates)
+
+
+def looks_at(predicates: Iterable[Predicate]) -> LooksAt:
+    """What predicates look at together."""
+    declared = (PREDICATES[each.name].looks_at(each.expression) for each in predicates)
+    return reduce(or_, declared, LooksAt())
+
+
+def parse_predicates(raw: object, where: str) -> tuple[Predicate, ...]:
+    """The predicates of a rule; `FilterRuleError` names what is wrong."""
+    if not isinstance(raw, list | tuple):
+        raise rule_error(where, f"expected a list, not {brief(raw)}")
+    if len(raw) > PREDICATES_MAX:
+        raise rule_error(where, f"a rule has at most {PREDICATES_MAX} predicates")
+    return tuple(_predicate(entry, f"{where}[{place}]") for place, entry in enumerate(raw))
+
+
+def _predicate(raw: object, where: str) -> Predicate:
+    match raw:
+        case [str() as name, expression] if name in PREDICATES:
+            return Predicate(name, parse_filter(expression, where=f"{where}[1]"))
+        case [str() as name, *parameters]:
+            known = ", ".join(PREDICATES)
+            raise rule_error(
+                where,
+                f"malformed FilterPredicate: bad parameter list for '{name}' predicate:"
+                f" {brief(parameters)}; expected one of {known} and one expression",
+            )
+        case _:
+            raise rule_error(
+                where,
+                "malformed FilterPredicate: must be a list with the first entry being a string"
+                f" describing the predicate type, not {brief(raw)}",
+            )
+
+
+def _the_id(facts: JobFacts) -> Iterator[Resolve]:
+    yield lambda field: facts.id if field == "id" else MISSING
+
+
+def _the_opcodes(facts: JobFacts) -> Iterator[Resolve]:
+    return (partial(_opcode_field, opcode) for opcode in facts.opcodes)
+
+
+def _opcode_field(opcode: Mapping[str, Any], field: str) -> object:
+    """A parameter by name, with dots into nested objects.
+
+    A null parameter counts as missing: the daemon leaves out unset parameters where the job's
+    process writes null, and a rule must not see the difference.
+    """
+    name, *path = field.split(".")
+    value = opcode.get(name)
+    if value is None:
+        value = opcode.get(_OTHER_SPELLING.get(name, name))
+    if value is None:
+        return MISSING
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
+
+
+_OTHER_SPELLING: Final = {"depend": "depends", "depends": "depend"}
+
+
+def _named_parameters(expression: Filter) -> LooksAt:
+    found = roots(expression)
+    others = {_OTHER_SPELLING[name] for name in found & _OTHER_SPELLING.keys()}
+    return LooksAt(parameters=frozenset(found | others))
+
+
+def _the_reasons(facts: JobFacts) -> Iterator[Resolve]:
+    """Each entry of each trail. Malformed entries in old files never match."""
+    for trail in facts.trails:
+        for entry in trail if isinstance(trail, list | tuple) else ():
+            if isinstance(entry, list | tuple) and len(entry) == len(_REASON_FIELDS):
+                yield partial(_entry_field, entry)
+
+
+def _entry_field(entry: Sequence[object], field: str) -> object:
+    place = _REASON_FIELDS.get(field)
+    return MISSING if place is None else entry[place]
+
+
+_REASON_FIELDS: Final = {"source": 0, "reason": 1, "timestamp": 2}
+
+
+def _id_operand(watermark: int, value: Value) -> int | None:
+    """Ids compare with integers and with ``watermark``; any other string is invalid."""
+    if value == "watermark":
+        return watermark
+    return value if isinstance(value, int) else None
+
+
+def _texts_first(value: object) -> int:
+    """Ganeti's order of the values of a reason: strings before numbers."""
+    return -json_rank(value)
+
+
+_REASON_DIALECT: Final = Dialect(rank=_texts_first, searches_numbers=True)
+
+
+class PredicateKind(NamedTuple):
+    """What a predicate looks at, and how. It holds if its expression does for one candidate."""
+
+    candidates: Callable[[JobFacts], Iterator[Resolve]]
+    dialect: Callable[[int], Dialect]
+    looks_at: Callable[[Filter], LooksAt]
+    """What it looks at with this expression: of nothing else may its candidates depend."""
+
+
+# One line for each predicate; the dialect may depend on the rule's watermark.
+PREDICATES: Final[dict[str, PredicateKind]] = {
+    "jobid": PredicateKind(
+        _the_id,
+        lambda watermark: Dialect(partial(_id_operand, watermark), searches_numbers=True),
+        lambda _expression: LooksAt(id=True),
+    ),
+    "opcode": PredicateKind(_the_opcodes, lambda _watermark: PLAIN, _named_parameters),
+    "reason": PredicateKind(
+        _the_reasons,
+        lambda _watermark: _REASON_DIALECT,
+        lambda _expression: LooksAt(parameters=frozenset({"reason"})),
+    ),
+}
