@@ -114,9 +114,9 @@ OTHER_JOB = predicates.JobFacts.of(
 )
 
 
-def matches(predicates: Any, facts: predicates.JobFacts) -> bool:
+def matches(wanted: Any, facts: predicates.JobFacts) -> bool:
     raw = {"uuid": "0" * 8 + "-0000-4000-8000-" + "0" * 12, "watermark": 7}
-    rule = rules.parse_rule({**raw, "predicates": predicates})
+    rule = rules.parse_rule({**raw, "predicates": wanted})
     return all(
         predicates.compile_predicate(one, rule.watermark).matches(facts) for one in rule.predicates
     )
