@@ -1,9 +1,12 @@
 """How many files of Ganger a submission and a read pass through: ``python -m bench.paths``.
 
 A daemon runs with a profile function in each of its threads, and so does the client in this
-process. A file counts if a function of it is called between the call of the client's verb and its
-return. What the daemon does after its reply may begin before the client has seen that: the smallest
-of several rounds counts.
+process. A file counts if a function of it is called on the way: in the client between the call of
+the verb and its return, in the daemon until the reply leaves, by the thread that sends it.
+
+What other threads do meanwhile, and what follows from the reply, is not on the way. What the daemon
+does by its clock, or still for the call before, may fall into any round: a file counts if each
+round enters it.
 """
 
 from __future__ import annotations
@@ -56,8 +59,8 @@ class Probe:
         self._stream.flush()
         return self._stream.readline().split()
 
-    def smallest(self, call: Callable[[], object], settle: Callable[[], object]) -> Passed:
-        """What ``call`` passes through; ``settle`` waits for what follows from it."""
+    def in_each_round(self, call: Callable[[], object], settle: Callable[[], object]) -> Passed:
+        """What ``call`` passes through each time; ``settle`` waits for what follows from it."""
         rounds = []
         for _ in range(_WARM_UP + _ROUNDS):
             self._tell("begin")
@@ -67,7 +70,7 @@ class Probe:
             own = self._own.files(until)
             rounds.append(Passed(own, {*self._tell(f"end {until}")}))
             settle()
-        return min(rounds[_WARM_UP:], key=lambda one: len(one.files))
+        return Passed(*map(set.intersection, *rounds[_WARM_UP:]))
 
 
 def _connected(path: Path) -> socket.socket:
@@ -102,9 +105,9 @@ def _measure(client: Client, probe: Probe, *, is_listed: bool) -> None:
     def submit() -> None:
         ids.append(client.submit(NO_OP))
 
-    passed = probe.smallest(submit, lambda: client.wait(ids[-1]))
+    passed = probe.in_each_round(submit, lambda: client.wait(ids[-1]))
     _show("submission", passed, SUBMISSION_MAX, is_listed=is_listed)
-    passed = probe.smallest(lambda: client.job(ids[-1]), lambda: None)
+    passed = probe.in_each_round(lambda: client.job(ids[-1]), lambda: None)
     _show("read", passed, READ_MAX, is_listed=is_listed)
 
 
