@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 import click
 
 from ..actors.processes.machine import end_child_processes
+from ..actors.runtime import installed_answers
 from ..actors.runtime.actor import start
 from ..actors.runtime.host import Host
 from ..actors.runtime.rapi_options import RapiOptions
@@ -194,6 +195,7 @@ def _warn(
         announce.warn(warning)
     catalogue.families()
     installed_kinds()
+    installed_answers.installed()
     catalogue.load_user_opcodes()
     # `ganger fsck` uses them, and it is seldom called: the daemon says in time what is wrong.
     entry_points.load(entry_points.CONFIG_FILES)

@@ -14,6 +14,9 @@ LOCK_DECLARATIONS: Final = "ganger.lock_declarations"
 """Modules that say which locks the opcodes of a family take (`DeclarationTable` of
 `storage.prediction.declared`)."""
 
+ANSWERS: Final = "ganger.answers"
+"""Classes that answer for a component (`actors.runtime.installed_answers`)."""
+
 LISTENERS: Final = "ganger.listeners"
 """Components with a socket of their own (`actors.listeners.installed`)."""
 

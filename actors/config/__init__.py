@@ -13,6 +13,6 @@ both scheduler and queue go by it.
 - `objects`: requests about objects, read and checked. Pure. `opcode_locks`: the locks of opcodes
   that the store locks.
 - `forecasts`: tells the scheduler which locks pending jobs will take.
-- `config_queries` and `object_pages`: answers to reads.
+- `object_pages`: answers to reads.
 - `installed_parts`: parts that packages bring, such as that for Ganeti's programs.
 """

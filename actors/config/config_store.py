@@ -26,13 +26,12 @@ from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import ObjectKind
 from ...storage.prediction.policy import judged
 from ...transport import messages
-from ..runtime import query_pages
 from ..runtime.addresses import JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
+from ..runtime.turn_limit import turn_limit
 from . import object_pages, objects, opcode_locks
 from .change_keys import keyed
 from .change_line import ChangeLine, Made
-from .config_queries import ConfigQueries
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
 from .installed_parts import PartContext, Parts
@@ -53,8 +52,6 @@ _ObjectMessage = (
     | messages.SetValues
     | messages.ReadHistory
     | messages.SetWatcherPause
-    | messages.QueryConfiguration
-    | messages.QueryFields
     | messages.PrepareOpcode
     | messages.ResolveForecasts
     | messages.ReadOpcodeWait
@@ -90,7 +87,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         context = PartContext(self.runtime, self._stored, self._changes, self)
         self._parts = Parts(context, _INSTALLED.objects.values())
-        self._queries = ConfigQueries(self.runtime, lambda: self._stored.snapshot, self._parts)
         self._forecasts = Forecasts(self.runtime, self._stored)
         self._parts.begin()
         # Serials start at the clock, so late confirmations to our predecessor match none.
@@ -156,8 +152,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._read_history(envelope, message)
             case messages.SetWatcherPause():
                 self._pause_watcher(envelope, message)
-            case messages.QueryConfiguration() | messages.QueryFields():
-                self.answer_query(envelope, message)
             case messages.PrepareOpcode() | messages.ReadOpcodeWait():
                 envelope.reply(opcode_locks.answered(self._stored.snapshot, message))
             case messages.ResolveForecasts():
@@ -173,12 +167,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._note_whole(message)
             case _:
                 assert_never(message)
-
-    def answer_query(
-        self, envelope: Envelope, message: messages.QueryConfiguration | messages.QueryFields
-    ) -> None:
-        """Reply to a query. Raises `BadRequestError`."""
-        self._queries.answer(envelope, message)
 
     def turn_ended(self) -> None:
         """Store what the parts of the store have collected in the turn, and tell."""
@@ -281,7 +269,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
     # ------------------------------------------------------------ objects
 
     def _read_objects(self, envelope: Envelope, message: messages.ReadObjects) -> None:
-        is_enough = query_pages.turn_limit(self.runtime)
+        is_enough = turn_limit(self.runtime)
         envelope.reply(object_pages.page(self._stored.snapshot, message, is_enough))
 
     def _change_objects(

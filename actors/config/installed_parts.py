@@ -6,14 +6,13 @@ keeps files that follow the configuration. It runs in the store's turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
-    from ...storage.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
-    from ...transport.messages import Message, QueryConfiguration, QueryFields, Reply
+    from ...transport.messages import Message, Reply
     from ..runtime.component import Runtime
     from .change_line import ChangeLine
     from .stored_configuration import StoredConfiguration
@@ -27,9 +26,6 @@ class StoreOfParts(Protocol):
 
     def answer_in_force(self, envelope: Envelope, answer: Reply, changes: Sequence[Change]) -> None:
         """Send the reply to stored changes when they are in force."""
-
-    def answer_query(self, envelope: Envelope, message: QueryConfiguration | QueryFields) -> None:
-        """Reply to a query. Raises `BadRequestError`."""
 
     def flush(self, envelope: Envelope, answer: Reply) -> None:
         """Write the whole configuration; then send ``answer``."""
@@ -56,9 +52,6 @@ class ConfigPart:
     takes: ClassVar[tuple[type[Message], ...]] = ()
     """The messages that come to this part."""
 
-    resources: ClassVar[Mapping[str, Resource[Any]]] = {}
-    """What queries may ask for beside filter rules, by name (`with_source`)."""
-
     def __init__(self, context: PartContext) -> None:
         self._context = context
 
@@ -70,10 +63,6 @@ class ConfigPart:
 
     def take(self, envelope: Envelope, message: Any) -> None:  # noqa: ANN401 - one of `takes`
         """Handle one message."""
-
-    def with_source(self, asked: ParsedQuery[Any], then: Callable[[Any], None]) -> None:
-        """Call ``then``, perhaps later, with what a query for one of `resources` looks at."""
-        raise NotImplementedError
 
     def turn_ended(self) -> None:
         """Store what the turn has collected, and answer."""
@@ -91,8 +80,6 @@ class Parts:
 
     def __init__(self, context: PartContext, kinds: Iterable[type[ConfigPart]]) -> None:
         self._parts = [kind(context) for kind in kinds]
-        self.resources = {name: one for part in self._parts for name, one in part.resources.items()}
-        """The resources of all parts."""
         self._takers = {kind: part for part in self._parts for kind in part.takes}
         for part in self._parts:
             context.configuration.when_changed(part.note)
@@ -108,12 +95,6 @@ class Parts:
         if part is not None:
             part.take(envelope, message)
         return part is not None
-
-    def with_source(self, asked: ParsedQuery[Any], then: Callable[[Any], None]) -> None:
-        """Call ``then``, perhaps later, with what the query looks at; its resource is a part's."""
-        name = asked.resource.name
-        [part] = (part for part in self._parts if name in part.resources)
-        part.with_source(asked, then)
 
     def turn_ended(self) -> None:
         """The store's turn ends."""

@@ -13,19 +13,19 @@ from ...storage.cluster.damage import undamaged
 from ...storage.ganeti.queries.cluster_info import cluster_info
 from ...storage.ganeti.queries.cluster_view import ClusterView
 from ...storage.ganeti.queries.nodes import LIVE_FIELDS, NODES
+from ...storage.ganeti.queries.queue_resources import RESOURCES as CORE_RESOURCES
 from ...storage.ganeti.queries.resources import RESOURCES
-from ...storage.queries.resources import RESOURCES as CORE_RESOURCES
 from ...transport import messages
-from ..config.config_queries import resource_named
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
 from . import host_figures
+from .config_queries import ConfigQueries, resource_named
 from .known_cluster import known_cluster
 from .own_host import OwnHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...storage.queries.answering import ParsedQuery
+    from ...storage.ganeti.queries.answering import ParsedQuery
     from ...transport.envelopes import Envelope
     from ..config.installed_parts import PartContext
 
@@ -36,9 +36,9 @@ class ClusterQueries:
     def __init__(self, context: PartContext) -> None:
         self._runtime = context.runtime
         self._configuration = context.configuration
-        self._store = context.store
         self._view: ClusterView | None = None
         self.own_host = OwnHost(context.runtime)
+        self._answers = ConfigQueries(context, self.with_source)
 
     def known(self) -> dict[str, Any]:
         """What the configuration does not hold of the cluster."""
@@ -49,17 +49,23 @@ class ClusterQueries:
         view = ClusterView(self._configuration.snapshot, self.known())
         envelope.reply(messages.ClusterDescribed(info=cluster_info(view)))
 
+    def answer(
+        self, envelope: Envelope, message: messages.QueryConfiguration | messages.QueryFields
+    ) -> None:
+        """Reply to a query. Raises `BadRequestError`."""
+        self._answers.answer(envelope, message)
+
     def run(self, envelope: Envelope, message: messages.RunQuery) -> None:
         """Answer an opcode that queries. Raises `BadRequestError`."""
         fields = message.fields or []
         if message.is_of_fields:
-            self._store.answer_query(envelope, messages.QueryFields(message.what, message.fields))
+            self.answer(envelope, messages.QueryFields(message.what, message.fields))
         elif message.what in ("job", "lock"):
             self._pass_on(envelope, message)
         else:
             resource_named({**CORE_RESOURCES, **RESOURCES}, message.what)
             asked = messages.QueryConfiguration(message.what, fields, message.filter, message.after)
-            self._store.answer_query(envelope, asked)
+            self.answer(envelope, asked)
 
     def _pass_on(self, envelope: Envelope, message: messages.RunQuery) -> None:
         def failed(error: errors.GangerError) -> None:

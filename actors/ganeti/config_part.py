@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
 
-from ...storage.ganeti.queries.resources import RESOURCES
 from ...transport import messages
 from ..config.installed_parts import ConfigPart, PartContext, Written
 from . import notices, wconfd_table
@@ -17,8 +16,6 @@ from .wconfd_catalogue import Catalogue
 
 if TYPE_CHECKING:
     from ...storage.cluster.configuration import Change, Configuration
-    from ...storage.ganeti.queries.cluster_view import ClusterView
-    from ...storage.queries.answering import ParsedQuery
     from ...transport.envelopes import Envelope
 
 _OwnNotice = (
@@ -32,6 +29,8 @@ _Taken = (
     wconfd_table.CallMessage
     | messages.DescribeCluster
     | messages.RunQuery
+    | messages.QueryConfiguration
+    | messages.QueryFields
     | OpcodeMessage
     | _OwnNotice
 )
@@ -40,7 +39,6 @@ _Taken = (
 class GanetiPart(ConfigPart):
     """The part of the configuration store for Ganeti's programs."""
 
-    resources = RESOURCES
     takes = get_args(_Taken)
 
     def __init__(self, context: PartContext) -> None:
@@ -73,15 +71,14 @@ class GanetiPart(ConfigPart):
                 self._queries.own_host.note_overdue(message)
             case messages.DescribeCluster():
                 self._queries.describe(envelope)
+            case messages.QueryConfiguration() | messages.QueryFields():
+                self._queries.answer(envelope, message)
             case messages.RunQuery():
                 self._queries.run(envelope, message)
             case _ if isinstance(message, OpcodeMessage):
                 self._opcodes.take(envelope, message)
             case _:
                 wconfd_table.serve(self._catalogue, envelope, message)
-
-    def with_source(self, asked: ParsedQuery[Any], then: Callable[[ClusterView], None]) -> None:
-        self._queries.with_source(asked, then)
 
     def turn_ended(self) -> None:
         """Store the reservations of the turn, and tell."""

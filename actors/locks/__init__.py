@@ -6,7 +6,7 @@ are in `storage.locks`.
 - `lock_manager`: the component. `locking`: who gets locks, who waits, who is next. Pure.
   `allocating`: what a request collides with. `waiting`: the line.
 - `owner_watch`: which owners live.
-- `lock_queries` and `lock_questions`: answers about all locks. `lock_views`: lists, why an owner
+- `lock_questions`: answers about all locks. `lock_views`: lists, why an owner
   waits, what-if. `lock_refusals`: the words of a refusal. `lock_remedies`: the smallest change that
   would help.
 """

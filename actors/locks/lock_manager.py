@@ -21,8 +21,8 @@ from ...transport import messages
 from ..processes import sessions
 from ..runtime.addresses import CONFIG_STORE, SCHEDULER
 from ..runtime.component import Component
+from ..runtime.installed_answers import InstalledAnswers
 from . import lock_refusals, lock_views
-from .lock_queries import LockQueries
 from .lock_questions import LockQuestions
 from .locking import LockState
 from .owner_watch import OwnerWatch
@@ -65,8 +65,8 @@ class LockManager(Component[messages.LockMessage]):
         self._since = stored.since
         own = self.runtime.host.daemon_lock.path
         self._owners = OwnerWatch(stored.fenced, self._state.owners(), own)
-        self._questions = LockQuestions(self.runtime)
-        self._queries = LockQueries(self.runtime, self._questions)
+        self.questions = LockQuestions(self.runtime)
+        self._installed = InstalledAnswers(self)
         self._written_revision = -1
         self._watchers: dict[int, tuple[Envelope, int]] = {}
         self._watchers_last = 0
@@ -104,7 +104,7 @@ class LockManager(Component[messages.LockMessage]):
             case messages.LocksAwaitedTooLong():
                 self._answer_watcher(message.number)
             case messages.QuestionsAnswered():
-                self._questions.answered(message.error)
+                self.questions.answered(message.error)
             case messages.DiskRetried():
                 # The end of this turn tries again.
                 self._is_disk_awaited = False
@@ -127,15 +127,15 @@ class LockManager(Component[messages.LockMessage]):
             case messages.AwaitLocks():
                 self._await_change(envelope, message)
             case messages.ReadLockWaits():
-                self._questions.reply(envelope, lock_views.waits)
+                self.questions.reply(envelope, lock_views.waits)
             case messages.ExplainOwner():
                 explained = functools.partial(lock_views.explained, lock_file=message.lock_file)
-                self._questions.reply(envelope, explained)
+                self.questions.reply(envelope, explained)
             case messages.QueryLocks():
-                self._queries.answer(envelope, message)
+                self._installed.take(envelope, message)
             case messages.SimulateLocks():
                 simulated = functools.partial(lock_views.simulated, ended=message.ended)
-                self._questions.reply(envelope, simulated)
+                self.questions.reply(envelope, simulated)
             case _:
                 assert_never(message)
 
@@ -149,7 +149,7 @@ class LockManager(Component[messages.LockMessage]):
                 self.log.error("locks are not announced", error=error.text)
                 self.runtime.tell(CONFIG_STORE, messages.LocksNotWritten(error.text))
                 self._retry_disk_later()
-                self._questions.begin(self._state.snapshot, self._since)
+                self.questions.begin(self._state.snapshot, self._since)
                 return
             self._written_revision = self._state.revision
         self._report_owners()
@@ -158,11 +158,11 @@ class LockManager(Component[messages.LockMessage]):
             envelope.reply(answer)
         tables, self._tables = self._tables, []
         for envelope in tables:
-            self._questions.reply(envelope, lock_views.table)
+            self.questions.reply(envelope, lock_views.table)
         for number, (_, revision) in list(self._watchers.items()):
             if revision != self._revision:
                 self._answer_watcher(number)
-        self._questions.begin(self._state.snapshot, self._since)
+        self.questions.begin(self._state.snapshot, self._since)
         self._sweep_later()
 
     def _report_owners(self) -> None:
@@ -288,7 +288,7 @@ class LockManager(Component[messages.LockMessage]):
     def _list(self, envelope: Envelope) -> None:
         # The copy may be of a later state: then its watcher learns of that once more.
         view = functools.partial(lock_views.listed, revision=self._revision)
-        self._questions.reply(envelope, view)
+        self.questions.reply(envelope, view)
 
     def _await_change(self, envelope: Envelope, message: messages.AwaitLocks) -> None:
         self._watchers_last += 1

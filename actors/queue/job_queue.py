@@ -14,12 +14,11 @@ from ...storage.log.journal import Journal
 from ...storage.queue_files.job_files import QueueDirectory
 from ...transport import messages
 from ..admission.admission import Admission
-from ..answers.change_waits import ChangeWaits
 from ..answers.diagnosis import Diagnosis
 from ..answers.estimating import Estimating
-from ..answers.job_queries import JobQueries
 from ..runtime.addresses import FILTER_EVALUATOR
 from ..runtime.component import Component
+from ..runtime.installed_answers import InstalledAnswers
 from ..store import recovery
 from ..store.job_store import JobStore
 from ..store.start_gate import StartGate
@@ -54,8 +53,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.control = Control(self.runtime, self.store, self.choices, self.lifecycle)
         self.admission = Admission(self.runtime, self.store, self.gate, self.control.link_retry)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
-        self.queries = JobQueries(self.runtime, self.store, self.lifecycle.catch_up)
-        self.waits = ChangeWaits(self.runtime, self.store, self.queries)
+        self.answers = InstalledAnswers(self)
         self._routes = routes.routes(self)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self._before_rows: list[Envelope[messages.QueueMessage]] = []
@@ -82,7 +80,7 @@ class JobQueue(Component[messages.QueueMessage]):
         """
         has_new = self.admission.has_new
         self.store.end_turn(self.admission.announce_new if has_new else None)
-        self.waits.turn_ended()
+        self.answers.turn_ended()
 
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
@@ -97,6 +95,10 @@ class JobQueue(Component[messages.QueueMessage]):
             self.estimating.store()
 
     # What concerns more than one part.
+
+    def catch_up(self, job_id: int) -> None:
+        """Take in a newer state of the job's file."""
+        self.lifecycle.catch_up(job_id)
 
     def read_job(self, message: messages.ReadJob) -> messages.JobDocument:
         """The whole job, as new as its file."""

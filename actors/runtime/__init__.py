@@ -26,5 +26,6 @@ notice. A request to a name without a receiver is refused.
   `served_actor`: an actor as others see it.
 - `dispatcher`: `Dispatcher`. `addresses`: the names; `transport.envelopes` has the directory.
 - `slices` and `works`: work in slices. `idle_work`: work while nothing comes.
-- `query_pages`, `id_maps`, `id_sets`: what several components use.
+- `installed_answers`: what packages answer for a component.
+- `turn_limit`, `id_maps`, `id_sets`: what several components use.
 """

@@ -81,7 +81,7 @@ class Listed(msgspec.Struct, frozen=True):
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A job in a listing. Times are seconds since the epoch.
 
-    Queries have ``summary`` and the times in Ganeti's form (`storage/queries/jobs`).
+    Queries have ``summary`` and the times in Ganeti's form (`storage/ganeti/queries/jobs`).
     """
 
     # fmt: off

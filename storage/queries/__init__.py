@@ -1,9 +1,4 @@
-"""What do queries answer?
+"""What may readers see of the answers to queries?
 
-One table of fields for each resource, and rules that all share.
-
-- `jobs`, `locks`, `filters`: the resources of the core, which `resources` lists. `job_masks`: what
-  readers must not see of jobs.
-- `fields`: what a field is. `answering`: items, their order and their values. `paging`: an answer
-  page by page.
+- `job_masks`: what they must not see of jobs.
 """

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.cli import stand_in
 
 from ganger.cli.main import ganger
-from ganger.storage.queries.resources import RESOURCES
+from ganger.storage.ganeti.queries.queue_resources import RESOURCES
 from ganger.storage.query_views import FieldInfo, QueryAnswer
 
 KINDS = {"archived": "bool", "disk": "unit", "ctime": "timestamp", "bogus": "unknown"}

@@ -14,6 +14,7 @@ GROUPS = [
     entry_points.OPCODE_FAMILIES,
     entry_points.LOCK_DECLARATIONS,
     entry_points.LISTENERS,
+    entry_points.ANSWERS,
     entry_points.CONFIG_KINDS,
     entry_points.CONFIG_PARTS,
     entry_points.CONFIG_FILES,

@@ -59,6 +59,7 @@ def seen(served: Served, user: str | None, job_id: int) -> str:
     return "\n".join(found)
 
 
+@NEEDS_HIDDEN
 @pytest.mark.parametrize("job_id", [1, 2, 3])
 def test_who_sees_what_is_private(served: Served, job_id: int) -> None:
     for _ in range(2):
@@ -76,6 +77,7 @@ def test_who_sees_what_is_private(served: Served, job_id: int) -> None:
             assert "sh -c" in text
 
 
+@NEEDS_HIDDEN
 def test_a_wait_tells_nothing_private_and_does_not_end_by_it(served: Served) -> None:
     """An operator may wait, but not see everything."""
     rule = served.done("POST", "/2/filters", {"action": "PAUSE"})
@@ -126,6 +128,7 @@ def test_a_rule_that_looks_at_nothing_private_may_be_tried(served: Served) -> No
         served.done("POST", "/2/simulate", {"rule": rule}, user=user)
 
 
+@NEEDS_HIDDEN
 def test_what_is_hidden_is_marked(served: Served) -> None:
     [op] = served.get("/2/jobs/1", user="reader")["ops"]
     assert (op["stdin"], op["env"]) == ("<redacted>", {"PASSWORD": "<redacted>"})

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ...queries.answering import Resource
-from ...queries.fields import (
+from .answering import Resource
+from .cluster_view import ClusterView, Object
+from .common_fields import or_no_data
+from .fields import (
     NO_DATA,
     UNAVAILABLE,
     Answer,
@@ -17,8 +19,6 @@ from ...queries.fields import (
     stored,
     table,
 )
-from .cluster_view import ClusterView, Object
-from .common_fields import or_no_data
 
 OS_API_VERSION: Final = 20
 EXPORT_VERSION: Final = 0

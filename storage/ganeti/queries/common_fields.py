@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ...queries.fields import (
+from .fields import (
     NO_DATA,
     Answer,
     Field,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...queries.answering import Resource
-from ...queries.fields import NO_DATA, OFFLINE, Answer, FieldKind, HostName, field, stored, table
+from .answering import Resource
 from .cluster_view import ClusterView, Object, mark, place
+from .fields import NO_DATA, OFFLINE, Answer, FieldKind, HostName, field, stored, table
 
 
 def _export(_view: ClusterView, node: Object) -> Answer:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ...queries.answering import Resource
-from ...queries.fields import Answer, Field, FieldKind, field, normal, stored, table
 from .. import parameters
+from .answering import Resource
 from .cluster_view import ClusterView, Object, mark, names, place
 from .common_fields import common, node_parameter_fields
+from .fields import Answer, Field, FieldKind, field, normal, stored, table
 
 
 def _nodes(view: ClusterView, group: Object) -> Answer:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ...queries.fields import (
+from .. import parameters
+from .cluster_view import ClusterView, Object
+from .common_fields import alias, or_no_data
+from .fields import (
     UNAVAILABLE,
     Answer,
     Field,
@@ -14,9 +17,6 @@ from ...queries.fields import (
     normal,
     or_unavailable,
 )
-from .. import parameters
-from .cluster_view import ClusterView, Object
-from .common_fields import alias, or_no_data
 
 DISKS_MAX: Final = 16
 INTERFACES_MAX: Final = 8

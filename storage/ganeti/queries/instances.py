@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ...queries.answering import Resource
-from ...queries.fields import (
+from .. import parameters
+from .answering import Resource
+from .cluster_view import ClusterView, Object, mark, name_of, place
+from .common_fields import common, or_no_data
+from .fields import (
     NO_DATA,
     OFFLINE,
     UNAVAILABLE,
@@ -22,9 +25,6 @@ from ...queries.fields import (
     stored,
     table,
 )
-from .. import parameters
-from .cluster_view import ClusterView, Object, mark, name_of, place
-from .common_fields import common, or_no_data
 from .instance_parts import (
     Getter,
     disk_fields,

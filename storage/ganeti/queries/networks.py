@@ -6,21 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ... import errors
-from ...queries.answering import Resource
-from ...queries.fields import (
-    NO_DATA,
-    UNAVAILABLE,
-    Answer,
-    Field,
-    FieldKind,
-    field,
-    normal,
-    stored,
-    table,
-)
 from ..address_pools import AddressPool
+from .answering import Resource
 from .cluster_view import ClusterView, Object, mark, names, place
 from .common_fields import common
+from .fields import NO_DATA, UNAVAILABLE, Answer, Field, FieldKind, field, normal, stored, table
 
 
 def _of_pool(show: Callable[[AddressPool], object]) -> Callable[[ClusterView, Object], Answer]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ...queries.answering import Resource
-from ...queries.fields import (
+from .answering import Resource
+from .cluster_view import ClusterView, Object, mark, names, place
+from .common_fields import common, node_parameter_fields, or_no_data
+from .fields import (
     NO_DATA,
     OFFLINE,
     UNAVAILABLE,
@@ -19,8 +21,6 @@ from ...queries.fields import (
     stored,
     table,
 )
-from .cluster_view import ClusterView, Object, mark, names, place
-from .common_fields import common, node_parameter_fields, or_no_data
 
 _ROLE_DOC: Final = (
     'Node role; "M" for master, "C" for master candidate, "R" for regular, "D" for drained, '

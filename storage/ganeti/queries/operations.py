@@ -7,8 +7,8 @@ from typing import Final
 from ...cluster.configuration import Configuration
 from ...opcodes import LockNeeds
 from ...opcodes.declarations import NO_LOCKS
-from ...queries.answering import values
 from ..operations.base import AnyOpcode, Circumstances, Operation, Operations, Outcome
+from .answering import values
 from .cluster import CLUSTER
 from .cluster_info import cluster_info
 from .cluster_view import ClusterView

@@ -15,9 +15,9 @@ from ...cluster.objects import ObjectKind
 from ...filters.filters import fields_of, parse_filter
 from ...opcodes import LevelNeeds, LockNeeds
 from ...opcodes.declarations import NO_LOCKS, WHOLE_LEVEL
-from ...queries.answering import requested_names
 from ..operations.base import AnyOpcode, Circumstances, Code, Operation, prerequisite_error
 from ..operations.lookups import nodes_of_instance
+from .answering import requested_names
 from .cluster_view import ClusterView
 from .instances import INSTANCES
 from .nodes import LIVE_FIELDS as LIVE_OF_NODES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...queries.answering import Resource
+from .answering import Resource
 from .cluster import CLUSTER
 from .cluster_view import ClusterView
 from .exports import EXPORTS

@@ -21,11 +21,15 @@ from tests.actors.queue.waiting_clients import (
     woken,
 )
 from tests.actors.runtime.stage import Stage
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage import settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
+
+pytestmark = NEEDS_HIDDEN
+
 
 QUEUED, WAITING, RUNNING = JobStatus.QUEUED, JobStatus.WAITING, JobStatus.RUNNING
 

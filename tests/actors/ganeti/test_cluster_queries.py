@@ -15,8 +15,8 @@ from ganger.actors.ganeti.config_part import GanetiPart
 from ganger.actors.runtime.mailbox import Expired
 from ganger.storage import errors
 from ganger.storage.cluster.objects import ObjectKind
+from ganger.storage.ganeti.queries.locks import LOCKS
 from ganger.storage.ganeti.queries.resources import RESOURCES
-from ganger.storage.queries.locks import LOCKS
 from ganger.transport import messages
 
 

@@ -9,10 +9,14 @@ import msgspec
 import pytest
 from tests.actors.locks.lock_stage import NODE_A, NODE_B, Locks
 from tests.actors.runtime.stage import Asker
+from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage import settings
 from ganger.transport import messages
 from ganger.transport.messages import LockRow
+
+pytestmark = NEEDS_HIDDEN
+
 
 FIELDS = ["name", "mode", "owner", "pending"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ganger.cli import query
+from ganger.storage.ganeti.queries.queue_resources import RESOURCES
 from ganger.storage.ganeti.queries.resources import RESOURCES as OBJECTS
-from ganger.storage.queries.resources import RESOURCES
 
 
 def test_the_usual_fields_of_each_resource_exist() -> None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tests.actors.ganeti.queue_parts import answers_of
 from tests.torture.simulation.core import Core, Program, Task
 from tests.torture.simulation.network import Network, Notice
 
@@ -331,7 +332,7 @@ class Tools(Task):
             if row is None or row.status.is_final or before != [row.status]:
                 status = None if row is None else row.status
                 self.core.problem(f"at rest a tool waits for job {job_id}, {before}: {status}")
-            elif queue.queries.state(row).has_log_after(serial):
+            elif answers_of(queue).queries.state(row).has_log_after(serial):
                 self.core.problem(f"at rest a tool waits for the log of job {job_id}")
 
     def _documents(self) -> Documents | None:

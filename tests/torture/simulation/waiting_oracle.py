@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ganger.actors.answers.job_queries import _RowValues
-from ganger.actors.answers.job_state import JobState
+from ganger.actors.ganeti.job_queries import _RowValues
+from ganger.actors.ganeti.job_state import JobState
 from ganger.actors.store.job_rows import Phase
+from ganger.storage.ganeti.queries.jobs import JobRow
 from ganger.storage.jobs import jobs
-from ganger.storage.queries.jobs import JobRow
 
 if TYPE_CHECKING:
     from tests.torture.simulation.user import Waiter

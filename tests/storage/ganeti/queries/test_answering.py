@@ -20,15 +20,8 @@ from tests.storage.queries.recorded_answers import (
 
 from ganger.storage import errors
 from ganger.storage.filters.filters import parse_filter
-from ganger.storage.ganeti.queries.cluster import CLUSTER
-from ganger.storage.ganeti.queries.cluster_view import ClusterView
-from ganger.storage.ganeti.queries.groups import GROUPS
-from ganger.storage.ganeti.queries.instances import INSTANCES
-from ganger.storage.ganeti.queries.networks import NETWORKS
-from ganger.storage.ganeti.queries.nodes import NODES
-from ganger.storage.ganeti.queries.resources import RESOURCES as OBJECTS
-from ganger.storage.queries import answering
-from ganger.storage.queries.answering import (
+from ganger.storage.ganeti.queries import answering
+from ganger.storage.ganeti.queries.answering import (
     ParsedQuery,
     Resource,
     query,
@@ -36,8 +29,15 @@ from ganger.storage.queries.answering import (
     requested_names,
     values,
 )
-from ganger.storage.queries.locks import LOCKS
-from ganger.storage.queries.resources import RESOURCES
+from ganger.storage.ganeti.queries.cluster import CLUSTER
+from ganger.storage.ganeti.queries.cluster_view import ClusterView
+from ganger.storage.ganeti.queries.groups import GROUPS
+from ganger.storage.ganeti.queries.instances import INSTANCES
+from ganger.storage.ganeti.queries.locks import LOCKS
+from ganger.storage.ganeti.queries.networks import NETWORKS
+from ganger.storage.ganeti.queries.nodes import NODES
+from ganger.storage.ganeti.queries.queue_resources import RESOURCES
+from ganger.storage.ganeti.queries.resources import RESOURCES as OBJECTS
 
 VIEW = view_of(RECORDED)
 LARGER = view_of(larger())

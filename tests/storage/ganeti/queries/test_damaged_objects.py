@@ -10,9 +10,9 @@ from tests.storage.ganeti.queries.views import view_of
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.storage.ganeti import ssconf, tags
+from ganger.storage.ganeti.queries.answering import query
 from ganger.storage.ganeti.queries.cluster_info import cluster_info
 from ganger.storage.ganeti.queries.resources import RESOURCES
-from ganger.storage.queries.answering import query
 
 CONTAINERS = ("nodes", "nodegroups", "instances", "networks", "disks")
 

@@ -7,18 +7,18 @@ import json
 from typing import Any
 
 import pytest
+from tests.storage.ganeti.queries.pages import ONE_BY_ONE, UNBOUNDED, check_whole, pages, rows
 from tests.storage.ganeti.queries.views import view_of
-from tests.storage.queries.pages import ONE_BY_ONE, UNBOUNDED, check_whole, pages, rows
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.storage import errors
+from ganger.storage.ganeti.queries.answering import Resource
 from ganger.storage.ganeti.queries.cluster import CLUSTER
 from ganger.storage.ganeti.queries.groups import GROUPS
 from ganger.storage.ganeti.queries.instances import INSTANCES
 from ganger.storage.ganeti.queries.networks import NETWORKS
 from ganger.storage.ganeti.queries.nodes import NODES
-from ganger.storage.queries.answering import Resource
-from ganger.storage.queries.paging import page
+from ganger.storage.ganeti.queries.paging import page
 
 LARGER = view_of(larger())
 

@@ -8,14 +8,14 @@ import pytest
 from tests.storage.ganeti.queries.views import view_of
 from tests.storage.queries.recorded_answers import NETWORK, RECORDED, larger
 
+from ganger.storage.ganeti.queries.answering import Resource, query, query_fields
 from ganger.storage.ganeti.queries.cluster import CLUSTER
 from ganger.storage.ganeti.queries.cluster_view import ClusterView
+from ganger.storage.ganeti.queries.fields import FieldKind
 from ganger.storage.ganeti.queries.groups import GROUPS
 from ganger.storage.ganeti.queries.instances import INSTANCES
 from ganger.storage.ganeti.queries.networks import NETWORKS
 from ganger.storage.ganeti.queries.nodes import NODES
-from ganger.storage.queries.answering import Resource, query, query_fields
-from ganger.storage.queries.fields import FieldKind
 
 LARGER = view_of(larger())
 

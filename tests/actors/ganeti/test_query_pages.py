@@ -7,13 +7,14 @@ from unittest import mock
 
 import pytest
 
-from ganger.actors.runtime import query_pages
+from ganger.actors.ganeti import query_pages
+from ganger.actors.runtime.turn_limit import turn_limit
 from ganger.storage import errors, settings
 from ganger.storage.filters import filters
-from ganger.storage.queries import answering
-from ganger.storage.queries.filters import FILTERS
-from ganger.storage.queries.jobs import JOBS
-from ganger.storage.queries.locks import LOCKS
+from ganger.storage.ganeti.queries import answering
+from ganger.storage.ganeti.queries.filters import FILTERS
+from ganger.storage.ganeti.queries.jobs import JOBS
+from ganger.storage.ganeti.queries.locks import LOCKS
 from ganger.transport.messages import QueryConfiguration, QueryJobs, QueryLocks
 
 SLICE = settings.QUERY_SLICE_SECONDS
@@ -91,7 +92,7 @@ class Clock:
 )
 def test_a_page_ends_with_its_turn_but_has_time_for_items(until_first: float, lasts: float) -> None:
     runtime = Clock()
-    is_enough = query_pages.turn_limit(runtime)  # type: ignore[arg-type]
+    is_enough = turn_limit(runtime)  # type: ignore[arg-type]
     runtime.now = until_first
     assert not is_enough()
     runtime.now = lasts - 1e-6

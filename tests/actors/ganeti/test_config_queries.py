@@ -11,7 +11,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_answers import larger, recorded
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.storage.queries.resources import RESOURCES
+from ganger.storage.ganeti.queries.queue_resources import RESOURCES
 from ganger.transport import messages
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .. import errors
-from ..plain_values import encodable
-from ..wording import brief
+from ... import errors
+from ...plain_values import encodable
+from ...wording import brief
 from .answering import ParsedQuery, Resource
 from .fields import Item, Source
 

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from ..natural_order import natural_key
+from ...natural_order import natural_key
 
 Source = TypeVar("Source")
 """Where getters find what an item does not hold itself."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ..cluster.configuration import Configuration
-from ..cluster.objects import ObjectKind
-from ..natural_order import natural_key
+from ...cluster.configuration import Configuration
+from ...cluster.objects import ObjectKind
+from ...natural_order import natural_key
 from .answering import Resource
 from .fields import Field, FieldKind, stored, table
 

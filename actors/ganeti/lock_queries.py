@@ -6,30 +6,41 @@ import functools
 from typing import TYPE_CHECKING
 
 from ...storage import errors
-from ...storage.queries.locks import LOCKS, AwaitedJob, Rows, ordered
+from ...storage.ganeti.queries.locks import LOCKS, AwaitedJob, Rows, ordered
 from ...transport import messages
-from ..runtime import query_pages
 from ..runtime.addresses import JOB_QUEUE
+from ..runtime.installed_answers import AnswerPart
+from . import query_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from ...transport.envelopes import Envelope
+    from ..locks.lock_questions import LockQuestions
+    from ..locks.locking import LockState
     from ..runtime.component import Runtime
-    from .lock_questions import LockQuestions
-    from .locking import LockState
+
+    class Locks(Protocol):
+        """What these answers need of the lock manager."""
+
+        runtime: Runtime
+        questions: LockQuestions
 
 
-class LockQueries:
+class LockQueries(AnswerPart):
     """Answers a page at a time."""
 
-    def __init__(self, runtime: Runtime, questions: LockQuestions) -> None:
-        self._runtime = runtime
-        self._questions = questions
+    component = "lock_manager"
+    takes = (messages.QueryLocks,)
+
+    def __init__(self, component: Locks) -> None:
+        self._runtime = component.runtime
+        self._questions = component.questions
         self._kept: Rows | None = None
         """What unfinished answers are made of: to list ten thousand locks takes long."""
 
-    def answer(self, envelope: Envelope, message: messages.QueryLocks) -> None:
+    def take(self, envelope: Envelope, message: messages.QueryLocks) -> None:
         """Reply, for a first page when the queue has said which jobs others depend on."""
         if message.after is not None and self._kept is not None:
             self._reply(envelope, message, self._kept)

@@ -53,7 +53,7 @@ def test_rows_in_memory_say_what_the_files_say(
         [2, "running", ["TEST_DELAY(1500000000 ns)"] * 2],
         [3, "queued", ["TEST_DELAY(1500000000 ns)"]],
     ]
-    monkeypatch.setattr("ganger.actors.answers.job_queries._RowValues", lambda _row: {})
+    monkeypatch.setattr("ganger.actors.ganeti.job_queries._RowValues", lambda _row: {})
     assert asked(queue, LEAN) == lean
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ganger.storage.queries.answering import Resource, query
-from ganger.storage.queries.paging import Bounds, Page, page
+from ganger.storage.ganeti.queries.answering import Resource, query
+from ganger.storage.ganeti.queries.paging import Bounds, Page, page
 
 UNBOUNDED = Bounds(10**9, 10**9, lambda: False)
 ONE_BY_ONE = Bounds(10**9, 10**9, lambda: True)

@@ -10,9 +10,9 @@ from typing import Any, Final, Generic
 
 import msgspec
 
-from .. import errors
-from ..filters.filter_evaluation import MISSING, Dialect, FilterTest, Resolve, compile_filter
-from ..filters.filters import (
+from ... import errors
+from ...filters.filter_evaluation import MISSING, Dialect, FilterTest, Resolve, compile_filter
+from ...filters.filters import (
     OPERATORS_MAX,
     Always,
     AnyOf,

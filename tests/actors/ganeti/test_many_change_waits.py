@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.actors.ganeti.queue_parts import answers_of
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.queue.waiting_clients import (
     SECONDS,
@@ -20,7 +21,7 @@ from tests.actors.queue.waiting_clients import (
 )
 from tests.actors.runtime.stage import Asker, Stage
 
-from ganger.actors.answers.job_state import JobState
+from ganger.actors.ganeti.job_state import JobState
 from ganger.actors.store.job_rows import Row
 from ganger.storage import settings
 from ganger.storage.jobs.jobs import JobStatus
@@ -185,13 +186,13 @@ def test_a_job_is_read_once_for_all_that_wait_for_it(
     begin(queue, 100)
     begin(queue, 100, 2)
     read: list[int] = []
-    state = queue.actor.component.queries.state
+    state = answers_of(queue.actor.component).queries.state
 
     def noted(row: Row) -> JobState:
         read.append(row.id)
         return state(row)
 
-    monkeypatch.setattr(queue.actor.component.queries, "state", noted)
+    monkeypatch.setattr(answers_of(queue.actor.component).queries, "state", noted)
     cancel(queue)
     queue.actor.end_turn()
     assert read == [1]
@@ -205,7 +206,7 @@ def test_jobs_of_others_are_not_read(queue: Queue, monkeypatch: pytest.MonkeyPat
     for job_id in range(1, 3_001):
         begin(queue, 1, job_id)
     assert waits(queue) == 3_000
-    monkeypatch.setattr(queue.actor.component.queries, "state", None)
+    monkeypatch.setattr(answers_of(queue.actor.component).queries, "state", None)
     monkeypatch.setattr(queue.actor.component.store.reader.waits, "next_changed", lambda: None)
     queue.actor.ask(messages.CancelJob(id=3_001))
     assert queue.job(3_001).status is JobStatus.CANCELED

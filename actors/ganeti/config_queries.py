@@ -1,4 +1,4 @@
-"""Answers queries for filter rules and for what parts bring, and defines the fields of all."""
+"""Answers queries for the configuration, and defines the fields of all."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 from ...storage import errors
 from ...storage.cluster.damage import undamaged
-from ...storage.queries.answering import query_fields
-from ...storage.queries.filters import FILTERS
-from ...storage.queries.paging import check_fields
-from ...storage.queries.resources import RESOURCES
+from ...storage.ganeti.queries.answering import query_fields
+from ...storage.ganeti.queries.filters import FILTERS
+from ...storage.ganeti.queries.paging import check_fields
+from ...storage.ganeti.queries.queue_resources import RESOURCES
+from ...storage.ganeti.queries.resources import RESOURCES as OBJECTS
 from ...storage.wording import brief
 from ...transport import messages
-from ..runtime import query_pages
+from . import query_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...storage.cluster.configuration import Configuration
-    from ...storage.queries.answering import ParsedQuery, Resource
+    from ...storage.ganeti.queries.answering import ParsedQuery, Resource
     from ...transport.envelopes import Envelope
-    from ..runtime.component import Runtime
-    from .installed_parts import Parts
+    from ..config.installed_parts import PartContext
+
+    WithSource = Callable[[ParsedQuery[Any], Callable[[object], None]], None]
 
 
 class ConfigQueries:
     """Answers queries from a snapshot, a page at a time."""
 
-    def __init__(
-        self, runtime: Runtime, snapshot: Callable[[], Configuration], parts: Parts
-    ) -> None:
-        self._runtime = runtime
-        self._snapshot = snapshot
-        self._parts = parts
-        self._answered = {FILTERS.name: FILTERS, **parts.resources}
-        self._defined = {**RESOURCES, **parts.resources}
+    def __init__(self, context: PartContext, with_source: WithSource) -> None:
+        """``with_source`` calls with what a query looks at that is not for filter rules."""
+        self._runtime = context.runtime
+        self._configuration = context.configuration
+        self._with_source = with_source
+        self._answered: dict[str, Resource[Any]] = {FILTERS.name: FILTERS, **OBJECTS}
+        self._defined: dict[str, Resource[Any]] = {**RESOURCES, **OBJECTS}
 
     def answer(
         self, envelope: Envelope, message: messages.QueryConfiguration | messages.QueryFields
@@ -49,16 +49,16 @@ class ConfigQueries:
         asked = query_pages.checked(resource_named(self._answered, message.what), message)
         then = functools.partial(self._reply, envelope, asked, message.after)
         if asked.resource is FILTERS:
-            then(self._snapshot())
+            then(self._configuration.snapshot)
         else:
-            self._parts.with_source(asked, then)
+            self._with_source(asked, then)
 
     def _reply(
         self, envelope: Envelope, asked: ParsedQuery[Any], after: str | None, source: object
     ) -> None:
         give = functools.partial(query_pages.answered, self._runtime, asked, source, after)
         try:
-            envelope.reply(undamaged(self._snapshot(), give, errors.IntegrityError))
+            envelope.reply(undamaged(self._configuration.snapshot, give, errors.IntegrityError))
         except errors.GangerError as error:
             envelope.refuse(error)
 

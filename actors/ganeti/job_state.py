@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ...storage import errors, settings
+from ...storage.ganeti.queries.jobs import JOBS, JobRow
 from ...storage.jobs import job_bounds
 from ...storage.plain_values import encodable
-from ...storage.queries.jobs import JOBS, JobRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

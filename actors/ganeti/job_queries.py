@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...storage import errors
+from ...storage.ganeti.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
 from ...storage.jobs import jobs, listing
-from ...storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
-from ..runtime import query_pages
 from ..store.job_rows import Phase
+from . import query_pages
 from .job_state import JobState
 
 if TYPE_CHECKING:

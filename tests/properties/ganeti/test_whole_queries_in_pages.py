@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ganger.storage import natural_order
 from ganger.storage.cluster.configuration import Configuration
+from ganger.storage.ganeti.queries.answering import Resource, query
 from ganger.storage.ganeti.queries.cluster_view import ClusterView
+from ganger.storage.ganeti.queries.jobs import JOBS, JobRow, Rows
 from ganger.storage.ganeti.queries.nodes import NODES
+from ganger.storage.ganeti.queries.paging import Bounds, page
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry
-from ganger.storage.queries.answering import Resource, query
-from ganger.storage.queries.jobs import JOBS, JobRow, Rows
-from ganger.storage.queries.paging import Bounds, page
 
 STATUSES = st.sampled_from(list(JobStatus))
 NAMES = st.text(alphabet="ab0129.-", min_size=1, max_size=5)

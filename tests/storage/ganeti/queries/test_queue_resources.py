@@ -16,15 +16,15 @@ from tests.storage.queries.recorded_answers import (
 from ganger.storage import errors
 from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.filters.filters import parse_filter
+from ganger.storage.ganeti.queries.answering import query, query_fields, requested_names, values
+from ganger.storage.ganeti.queries.filters import FILTERS
+from ganger.storage.ganeti.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow, Rows, job_id
+from ganger.storage.ganeti.queries.locks import LOCKS, AwaitedJob, ordered
+from ganger.storage.ganeti.queries.locks import Rows as LockRows
 from ganger.storage.jobs import listing
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, decode_job
 from ganger.storage.locks.lock_rows import lock_rows
 from ganger.storage.locks.locks import LockChange, LockMode, Owner, Pending
-from ganger.storage.queries.answering import query, query_fields, requested_names, values
-from ganger.storage.queries.filters import FILTERS
-from ganger.storage.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow, Rows, job_id
-from ganger.storage.queries.locks import LOCKS, AwaitedJob, ordered
-from ganger.storage.queries.locks import Rows as LockRows
 
 # ---------------------------------------------------------------- jobs
 

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.queries.pages import UNBOUNDED, check_whole, pages, rows
+from tests.storage.ganeti.queries.pages import UNBOUNDED, check_whole, pages, rows
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.storage import errors
 from ganger.storage.cluster.configuration import Configuration
+from ganger.storage.ganeti.queries.answering import Resource
+from ganger.storage.ganeti.queries.filters import FILTERS
+from ganger.storage.ganeti.queries.jobs import JOBS, JobRow, Rows
+from ganger.storage.ganeti.queries.locks import LOCKS, AwaitedJob, ordered
+from ganger.storage.ganeti.queries.paging import FIELD_NAME_MAX, FIELDS_MAX, Bounds, Page, page
 from ganger.storage.jobs.jobs import Job, OpcodeEntry
 from ganger.storage.locks.lock_rows import LockView
 from ganger.storage.locks.locks import LockMode, Owner
-from ganger.storage.queries.answering import Resource
-from ganger.storage.queries.filters import FILTERS
-from ganger.storage.queries.jobs import JOBS, JobRow, Rows
-from ganger.storage.queries.locks import LOCKS, AwaitedJob, ordered
-from ganger.storage.queries.paging import FIELD_NAME_MAX, FIELDS_MAX, Bounds, Page, page
 
 
 def locks() -> Any:

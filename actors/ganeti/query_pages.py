@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage import settings
-from ...storage.queries import paging
-from ...storage.queries.answering import ParsedQuery, Resource
+from ...storage.ganeti.queries import paging
+from ...storage.ganeti.queries.answering import ParsedQuery, Resource
 from ...transport import messages
+from ..runtime.turn_limit import turn_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .component import Runtime
+    from ..runtime.component import Runtime
 
     Query = messages.QueryJobs | messages.QueryLocks | messages.QueryConfiguration
 
@@ -61,19 +60,3 @@ def answered(
     )
     found = paging.page_of(asked, source, after, bounds)
     return messages.QueryAnswered(fields=found.fields, rows=found.rows, next_after=found.next_after)
-
-
-def turn_limit(runtime: Runtime) -> Callable[[], bool]:
-    """Whether a page has taken its turn (`QUERY_SLICE_SECONDS`), asked after each item."""
-    begun, end = runtime.clock(), None
-
-    def is_enough() -> bool:
-        nonlocal end
-        now = runtime.clock()
-        if end is None:
-            # To find the first item may take as long; a page of one item would lead nowhere soon.
-            least = now + settings.QUERY_SLICE_SECONDS / 4
-            end = max(begun + settings.QUERY_SLICE_SECONDS, least)
-        return now >= end
-
-    return is_enough

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..locks.lock_rows import LockView
-from ..locks.locks import Owner
-from ..natural_order import natural_key
+from ...locks.lock_rows import LockView
+from ...locks.locks import Owner
+from ...natural_order import natural_key
 from .answering import Resource
 from .fields import Answer, Field, FieldKind, field, normal, table
 

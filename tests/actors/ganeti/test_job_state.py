@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ganger.actors.answers import job_state
-from ganger.actors.answers.job_state import JobState, checked_fields
+from ganger.actors.ganeti import job_state
+from ganger.actors.ganeti.job_state import JobState, checked_fields
 from ganger.storage import errors
+from ganger.storage.ganeti.queries.jobs import JobRow
 from ganger.storage.jobs.jobs import Job, JobStatus, LogEntry, OpcodeEntry
-from ganger.storage.queries.jobs import JobRow
 
 
 def entries(*serials: int) -> list[LogEntry]:

@@ -7,22 +7,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .. import errors, opcodes
-from ..filters.filters import Value
-from ..jobs import listing
-from ..jobs.jobs import Job, JobStatus, OpcodeEntry
-from ..opcodes import catalogue
+from ... import errors, opcodes
+from ...filters.filters import Value
+from ...jobs import listing
+from ...jobs.jobs import Job, JobStatus, OpcodeEntry
+from ...opcodes import catalogue
 from .answering import Resource
-from .fields import (
-    UNAVAILABLE,
-    Answer,
-    Field,
-    FieldKind,
-    field,
-    normal,
-    or_unavailable,
-    table,
-)
+from .fields import UNAVAILABLE, Answer, Field, FieldKind, field, normal, or_unavailable, table
 
 ARCHIVE_FIELD: Final = "archived"
 """A listing with this field includes the archive, as in Ganeti."""

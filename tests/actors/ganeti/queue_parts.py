@@ -1,0 +1,13 @@
+"""What packages answer in the queue's turns."""
+
+from __future__ import annotations
+
+from ganger.actors.ganeti.queue_answers import QueueAnswers
+from ganger.actors.queue.job_queue import JobQueue
+
+
+def answers_of(queue: JobQueue) -> QueueAnswers:
+    """The part for queries and waits."""
+    [found] = queue.answers._answers
+    assert isinstance(found, QueueAnswers)
+    return found
