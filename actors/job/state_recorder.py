@@ -91,8 +91,12 @@ class StateRecorder:
         # of this process would replace newer states.
         self._file.write(body, serial, flush=True)
         self._daemon.tell(logged)
+        small = _small(body)
+        digest = records.digest_of(body) if small is None else None
         job_id = self._running.job.id
-        self._daemon.post(messages.JobReturns(job_id=job_id, serial=serial, body=_small(body)))
+        self._daemon.post(
+            messages.JobReturns(job_id=job_id, serial=serial, body=small, digest=digest)
+        )
 
     def resend(self) -> None:
         """Tell a successor of the daemon what is durable."""

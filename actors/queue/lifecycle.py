@@ -187,10 +187,14 @@ class Lifecycle:
         if message.body is None:
             # The process has flushed its file, which is as new as anything we know.
             self._ledger.files.forget(row.id)
+        if message.digest is not None:
+            filed = (message.job_id, message.serial, message.digest)
+            self._ledger.store_filed(filed, stored, envelope.refuse)
+        elif message.body is None:
             self._ledger.after_commit(stored, envelope.refuse)
-            return
-        state = (message.job_id, message.serial, message.body)
-        self._ledger.store_state(state, stored, envelope.refuse)
+        else:
+            state = (message.job_id, message.serial, message.body)
+            self._ledger.store_state(state, stored, envelope.refuse)
 
     def dependencies_of(self, message: messages.AskDependencies) -> messages.DependencyOutcome:
         """Whether the dependencies of the job's next opcode are satisfied."""

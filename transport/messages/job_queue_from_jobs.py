@@ -84,12 +84,13 @@ class JobReturns(Request[StateRecorded], frozen=True):
     """The job goes back to the queue in this state, and its process exits.
 
     The queue replies when the state is durable. ``body``: the text of the job file; None: it is
-    large, and in the file, flushed.
+    large, and in the file, flushed, and ``digest`` is that of the text.
     """
 
     job_id: int
     serial: int
     body: bytes | None
+    digest: bytes | None = None
 
 
 class DependencyOutcome(Reply, frozen=True):

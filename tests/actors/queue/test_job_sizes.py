@@ -23,8 +23,10 @@ from ganger.storage import opcodes, settings
 from ganger.storage.jobs import job_bounds, jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import Owner
+from ganger.storage.log import records
+from ganger.storage.log.journal import Journal
 from ganger.storage.opcodes import Opcode, OperationContext, catalogue
-from ganger.storage.queue_files import job_files, spool
+from ganger.storage.queue_files import job_files, replay, spool
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.links.link import Received
@@ -370,6 +372,12 @@ def test_a_large_state_is_read_from_the_file(tmp_path: Path) -> None:
     assert job.is_returned
     [given] = [one for one in line.said if isinstance(one, messages.JobReturns)]
     assert given.body is None
+    assert given.digest == records.digest_of((tmp_path / "job-5").read_bytes())
+
+
+def filed(queue: Queue) -> dict[int, tuple[int, bytes]]:
+    """Serials and digests of the states that the log names, and only files have."""
+    return replay.read_journal(Journal(queue.stage.places.journal)).filed
 
 
 def test_a_large_job_that_was_paused_between_opcodes_goes_on(queue: Queue) -> None:
@@ -382,8 +390,10 @@ def test_a_large_job_that_was_paused_between_opcodes_goes_on(queue: Queue) -> No
     job.livelock = None
     serial = job.advance_serial()
     queue.write_as_process(1, jobs.encode_job(job))
-    given = queue.actor.ask(messages.JobReturns(job_id=1, serial=serial, body=None))
+    digest = records.digest_of(jobs.encode_job(job))
+    given = queue.actor.ask(messages.JobReturns(job_id=1, serial=serial, body=None, digest=digest))
     assert given.answer == messages.StateRecorded(serial=serial)
+    assert filed(queue) == {1: (serial, digest)}
     queue.lose_process(1, has_left=True)
     assert queue.statuses() == {1: "queued"}
     queue.choose(1)
