@@ -283,9 +283,10 @@ class Admission:
         self._tell_others(new, self._answer(new))
         return None
 
-    def _add(self, new: Iterable[_Accepted]) -> None:
+    def _add(self, new: Sequence[_Accepted]) -> None:
         for one in new:
             self._store.add(one.row, one.secrets)
+        self._store.announcements.ages.note(new[0].row.id, new[-1].row.id)
 
     def _answer(self, new: _New) -> messages.JobsSubmitted:
         if new.rejected:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage import errors, opcodes, settings, wording
-from ...storage.jobs import job_bounds, jobs
+from ...storage.jobs import jobs
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
@@ -138,7 +138,7 @@ def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple
         draft = drafts[place]
         body = jobs.encode_job(draft.job)
         try:
-            job_bounds.check_submitted(draft.job, body, draft.secrets)
+            check_size(draft.job, body, draft.secrets)
         except errors.BadRequestError as error:
             text = error.text
             if len(drafts) > 1:
@@ -146,6 +146,23 @@ def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple
             raise errors.BadRequestError(text) from error
         found.append((draft.job.id, 1, body))
     return found
+
+
+def check_size(job: jobs.Job, body: bytes, secrets: Mapping[int, dict[str, Any]]) -> None:
+    """Raise `BadRequestError` if the stored form of a new job, with its secrets, is too large.
+
+    It names the opcode if the job has several.
+    """
+    size = len(body) + (len(msgspec.json.encode(secrets)) if secrets else 0)
+    if size <= settings.JOB_SUBMITTED_BYTES_MAX:
+        return
+    limit = settings.JOB_SUBMITTED_BYTES_MAX
+    text = f"the job is too large: {size} bytes as JSON, at most {limit} are stored"
+    if len(job.ops) > 1:
+        sizes = [len(msgspec.json.encode(op.input)) for op in job.ops]
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        text += f" (the largest opcode is opcode {largest}, with {sizes[largest]} bytes)"
+    raise errors.BadRequestError(text)
 
 
 def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, bytes] | None:

@@ -4,8 +4,8 @@
 `durable`, too. A part has its own state, and gets the parts that it needs. One that must know of
 the end or the return of a job registers a listener with the `JobStore`.
 
-- `job_queue`: the component: its parts, and what must be there before a message is handled.
-  `routes`: which method of which part handles a message.
+- `job_queue`: the component: its parts, which method of which part handles a message, and what must
+  be there before that.
 - `choices`: what the scheduler chose. It has jobs started, ends those that can never start, takes
   choices back, and obeys the limit of running jobs.
 - `hand_over`: gives a chosen job to its process. `reusing`: whether the process may serve several.

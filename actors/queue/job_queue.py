@@ -1,18 +1,23 @@
 """The job queue: single writer of ids, pending jobs, the journal and the queue directory.
 
-The actor passes each message to the part that `routes` names. The parts collect what a turn brings
-in the `Ledger`; at the end of the turn one flush makes all of it durable, and then the queue
-replies and announces.
+The actor passes each message to the part that its row in `routes` names. The parts collect what a
+turn brings in the `Ledger`; at the end of the turn one flush makes all of it durable, and then the
+queue replies and announces.
+
+A new message is a row in the table of its sender: `from_clients`, `from_jobs`, `from_components`.
+`tests/actors/queue/test_message_routes.py` compares them with the unions of `transport/messages`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ...storage import errors
 from ...storage.log.journal import Journal
 from ...storage.queue_files.job_files import QueueDirectory
 from ...transport import messages
+from ...transport.envelopes import Envelope
 from ..admission.admission import Admission
 from ..answers.diagnosis import Diagnosis
 from ..answers.estimating import Estimating
@@ -20,16 +25,18 @@ from ..runtime.addresses import FILTER_EVALUATOR
 from ..runtime.component import Component
 from ..runtime.installed_answers import InstalledAnswers
 from ..store import recovery
+from ..store.job_rows import Phase
 from ..store.job_store import JobStore
 from ..store.start_gate import StartGate
-from . import routes
 from .choices import Choices
 from .control import Control
 from .hand_over import HandOver
 from .lifecycle import Lifecycle
 
-if TYPE_CHECKING:
-    from ...transport.envelopes import Envelope
+MessageT = TypeVar("MessageT", bound=messages.Message)
+Route = Callable[[Envelope[Any], Any], None]
+Row = tuple[type[messages.Message], Route]
+Routes = dict[type[messages.Message], Route]
 
 
 class JobQueue(Component[messages.QueueMessage]):
@@ -54,7 +61,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.admission = Admission(self.runtime, self.store, self.gate, self.control.link_retry)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.answers = InstalledAnswers(self)
-        self._routes = routes.routes(self)
+        self._routes = routes(self)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self._before_rows: list[Envelope[messages.QueueMessage]] = []
         self.store.begin(loaded)
@@ -68,7 +75,7 @@ class JobQueue(Component[messages.QueueMessage]):
         message = envelope.message
         if self.gate.rules is None and _needs_rules(message):
             self._before_rules.append(envelope)
-        elif self.store.has_unread_rows and _needs_all_rows(message):
+        elif _needs_all_rows(message) and self.store.has_unread_rows:
             self._before_rows.append(envelope)
         else:
             self._routes[type(message)](envelope, message)
@@ -102,7 +109,9 @@ class JobQueue(Component[messages.QueueMessage]):
 
     def read_job(self, message: messages.ReadJob) -> messages.JobDocument:
         """The whole job, as new as its file."""
-        self.lifecycle.catch_up(message.id)
+        row = self.store.table.find(message.id)
+        if row is not None and row.phase is Phase.HANDED_OVER:
+            self.lifecycle.catch_up(row.id)
         return self.store.reader.document(message.id)
 
     def stop_watch(self, envelope: Envelope, message: messages.StopWatch) -> None:
@@ -188,3 +197,132 @@ def _needs_rules(message: messages.QueueMessage) -> bool:
         ):
             return True
     return False
+
+
+def routes(queue: JobQueue) -> Routes:
+    """The method for each message that the queue accepts."""
+    return {**from_clients(queue), **from_jobs(queue), **from_components(queue)}
+
+
+def from_clients(queue: JobQueue) -> Routes:
+    """What clients ask."""
+    admission, control, diagnosis = queue.admission, queue.control, queue.diagnosis
+    reader = queue.store.reader
+
+    def retry(envelope: Envelope, message: messages.RetryJob) -> None:
+        admission.submit(envelope, control.retry(message), retry_of=message.id)
+
+    def watch(envelope: Envelope, message: messages.WatchJobs) -> None:
+        queue.runtime.work(reader.watch(envelope, message), envelope)
+
+    def autoarchive(envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
+        queue.runtime.work(control.autoarchiving(envelope, message), envelope)
+
+    def rule_hits(envelope: Envelope, _: messages.ReadRuleHits) -> None:
+        diagnosis.read_rule_hits(envelope, admission.rejections)
+
+    return dict(
+        (
+            _handled(messages.SubmitJobs, admission.submit),
+            _handled(messages.RetryJob, retry),
+            _handled(messages.SetDrain, admission.set_drain),
+            _answered(messages.ListJobs, reader.rows),
+            _answered(messages.ListJobVersions, reader.versions),
+            _answered(messages.ReadJob, queue.read_job),
+            _handled(messages.QueryJobs, queue.answers.take),
+            _answered(messages.ListDependencies, lambda _: reader.dependencies()),
+            _handled(messages.WatchJobs, watch),
+            _handled(messages.AwaitJobChange, queue.answers.take),
+            _handled(messages.StopWatch, queue.stop_watch),
+            _handled(messages.CancelJob, control.cancel),
+            _handled(messages.ChangeJobPriority, control.change_priority),
+            _handled(messages.ArchiveJob, lambda envelope, one: control.archive(envelope, one.id)),
+            _handled(messages.AutoArchiveJobs, autoarchive),
+            _handled(
+                messages.ExplainJob, lambda envelope, one: diagnosis.explain(envelope, one.id)
+            ),
+            _handled(messages.ReadRuleHits, rule_hits),
+            _handled(messages.ReadPlan, lambda envelope, _: queue.estimating.read_plan(envelope)),
+            _handled(messages.TestFilters, diagnosis.test_filters),
+            _handled(messages.Simulate, diagnosis.simulate),
+        )
+    )
+
+
+def from_jobs(queue: JobQueue) -> Routes:
+    """What the processes of jobs say."""
+    control, lifecycle = queue.control, queue.lifecycle
+    return dict(
+        (
+            _handled(messages.RecordState, lifecycle.take_state),
+            _noted(messages.JobWaits, lifecycle.note_waiting),
+            _noted(messages.JobLogAppended, queue.store.reader.log_appended),
+            _answered(messages.AskDependencies, lifecycle.dependencies_of),
+            _handled(messages.AskGate, queue.gate.answer),
+            _handled(messages.JobReturns, lifecycle.note_return),
+            _noted(messages.CancelAnswered, control.pass_answer),
+            _noted(messages.PriorityAnswered, control.pass_answer),
+        )
+    )
+
+
+def from_components(queue: JobQueue) -> Routes:
+    """What other components say, and what the queue and its threads say to the queue."""
+    store, lifecycle, choices = queue.store, queue.lifecycle, queue.choices
+    announcements = store.announcements
+
+    def reject(message: messages.JobsRejected) -> None:
+        for job_id, text in message.jobs:
+            store.end_pending(job_id, "rejected", text)
+
+    return dict(
+        (
+            # The scheduler and the filter evaluator.
+            _noted(messages.JobsChosen, choices.take_choice),
+            _noted(messages.JobsRejected, reject),
+            _noted(messages.RuleChainChanged, queue.change_chain),
+            _noted(messages.RuleChainAcknowledged, lambda one: queue.gate.acknowledge(one.serial)),
+            _noted(messages.LimitAcknowledged, choices.obey_limit),
+            _noted(messages.ReportStatuses, lambda one: store.report_statuses(one.ids)),
+            _noted(messages.ReportAllJobs, lambda _: announcements.whole_queue()),
+            _noted(messages.ReportRest, queue.report_rest),
+            _noted(messages.ReportJobs, announcements.again),
+            _noted(messages.SweepJobs, announcements.page),
+            # The executor.
+            _handled(messages.HandOverRequested, queue.hand_over.hand_over),
+            _noted(messages.StartFailed, lifecycle.fail_start),
+            _noted(messages.JobExited, lifecycle.note_exit),
+            _noted(messages.ReportRunning, lambda _: lifecycle.report_running()),
+            # The configuration store.
+            _handled(messages.StoreChanges, store.change_log.store),
+            _noted(messages.ConfigFilesWritten, store.change_log.note_written),
+            _handled(messages.AwaitSettled, store.change_log.await_settled),
+            # Listeners and the supervisor.
+            _noted(messages.PeerGone, queue.forget_peer),
+            _answered(messages.ReadLastId, queue.last_id),
+            _answered(messages.ReadQueueState, queue.report),
+            # Alarms, and threads that have done their work.
+            _handled(messages.JobWaitsDue, queue.answers.take),
+            _noted(messages.GatheredDue, lambda _: store.reader.watches.send_gathered()),
+            _noted(messages.StoreEstimates, lambda _: queue.estimating.store()),
+            _noted(messages.StoreAges, lambda _: announcements.ages.store()),
+            _noted(messages.DiskRetried, lambda _: store.retry_disk()),
+            _noted(messages.Compacted, store.note_compacted),
+            _noted(messages.SegmentMade, store.note_segment),
+        )
+    )
+
+
+def _handled(kind: type[MessageT], method: Callable[[Envelope[Any], MessageT], None]) -> Row:
+    """The method answers by itself, now or later."""
+    return kind, method
+
+
+def _answered(kind: type[MessageT], method: Callable[[MessageT], messages.Message]) -> Row:
+    """What the method returns is the reply."""
+    return kind, lambda envelope, message: envelope.reply(method(message))
+
+
+def _noted(kind: type[MessageT], method: Callable[[MessageT], None]) -> Row:
+    """Nobody waits for a reply."""
+    return kind, lambda _, message: method(message)

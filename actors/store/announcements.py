@@ -61,8 +61,6 @@ class Announcements:
             )
             for row, inputs in arrivals
         ]
-        if arrived:
-            self.ages.note(arrived[0].job.id, arrived[-1].job.id)
         notice = messages.JobsArrived(jobs=arrived, report=self.report)
         self._runtime.tell(FILTER_EVALUATOR, notice)
 

@@ -32,6 +32,8 @@ class JobTable:
         # What jobs share does not depend on another table that was in this process before.
         job_classes.forget_all()
         self._rows: IdMap[Row] = IdMap()
+        self.find: Callable[[int], Row | None] = self._rows.get
+        """The live job's row."""
         self._keys: dict[str, list[int]] = {}
         # The jobs with a run slot, and some that have had one.
         self._chosen: set[int] = set()
@@ -71,10 +73,6 @@ class JobTable:
     def last_id(self) -> int:
         """No live job has a higher id; 0 if none was ever added."""
         return self._ids[-1] if self._ids else 0
-
-    def find(self, job_id: int) -> Row | None:
-        """The live job's row."""
-        return self._rows.get(job_id)
 
     def remove(self, job_id: int) -> None:
         """Remove the row of a job that is no longer live."""

@@ -118,14 +118,13 @@ class QueueReader:
         if row is None:
             archived, job = self._archived(job_id)
             summary = listing.in_listing(listing.job_summary(job))
-            place = f"job-{job_id} in the archive"
-            body = job_bounds.shortened(archived, place)
+            body = _sendable(archived, f"job-{job_id} in the archive")
             return messages.JobDocument(id=job_id, body=body, archived=True, summary=summary)
         if job_id in self._appended or row.status is jobs.JobStatus.WAITING:
             body = jobs.encode_job(self._job_of(row)[0])
         else:
             body = self._body(job_id)
-        body = job_bounds.shortened(body, f"job-{job_id} in the queue directory")
+        body = _sendable(body, f"job-{job_id} in the queue directory")
         summary = listing.in_listing(row.summary)
         return messages.JobDocument(id=job_id, body=body, summary=summary)
 
@@ -410,3 +409,8 @@ def _watch(
 def _send_log(watch: Watch, job: jobs.Job, all_until: float) -> None:
     for index, op in enumerate(job.ops):
         watch.send_log(job.id, index, op.log, all_until)
+
+
+def _sendable(body: bytes, place: str) -> bytes:
+    """The text of a job, or of a shortened copy if a frame cannot hold it."""
+    return body if len(body) <= settings.JOB_BYTES_MAX else job_bounds.shortened(body, place)

@@ -3,7 +3,8 @@
 How it works. A job's *stored form* is the JSON text of its file, of at most `JOB_BYTES_MAX`. All
 opcodes together share these parts of it:
 
-- the submitted opcodes: at most `JOB_SUBMITTED_BYTES_MAX`;
+- the submitted opcodes: at most `JOB_SUBMITTED_BYTES_MAX`, which `actors/admission/submitting` sees
+  to;
 - the log: at most `JOB_LOG_BYTES_MAX`; then one entry says that the log ends there, and only
   entries of the job's process itself follow, up to `JOB_LOG_RESERVE_BYTES`;
 - time stamps, statuses, and the texts of an end: `JOB_END_BYTES_MAX`;
@@ -19,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import errors, settings
+from .. import settings
 from . import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 LOG_MARK = "Log limit of this job reached ({limit} bytes): what follows is not kept here"
 """The last entry of a log that is full."""
@@ -38,26 +39,6 @@ _END_TEXT_BYTES_MIN = 200
 _PLACE_BYTES = 400
 
 _encode = msgspec.json.Encoder().encode
-
-
-# ---------------------------------------------------------------- at submission
-
-
-def check_submitted(job: jobs.Job, body: bytes, secrets: Mapping[int, dict[str, Any]]) -> None:
-    """Raise `BadRequestError` if the stored form of a new job, with its secrets, is too large.
-
-    It names the opcode if the job has several.
-    """
-    size = len(body) + (len(_encode(secrets)) if secrets else 0)
-    if size <= settings.JOB_SUBMITTED_BYTES_MAX:
-        return
-    limit = settings.JOB_SUBMITTED_BYTES_MAX
-    text = f"the job is too large: {size} bytes as JSON, at most {limit} are stored"
-    if len(job.ops) > 1:
-        sizes = [len(_encode(op.input)) for op in job.ops]
-        largest = max(range(len(sizes)), key=sizes.__getitem__)
-        text += f" (the largest opcode is opcode {largest}, with {sizes[largest]} bytes)"
-    raise errors.BadRequestError(text)
 
 
 # ---------------------------------------------------------------- while it runs

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD = struct.Struct("<II")
-"""Before each payload: its length and its checksum."""
+"""Before each payload: its length and its checksum (CRC-32)."""
 
 AnyRecord = TypeVar("AnyRecord", bound=msgspec.Struct)
-
-
-def checksum(data: bytes, before: int = 0) -> int:
-    """The checksum of ``data``, or of data whose beginning has the checksum ``before``."""
-    return zlib.crc32(data, before)
 
 
 def packed(payload: bytes) -> bytes:

@@ -7,11 +7,12 @@ their own before.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .checked_records import HEAD, RecordFormat, checksum
+from .checked_records import HEAD, RecordFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +136,7 @@ class EncodedChange:
 
     def packed(self) -> list[bytes]:
         """The whole record, as the journal holds it."""
-        return [HEAD.pack(len(self.payload), checksum(self.payload)), self.payload]
+        return [HEAD.pack(len(self.payload), zlib.crc32(self.payload)), self.payload]
 
     def is_same(self, stored: ConfigChanged | EncodedChange | None) -> bool:
         """Whether the other one says the same."""
@@ -157,7 +158,7 @@ class StoredRecord:
         start = _STORED_START + head
         self._missing = count
         self._slices = [start]
-        self._size, self._checksum = len(start), checksum(start)
+        self._size, self._checksum = len(start), zlib.crc32(start)
 
     def add(self, new: Sequence[tuple[int, int, bytes]]) -> None:
         """Add jobs: id, serial, text of the file."""
@@ -165,7 +166,7 @@ class StoredRecord:
         self._missing -= len(new)
         self._slices.append(added)
         self._size += len(added)
-        self._checksum = checksum(added, self._checksum)
+        self._checksum = zlib.crc32(added, self._checksum)
 
     def packed(self) -> list[bytes]:
         """The whole record, as the journal holds it."""

@@ -35,10 +35,10 @@ def check_opcode(raw: object) -> dict[str, Any]:
     """
     plain = _mapping(raw)
     declared = _declared(plain)
-    check_operation(declared)
     place = _place_of(plain, declared)
     if place is not None and (known := _checked.get(place)) is not None:
         return _decode(known)
+    check_operation(declared)
     fields = _checked_fields(plain, declared)
     if place is not None:
         if len(_checked) >= _CHECKED_MAX:

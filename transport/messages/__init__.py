@@ -14,7 +14,7 @@ Each file has the name of a receiver, and holds what that accepts, with the repl
 for each side that speaks to them. `base` says what a message is. A message that several components
 accept lies in `several`, a value that several files need in `values`. A new message is a class in
 the file of its receiver, its name in a union below, and a ``case`` in the receiver (in the queue a
-row of `actors.queue.routes`). Without the name or the row a test fails, without the ``case`` the
+row of `actors.queue.job_queue`). Without the name or the row a test fails, without the ``case`` the
 type check.
 """
 

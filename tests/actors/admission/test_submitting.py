@@ -390,3 +390,40 @@ def test_a_retry_of_an_opcode_whose_secret_has_parts_asks_for_it(unlock: str) ->
     assert caught.value.text == (
         "opcode 0: pins is secret and was not stored; give the opcodes anew"
     )
+
+
+NULS = "\0" * 1024 * 1024
+
+
+def _stored(*inputs: dict[str, Any]) -> jobs.Job:
+    ops = [jobs.OpcodeEntry(input={"OP_ID": "OP_EXEC", **given}) for given in inputs]
+    return jobs.Job(id=7, ops=ops)
+
+
+def test_the_limit_applies_to_the_stored_form() -> None:
+    made = _stored({"argv": [NULS]})
+    body = jobs.encode_job(made)
+    with pytest.raises(errors.BadRequestError) as caught:
+        submitting.check_size(made, body, {})
+    assert caught.value.text == (
+        f"the job is too large: {len(body)} bytes as JSON, "
+        f"at most {settings.JOB_SUBMITTED_BYTES_MAX} are stored"
+    )
+
+
+def test_the_largest_opcode_is_named() -> None:
+    made = _stored({"argv": ["x"]}, {"argv": [NULS]}, {"argv": ["x"]})
+    with pytest.raises(errors.BadRequestError) as caught:
+        submitting.check_size(made, jobs.encode_job(made), {})
+    assert "(the largest opcode is opcode 1, with " in caught.value.text
+
+
+def test_secrets_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, secrets = _stored({}), {0: {"password": "x"}}
+    body = jobs.encode_job(made)
+    monkeypatch.setattr(
+        settings, "JOB_SUBMITTED_BYTES_MAX", len(body) + len(msgspec.json.encode(secrets))
+    )
+    submitting.check_size(made, body, secrets)
+    with pytest.raises(errors.BadRequestError):
+        submitting.check_size(made, body, {0: {"password": "xy"}})

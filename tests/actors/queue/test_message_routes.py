@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ganger.actors.queue import routes
+from ganger.actors.queue import job_queue
 from ganger.transport import messages
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ SAID_OUTSIDE = {*get_args(messages.QueueRequest), *get_args(messages.QueueReport
 @pytest.mark.parametrize(
     ("table", "accepted"),
     [
-        (routes.from_clients, set(get_args(messages.QueueRequest))),
-        (routes.from_jobs, set(get_args(messages.QueueReportOfJob))),
-        (routes.from_components, set(get_args(messages.QueueMessage)) - SAID_OUTSIDE),
+        (job_queue.from_clients, set(get_args(messages.QueueRequest))),
+        (job_queue.from_jobs, set(get_args(messages.QueueReportOfJob))),
+        (job_queue.from_components, set(get_args(messages.QueueMessage)) - SAID_OUTSIDE),
     ],
     ids=["clients", "jobs", "components"],
 )
 def test_a_table_has_a_row_for_each_message_of_its_union(
-    table: Callable[[Mock], routes.Routes], accepted: set[type[messages.Message]]
+    table: Callable[[Mock], job_queue.Routes], accepted: set[type[messages.Message]]
 ) -> None:
     assert set(table(Mock())) == accepted
 
 
 def test_a_message_has_one_row() -> None:
-    tables = (routes.from_clients, routes.from_jobs, routes.from_components)
+    tables = (job_queue.from_clients, job_queue.from_jobs, job_queue.from_components)
     counted = sum(len(table(Mock())) for table in tables)
-    assert counted == len(routes.routes(Mock())) == len(get_args(messages.QueueMessage))
+    assert counted == len(job_queue.routes(Mock())) == len(get_args(messages.QueueMessage))

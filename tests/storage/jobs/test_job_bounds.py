@@ -1,4 +1,4 @@
-"""How large a job may become: at submission, while it runs, and when it is read."""
+"""How large a job may become while it runs, and when it is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ganger.storage import errors, settings
+from ganger.storage import settings
 from ganger.storage.jobs import job_bounds, jobs
 from ganger.storage.jobs.job_bounds import SizeBudget
 from ganger.storage.jobs.jobs import LogEntry, OpcodeEntry
@@ -42,36 +42,6 @@ def test_the_parts_of_a_job_together_fit_into_a_frame() -> None:
     assert parts + MEGABYTE // 4 <= settings.JOB_BYTES_MAX
     whole = messages.JobDocument(id=10**18, body=bytes(settings.JOB_BYTES_MAX), summary="x" * 400)
     assert frames.encode(whole)
-
-
-# At submission.
-
-
-def test_the_limit_applies_to_the_stored_form() -> None:
-    made = job({"argv": [NULS]})
-    body = jobs.encode_job(made)
-    with pytest.raises(errors.BadRequestError) as caught:
-        job_bounds.check_submitted(made, body, {})
-    assert caught.value.text == (
-        f"the job is too large: {len(body)} bytes as JSON, "
-        f"at most {settings.JOB_SUBMITTED_BYTES_MAX} are stored"
-    )
-
-
-def test_the_largest_opcode_is_named() -> None:
-    made = job({"argv": ["x"]}, {"argv": [NULS]}, {"argv": ["x"]})
-    with pytest.raises(errors.BadRequestError) as caught:
-        job_bounds.check_submitted(made, jobs.encode_job(made), {})
-    assert "(the largest opcode is opcode 1, with " in caught.value.text
-
-
-def test_secrets_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, secrets = job(), {0: {"password": "x"}}
-    body = jobs.encode_job(made)
-    monkeypatch.setattr(settings, "JOB_SUBMITTED_BYTES_MAX", len(body) + size(secrets))
-    job_bounds.check_submitted(made, body, secrets)
-    with pytest.raises(errors.BadRequestError):
-        job_bounds.check_submitted(made, body, {0: {"password": "xy"}})
 
 
 # While it runs.
