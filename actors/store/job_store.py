@@ -399,7 +399,7 @@ class JobStore:
 
     def _commit(self, meanwhile: Callable[[], None] | None) -> None:
         """Commit; the compactor may work meanwhile if the newest segment is half full."""
-        fullness = self.ledger.segments.fullness
+        fullness = 0.0 if self._work is None else self.ledger.segments.fullness
         if self._work is not None and fullness > _HURRY_FROM:
             # The flush does not need the interpreter.
             self._work.allow(settings.FILES_AT_ONCE)

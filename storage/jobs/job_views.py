@@ -108,11 +108,15 @@ WHOLE_FIELDS = frozenset({"ops", "depends"})
 """The fields that a summary lacks."""
 
 
-def job_info(body: bytes, *, archived: bool = False) -> JobInfo:
-    """The job in the text of a job file; `StorageError` if that holds none."""
+def job_info(body: bytes, *, archived: bool = False, summary: str = "") -> JobInfo:
+    """The job in the text of a job file; `StorageError` if that holds none.
+
+    ``summary``: of the daemon, which may know opcodes that are not installed here.
+    """
     job = jobs.decode_job(body)
+    known = {"archived": archived, "summary": summary} if summary else {"archived": archived}
     return JobInfo(
-        **{**listing.values_of(job), "archived": archived},
+        **listing.values_of(job, known),
         depends=_depends(job),
         retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
         retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),

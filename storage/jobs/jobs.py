@@ -75,6 +75,13 @@ def check_priority(priority: int, place: str) -> None:
         raise errors.BadRequestError(text)
 
 
+def check_id(job_id: object) -> int:
+    """``job_id`` if it can be a job's id; else `BadRequestError`."""
+    if not isinstance(job_id, int) or isinstance(job_id, bool) or not 0 < job_id < 2**63:
+        raise errors.BadRequestError(f"job id {job_id!r}: expected a positive number of 64 bits")
+    return job_id
+
+
 def users_reasons(opcode: Mapping[str, Any]) -> list[Any]:
     """The entries of the reason trail that users gave; the queue adds entries of its own."""
     trail = opcode.get("reason")

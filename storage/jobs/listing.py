@@ -132,9 +132,11 @@ def shown_in(place: Place) -> tuple[str, ...]:
     return tuple(name for name, listed in LISTED.items() if place in listed.shown)
 
 
-def values_of(job: Job) -> dict[str, Any]:
-    """The values of all fields, from the job's file."""
-    return {name: listed.value(job) for name, listed in LISTED.items()}
+def values_of(job: Job, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all fields: those that are ``known``, and others from the job's file."""
+    return {
+        name: known[name] if name in known else listed.value(job) for name, listed in LISTED.items()
+    }
 
 
 def shared_values(job: Job) -> tuple[tuple[str, Any], ...]:

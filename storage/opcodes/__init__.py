@@ -4,8 +4,8 @@ All other code imports these names from here. An opcode travels and is stored as
 with its ``OP_ID``; inside an operation it is a typed value.
 
 - `declarations`: the base class, lock needs, and what an operation may call.
-- `catalogue`: finds the class of an opcode: Ganger's own, those of packages, those of families
-  (`storage.ganeti.opcodes`).
+- `catalogue`: finds the class of an opcode (Ganger's own, those of packages, those of families such
+  as `storage.ganeti.opcodes`), and says in a line what one does.
 - `checks`: checks submitted ones, reads stored ones. `explanations`: what is wrong, in words.
 - `interrupts`: tells Ctrl-C from an error of a user's code.
 
@@ -17,8 +17,8 @@ in the spool. They are private (``private_fields``): who may only look (`rapi.vi
 anonymous reads) does not see them.
 """
 
+from .catalogue import INVALID_SUMMARY, summary
 from .checks import (
-    INVALID_SUMMARY,
     REDACTED,
     check_opcode,
     dependencies,
@@ -26,7 +26,6 @@ from .checks import (
     parse,
     redacted,
     secret_fields,
-    summary,
     without_private,
 )
 from .declarations import (

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 import msgspec
 
 from .. import entry_points, errors
+from ..wording import text_of
 from .declarations import (
     NO_LOCKS,
     LevelNeeds,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "ganger.opcodes"
 """Installed packages name their opcode classes under this entry point group."""
+
+INVALID_SUMMARY = "INVALID_OP"
+"""Summary of an entry without a usable ``OP_ID``."""
 
 MASTER_NODE = "master"
 """Stands for the master node in lock names, as names of nodes are not resolved yet."""
@@ -207,6 +211,29 @@ def find(op_id: str) -> type[Opcode] | None:
         made = (family.find(op_id) for family in families())
         found = next((one for one in made if one is not None), None)
     return found
+
+
+def summary(fields: Mapping[str, Any]) -> str:
+    """How a listing shows a stored opcode, such as ``INSTANCE_CREATE(web1)``. Never fails."""
+    op_id = fields.get("OP_ID")
+    if not isinstance(op_id, str) or not op_id:
+        return INVALID_SUMMARY
+    name = op_id.removeprefix("OP_")
+    declared = find(op_id)
+    if declared is None:
+        return name
+    try:
+        value = declared.summary_value(fields)
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        # A plug-in may raise anything, and the job must be listed.
+        return name
+    if value is None:
+        return name
+    # Nearly every value is such a text.
+    is_plain = type(value) is str and value.isascii()
+    return f"{name}({value if is_plain else text_of(value)})"
 
 
 def generation() -> int:

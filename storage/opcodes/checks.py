@@ -1,4 +1,4 @@
-"""Checks submitted opcodes, reads stored ones, and summarizes both in one line."""
+"""Checks submitted opcodes, and reads stored ones."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from .interrupts import is_ctrl_c
 
 REDACTED = "<redacted>"
 """What a job file holds in place of a secret."""
-
-INVALID_SUMMARY = "INVALID_OP"
-"""Summary of an entry without a usable ``OP_ID``."""
 
 _ALWAYS_STORED = ("depends", "comment")
 _JOB_ID_DIGITS_MAX = 18
@@ -151,25 +148,6 @@ def secret_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
     op_id = fields.get("OP_ID")
     declared = catalogue.find(op_id) if isinstance(op_id, str) else None
     return declared.secret_fields if declared else ()
-
-
-def summary(fields: Mapping[str, Any]) -> str:
-    """How a listing shows a stored opcode, such as ``INSTANCE_CREATE(web1)``. Never fails."""
-    op_id = fields.get("OP_ID")
-    if not isinstance(op_id, str) or not op_id:
-        return INVALID_SUMMARY
-    name = op_id.removeprefix("OP_")
-    declared = catalogue.find(op_id)
-    if declared is None:
-        return name
-    try:
-        value = declared.summary_value(fields)
-    except BaseException as error:
-        if is_ctrl_c(error):
-            raise
-        # A plug-in may raise anything, and the job must be listed.
-        return name
-    return name if value is None else f"{name}({text_of(value)})"
 
 
 def dependencies(fields: Mapping[str, Any]) -> list[tuple[int, tuple[str, ...]]]:

@@ -21,7 +21,15 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from ...storage import errors, settings
-from ...storage.jobs.job_views import JobChange, JobInfo, LogLine, OutputChunk, StatusChange
+from ...storage.jobs.job_views import (
+    JobChange,
+    JobInfo,
+    LogLine,
+    OutputChunk,
+    StatusChange,
+    job_info,
+)
+from ...storage.jobs.jobs import check_id
 from ..messages import (
     ArchiveJob,
     ArchiveOutcome,
@@ -51,7 +59,6 @@ from .async_streams import AsyncStreams
 from .connection import Connection, EndpointResolver, client_pair
 from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
-from .requests import checked_ids
 
 
 class AsyncClient(AsyncClusterVerbs):
@@ -186,14 +193,14 @@ class AsyncClient(AsyncClusterVerbs):
         jobs are read. ``timeout`` is the deadline of each page.
         """
         is_whole = requests.needs_whole(fields)
-        wanted = None if ids is None else checked_ids(ids)
+        wanted = None if ids is None else [*map(check_id, ids)]
         pages = list(requests.listings(wanted, statuses, archived=archived))
         return self._streams.jobs(pages, is_whole=is_whole, timeout=timeout)
 
     async def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
-        (job_id,) = checked_ids([job_id])
-        return requests.document_view(await self._caller.call(ReadJob(id=job_id), timeout))
+        found = await self._caller.call(ReadJob(id=check_id(job_id)), timeout)
+        return job_info(found.body, archived=found.archived, summary=found.summary)
 
     async def wait(
         self,
@@ -209,7 +216,7 @@ class AsyncClient(AsyncClusterVerbs):
         is_whole = fields is None or requests.needs_whole(fields)
         final: dict[int, JobInfo] = {}
         if ids:
-            checked = checked_ids(ids)
+            checked = [*map(check_id, ids)]
             parts = self._streams.follow(checked, log=False, timeout=timeout, is_final_only=True)
             async for part in parts:
                 if isinstance(part, StatusChange):
@@ -257,7 +264,7 @@ class AsyncClient(AsyncClusterVerbs):
         sent nothing. With ``gathered``, changes come up to 10 ms later: the daemon sends many
         together, which costs it and this process less.
         """
-        checked = checked_ids(ids) if ids else None
+        checked = [*map(check_id, ids)] if ids else None
         return self._streams.follow(
             checked, log=log, timeout=timeout, pause=pause, is_gathered=gathered
         )
@@ -285,7 +292,7 @@ class AsyncClient(AsyncClusterVerbs):
         The log comes without its lines of output. A slow reader loses no output. The final status
         comes last.
         """
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         return self._streams.follow_output(
             OutputReading(job_id), log=log, timeout=timeout, pause=pause
         )
@@ -330,7 +337,7 @@ class AsyncClient(AsyncClusterVerbs):
         unknown, all values are None. Without a ``timeout``, the client's own one begins after
         ``seconds``. `UnknownJobError`: there is no such job, or it is archived.
         """
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         asked = query_requests.awaited_change(job_id, fields, values, log_serial, seconds)
         limit = self._timeout + asked.seconds if timeout is None else timeout
         return query_requests.job_change(await self._caller.call(asked, limit, is_lasting=True))
@@ -342,20 +349,20 @@ class AsyncClient(AsyncClusterVerbs):
 
         With ``kill`` also a running job: its command gets SIGTERM, then SIGKILL.
         """
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         return await self._caller.call(CancelJob(id=job_id, kill=kill), timeout)
 
     async def set_priority(
         self, job_id: int, priority: int, *, timeout: float | None = None
     ) -> PriorityOutcome:
         """Change the priority (-20, most urgent, to 19) of the opcodes that have not started."""
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
         return await self._caller.call(asked, timeout)
 
     async def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
         """Move a job that has ended to the archive."""
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         return await self._caller.call(ArchiveJob(id=job_id), timeout)
 
     async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
@@ -377,7 +384,7 @@ class AsyncClient(AsyncClusterVerbs):
         The new job has the opcodes from the first that did not succeed; all with ``whole``.
         ``ops`` replaces them.
         """
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         replaced = None if ops is None else requests.checked_ops(ops, "ops")
         message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
         return requests.submitted(await self._caller.call(message, timeout), 1)[0]
@@ -446,7 +453,7 @@ class AsyncClient(AsyncClusterVerbs):
 
         ``remedy`` has what would help as data, ``change`` the same in words.
         """
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         return await self._caller.call(ExplainJob(id=job_id), timeout)
 
     async def eta(self, *, timeout: float | None = None) -> Etas:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...storage.jobs.jobs import check_id
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of
 from ..messages import (
     AwaitLocks,
@@ -38,7 +39,6 @@ from ..messages import (
 from . import filter_requests, query_requests, requests
 from .async_caller import AsyncCaller
 from .async_streams import AsyncStreams
-from .requests import checked_ids
 
 
 class AsyncClusterVerbs:
@@ -272,7 +272,7 @@ class AsyncClusterVerbs:
 
     async def job_version(self, job_id: int, *, timeout: float | None = None) -> int | None:
         """As `job_versions`, of one job; None if it is not live."""
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         message = ListJobVersions(after=job_id - 1, rows_max=1)
         found = await self._caller.call(message, timeout)
         return found.versions[0] if found.ids == [job_id] else None

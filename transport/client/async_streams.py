@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator
 
-from ...storage.jobs.job_views import JobInfo, OutputChunk
+from ...storage.jobs.job_views import JobInfo, OutputChunk, job_info
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ListJobVersions, ReadJob
 from . import query_requests, requests
@@ -49,8 +49,8 @@ class AsyncStreams:
         """These jobs whole, in this order."""
         for start in range(0, len(ids), CALLS_AT_ONCE):
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
-            for document in await self._caller.call_all(some, timeout):
-                yield requests.document_view(document)
+            for found in await self._caller.call_all(some, timeout):
+                yield job_info(found.body, archived=found.archived, summary=found.summary)
 
     async def job_versions(self, timeout: float | None) -> tuple[list[int], list[int]]:
         """The ids of all live jobs, and their versions."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...storage.jobs.jobs import check_id
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of
 from ..messages import (
     AwaitLocks,
@@ -35,7 +36,6 @@ from ..messages import (
 )
 from . import filter_requests, query_requests, requests
 from .caller import Caller
-from .requests import checked_ids
 from .streams import Streams
 
 
@@ -268,7 +268,7 @@ class ClusterVerbs:
 
     def job_version(self, job_id: int, *, timeout: float | None = None) -> int | None:
         """As `job_versions`, of one job; None if it is not live."""
-        (job_id,) = checked_ids([job_id])
+        job_id = check_id(job_id)
         message = ListJobVersions(after=job_id - 1, rows_max=1)
         found = self._caller.call(message, timeout)
         return found.versions[0] if found.ids == [job_id] else None

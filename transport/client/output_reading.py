@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
 from ...storage.jobs.job_views import OutputChunk
+from ...storage.jobs.jobs import check_id
 from ...storage.queue_files import output_blocks
 from ...storage.queue_files.output_blocks import STORED_BYTES_MAX, Block, Segment
 from ..messages import OutputPage, ReadOutput
-from .requests import checked_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ _GAPS = {output_blocks.LIMIT_REACHED: "limit", output_blocks.NOT_STORED: "disk"}
 
 def checked_reading(job_id: object, *, stream: object, op: object, tail: object) -> OutputReading:
     """The reading with these arguments of a user; `BadRequestError` that names a wrong one."""
-    (checked_id,) = checked_ids([job_id])
+    checked_id = check_id(job_id)
     if stream is not None and stream not in output_blocks.KINDS:
         raise errors.BadRequestError(f"stream: expected stdout or stderr, got {stream!r}")
     for name, value in (("op", op), ("tail", tail)):

@@ -11,11 +11,10 @@ import msgspec
 
 from ...storage import errors, plain_values, settings, wording
 from ...storage.cluster.objects import ObjectKind
-from ...storage.jobs.job_views import FIELDS, WHOLE_FIELDS, JobInfo, job_info
+from ...storage.jobs.job_views import FIELDS, WHOLE_FIELDS, JobInfo
 from ...storage.jobs.jobs import JobStatus, check_priority
 from ..messages import (
     ChangeObjects,
-    JobDocument,
     JobRows,
     JobSpec,
     JobsSubmitted,
@@ -240,12 +239,6 @@ def summary_view(row: JobSummary) -> JobInfo:
     return JobInfo(**msgspec.structs.asdict(row))
 
 
-def document_view(document: JobDocument) -> JobInfo:
-    """A whole job."""
-    job = job_info(document.body, archived=document.archived)
-    return msgspec.structs.replace(job, summary=document.summary or job.summary)
-
-
 def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> JobSpec:
     if isinstance(job, JobSpec):
         spec = job
@@ -357,13 +350,3 @@ def set_values(
         why=why,
         request=change_key(key),
     )
-
-
-def checked_ids(ids: Iterable[object]) -> list[int]:
-    """``ids`` if each can be a job's id; else `BadRequestError` naming the first that cannot."""
-    checked = []
-    for id_ in ids:
-        if not isinstance(id_, int) or isinstance(id_, bool) or not 0 < id_ < 2**63:
-            raise errors.BadRequestError(f"job id {id_!r}: expected a positive number of 64 bits")
-        checked.append(id_)
-    return checked

@@ -351,7 +351,7 @@ class LocalListener(Listener):
             self._dropped["a name of its own"] += len(reader.items)
             reader.items.clear()
         if reader.items:
-            self.connections.spoke(peer.descriptor)
+            self.connections.spoke.add(peer.descriptor)
             if not peer.is_heard:
                 peer.is_heard = True
                 self.connections.heard(peer.descriptor, self._prefix + peer.name)

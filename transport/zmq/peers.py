@@ -95,9 +95,10 @@ class Connections:
         """A peer that is never silent."""
         # Turned away, but still connected; libzmq does not say which connection it was.
         self._leaving_count = 0
-        self._left: list[bytes] = []
-        # Since the last `take_silent`.
-        self._spoke: set[int] = set()
+        self.left: list[bytes] = []
+        """The peers that have left since `take_left`."""
+        self.spoke: set[int] = set()
+        """The connections that have completed a message since `take_silent`, or came since."""
         # Those that have completed no message, and when they came.
         self._unheard: dict[int, float] = {}
 
@@ -114,7 +115,7 @@ class Connections:
     def accepted(self, descriptor: int, now: float = 0.0) -> None:
         """A connection was made at ``now``."""
         self._peers[descriptor] = None
-        self._spoke.add(descriptor)
+        self.spoke.add(descriptor)
         self._unheard[descriptor] = now
 
     def unheard(self, before: float) -> list[int]:
@@ -137,14 +138,9 @@ class Connections:
         """Whether no message of ``peer`` came before, at this descriptor."""
         return self._peers.get(descriptor) != peer
 
-    def spoke(self, descriptor: int) -> None:
-        """A message was completed on this connection."""
-        self._spoke.add(descriptor)
-        self._unheard.pop(descriptor, None)
-
     def take_silent(self) -> list[int]:
         """Connections that neither began nor completed a message since the last call."""
-        spoke, self._spoke = self._spoke, set()
+        spoke, self.spoke = self.spoke, set()
         return [
             descriptor
             for descriptor, peer in self._peers.items()
@@ -152,7 +148,8 @@ class Connections:
         ]
 
     def heard(self, descriptor: int, peer: bytes) -> None:
-        """A message of ``peer`` came by this descriptor; it may be its last one, read late."""
+        """The first message of ``peer`` came by this descriptor; it may be its last, read late."""
+        self._unheard.pop(descriptor, None)
         gone = peer
         if descriptor in self._peers:
             booked = self._peers[descriptor]
@@ -167,12 +164,12 @@ class Connections:
 
     def take_left(self) -> list[bytes]:
         """The peers that have left since the last call."""
-        left, self._left = self._left, []
+        left, self.left = self.left, []
         return left
 
     def _name_left(self, descriptor: int, peer: bytes) -> None:
         self._last_peers[descriptor] = peer
-        self._left.append(peer)
+        self.left.append(peer)
 
 
 def _is_later(peer: bytes, other: bytes) -> bool:

@@ -131,7 +131,7 @@ class RemoteListener(Listener):
 
     def _incoming(self, peer: bytes, frame: zmq.Frame) -> Incoming:
         descriptor = int(frame.get("__fd"))
-        self.connections.spoke(descriptor)
+        self.connections.spoke.add(descriptor)
         if self.connections.is_new(descriptor, peer):
             # The event that ended the descriptor's earlier connection may be unread.
             self.follow_connections()

@@ -162,8 +162,9 @@ class Router:
         else:
             self._leaving += leaving
         for listener in self._order:
-            # A late message has just shown that these peers left.
-            self._leaving += listener.connections.take_left()
+            if listener.connections.left:
+                # A late message has just shown that these peers left.
+                self._leaving += listener.connections.take_left()
         return incoming
 
     @property

@@ -291,3 +291,9 @@ def test_a_job_process_cancels_from_its_opcode_on() -> None:
     job_ends.cancel_from(known, 1, NOW)
     assert statuses_of(known) == [SUCCESS, CANCELED, CANCELED]
     assert [op.result for op in known.ops] == [None, *["Job canceled by request"] * 2]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "7", 2**63, [7]])
+def test_what_is_no_job_id_is_named(wrong: object) -> None:
+    with pytest.raises(errors.BadRequestError, match="expected a positive number of 64 bits"):
+        jobs.check_id(wrong)

@@ -167,12 +167,6 @@ def test_an_unknown_status_is_named() -> None:
         list(requests.listings(None, ["done"], archived=False))
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, "7", 2**63, [7]])
-def test_what_is_no_job_id_is_named(wrong: object) -> None:
-    with pytest.raises(errors.BadRequestError, match="expected a positive number of 64 bits"):
-        requests.checked_ids([1, wrong])
-
-
 # Filter rules.
 
 

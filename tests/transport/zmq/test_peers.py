@@ -90,9 +90,9 @@ def test_a_peer_leaves_once_even_if_its_last_messages_are_read_late() -> None:
 def test_silent_peers_neither_came_nor_sent_since_the_last_look() -> None:
     connections = connected(5, 6)
     assert connections.take_silent() == []
-    connections.spoke(6)
+    connections.spoke.add(6)
     connections.accepted(7)
-    connections.spoke(9)
+    connections.spoke.add(9)
     assert connections.take_silent() == [5]
     assert connections.take_silent() == [5, 6, 7]
     connections.ended(6)
