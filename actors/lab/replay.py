@@ -18,6 +18,7 @@ from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
 from ...transport.messages import JobVerdict, PendingJob
 from ..locks.locking import LockState
+from ..runtime.slices import done
 from ..scheduling.scheduling import Schedule
 from .measuring import PLANNED_JOBS_MAX
 from .real_locks import forecast_of, forecast_of_held
@@ -145,7 +146,8 @@ class Player:
 
     def _plan(self, job_id: int, now: float) -> None:
         assert self._plans is not None
-        order = self._schedule.order(PLANNED_JOBS_MAX)
+        snapshot = self._schedule.standing_now()
+        order = done(snapshot.reported(PLANNED_JOBS_MAX, PLANNED_JOBS_MAX))
         self._plans.predict(job_id, now, order, self._active, self._jobs)
 
     def _arrive(self, job: TracedJob) -> None:

@@ -3,8 +3,8 @@
 `Scheduler` owns the order; the other files decide, without a clock and without files. A pass of
 `Schedule` says which jobs start, which can never start, and when to look again.
 
-- `scheduler`: the component. `scheduling`: `Schedule`, what is known of jobs, and the pass.
-  `pass_outcome`: what it decided. `pending_job`: jobs as the schedule keeps them.
+- `scheduler`: the component. `scheduling`: `Schedule`, which decides in passes. `scheduled_jobs`:
+  what is known of jobs. `pass_outcome`: what a pass decided. `pending_job`: jobs in memory.
 - Who may start: `depending` (dependencies), `unsatisfiable` (jobs that can never start),
   `class_verdicts` (what the rules say of a class).
 - In which order: `start_order` (which comes first, and which stand aside), `eligible`, `lanes`

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tests.actors.scheduling.schedules import pending_in_order
 
 from ganger.actors.runtime.id_sets import IdSet
 from ganger.actors.runtime.slices import done
@@ -186,7 +187,7 @@ def test_a_position_counts_those_ahead_as_if_each_were_looked_at(
     world.play(steps)
     schedule = world.schedule
     in_order = [job.id for job in slow_standing.in_order(schedule)]
-    assert schedule.pending_in_order() == in_order
+    assert pending_in_order(schedule) == in_order
     for job_id in in_order:
         expected = slow_standing.position(schedule, job_id)
         assert schedule.position(job_id) == expected
@@ -397,7 +398,7 @@ def test_a_simulation_in_slices_is_one_at_once(
     assert start == decided.start
     assert unsatisfiable == decided.unsatisfiable
     left = slow_standing.in_order(whole)
-    assert sliced.pending_in_order() == [job.id for job in left]
+    assert pending_in_order(sliced) == [job.id for job in left]
     assert sliced.standing_now().obstacles() == slow_standing.obstacles(whole)
     ended = {}
     if left:

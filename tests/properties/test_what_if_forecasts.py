@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tests.actors.scheduling.schedules import pending_in_order
 from tests.properties.test_predictive_model import lock_forecasts, policies, submissions
 
 from ganger.actors.scheduling import simulating
@@ -73,7 +74,7 @@ def test_what_is_simulated_is_what_then_starts(
     data: st.DataObject,
 ) -> None:
     schedule, jobs, now = world
-    pending = set(schedule.pending_in_order())
+    pending = set(pending_in_order(schedule))
     jobs = [one for one in jobs if one.job.id in pending | schedule.running]
     if chain != CHAIN:
         jobs = [under(one.job, data.draw(actions), chain) for one in jobs]
@@ -85,9 +86,9 @@ def test_what_is_simulated_is_what_then_starts(
         jobs=[one for one in jobs if one.job.id in pending],
         running=[one for one in jobs if one.job.id in schedule.running],
     )
-    before = held_of(schedule), schedule.pending_in_order(), schedule.running
+    before = held_of(schedule), pending_in_order(schedule), schedule.running
     outcome = simulating.outcome(schedule, asked)
-    assert (held_of(schedule), schedule.pending_in_order(), schedule.running) == before
+    assert (held_of(schedule), pending_in_order(schedule), schedule.running) == before
 
     schedule.change_chain(chain)
     for one in jobs:
@@ -114,7 +115,7 @@ def test_without_a_change_nothing_is_foretold_that_a_pass_has_not_done(
     world: tuple[Schedule, list[JobVerdict], float],
 ) -> None:
     schedule, jobs, _ = world
-    pending = set(schedule.pending_in_order())
+    pending = set(pending_in_order(schedule))
     asked = RunSimulation(
         simulation=Simulate(),
         jobs=[one for one in jobs if one.job.id in pending],

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.actors.scheduling.schedules import pending_in_order
 
 from ganger.actors.answers import explaining
 from ganger.actors.scheduling import remedies, simulating
@@ -101,9 +102,9 @@ def test_what_is_simulated_is_what_then_happens(
         jobs=[one for one in jobs if one.job.id not in schedule.running],
         running=[one for one in jobs if one.job.id in schedule.running],
     )
-    before = {one: schedule.position(one) for one in schedule.pending_in_order()}
+    before = {one: schedule.position(one) for one in pending_in_order(schedule)}
     outcome = simulating.outcome(schedule, asked)
-    after = {one: schedule.position(one) for one in schedule.pending_in_order()}
+    after = {one: schedule.position(one) for one in pending_in_order(schedule)}
     assert after == before, "it changed something"
 
     schedule.change_chain(chain)
@@ -117,7 +118,7 @@ def test_what_is_simulated_is_what_then_happens(
         schedule.finish(job_id, status)
     decided = schedule.decide()
     assert outcome.start == decided.start
-    left = schedule.pending_in_order()
+    left = pending_in_order(schedule)
     # A rule that rejects ends jobs wherever they stand, and not only those whose turn it is.
     rejected = [one for one in left if is_rejected(schedule, one)]
     unsatisfiable = [one.id for one in decided.unsatisfiable]
@@ -132,7 +133,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
     jobs: list[JobVerdict], slots: int
 ) -> None:
     schedule = scheduled(jobs, slots)
-    for job_id in schedule.pending_in_order():
+    for job_id in pending_in_order(schedule):
         position = schedule.position(job_id)
         assert position is not None
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary=""))
@@ -144,7 +145,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
         position = msgspec.structs.replace(position, remedy=remedy)
         assert remedy_words.remedy(explaining.remedy_of_pending(position, held_by), job_id)
         # Nothing that is named has ended, and what is named really runs or waits.
-        alive = schedule.running | set(schedule.pending_in_order())
+        alive = schedule.running | set(pending_in_order(schedule))
         assert {other for one in obstacles for other in one.jobs} <= alive
         # Simulation and explanation agree on what comes first.
         kind, _ = simulating.first_obstacle(msgspec.structs.replace(position))
@@ -156,7 +157,7 @@ def test_the_change_that_explain_names_lets_the_job_start(
     jobs: list[JobVerdict], slots: int, data: st.DataObject
 ) -> None:
     by_id = {one.job.id: one for one in jobs}
-    for job_id in scheduled(jobs, slots).pending_in_order():
+    for job_id in pending_in_order(scheduled(jobs, slots)):
         schedule = scheduled(jobs, slots)
         position = schedule.position(job_id)
         assert position is not None
@@ -173,7 +174,7 @@ def test_no_priority_is_named_that_rules_refuse(
     jobs: list[JobVerdict], slots: int, refused: set[int]
 ) -> None:
     schedule = scheduled(jobs, slots)
-    for job_id in schedule.pending_in_order():
+    for job_id in pending_in_order(schedule):
         position = schedule.position(job_id)
         assert position is not None
         position = msgspec.structs.replace(position, refused=sorted(refused))
@@ -216,7 +217,7 @@ def test_what_explain_names_first_is_what_to_remove_first(
 ) -> None:
     schedule = scheduled(jobs, slots)
     by_id = {one.job.id: one for one in jobs}
-    for job_id in schedule.pending_in_order():
+    for job_id in pending_in_order(schedule):
         for _ in range(40):
             position = schedule.position(job_id)
             if position is None:

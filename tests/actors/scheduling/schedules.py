@@ -39,3 +39,8 @@ def schedule(*verdicts: JobVerdict, slots: int = 20) -> Schedule:
 def started(of: Schedule) -> list[int]:
     """What starts in the next pass."""
     return of.decide().start
+
+
+def pending_in_order(of: Schedule) -> list[int]:
+    """The pending jobs by priority, then by what is left of their weight, then by id."""
+    return [job.id for job in of.standing_now().in_order()]

@@ -73,7 +73,7 @@ def test_what_a_dependency_costs_does_not_grow_with_their_number(
         looks.append(len(statuses))
         return dependency_outcome(depends, statuses)
 
-    monkeypatch.setattr("ganger.actors.scheduling.scheduling.dependency_outcome", look)
+    monkeypatch.setattr("ganger.actors.scheduling.scheduled_jobs.dependency_outcome", look)
     depends = [(job_id, "success,canceled") for job_id in range(1, 1_001)]
     waiting = schedule(verdict(2_000, *depends))
     assert waiting.decide().unknown == list(range(1, 1_001))
