@@ -18,8 +18,10 @@ def for_owner(state: LockState, lock_file: str) -> Remedy:
     The holders must end. If others come before the owner, it also needs a better priority, or
     those others must end too.
     """
-    ends = {owner.lock_file for want in state.wants_of(lock_file) for owner, _ in want.holders}
-    best = state.best_priority_before(lock_file)
+    wants = state.wants_of(lock_file)
+    ends = {owner.lock_file for want in wants for owner, _ in want.holders}
+    ahead = map(state.pending_of, {owner for want in wants for owner in want.ahead})
+    best = min((pending.priority for pending in ahead if pending), default=None)
     priority = None
     if not _is_granted(state, lock_file, ends, None):
         if best is not None and best > PRIORITY_MIN:

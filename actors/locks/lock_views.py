@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...storage.locks.lock_rows import LockView
 from ...storage.locks.locks import Owner, group_of
 from ...transport import messages
 from . import lock_remedies
-from .locking import LockState, LockView
+from .locking import LockState
 
 _WAITING_SHOWN_MAX = 200
 

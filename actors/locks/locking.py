@@ -61,7 +61,6 @@ from math import inf
 import msgspec
 
 from ...storage import errors
-from ...storage.locks.lock_rows import LockView, lock_rows
 from ...storage.locks.locks import (
     Changes,
     LockChange,
@@ -72,15 +71,14 @@ from ...storage.locks.locks import (
     OwnerChanged,
     Pending,
     check_name,
-    group_of,
     level_of,
     show,
-    sort_key,
 )
-from .allocating import Allocation, Wants
-from .waiting import Position, Waiter, WaitingLine
+from .allocating import Wants
+from .known_locks import KnownLocks, owner_order, wanted_order
+from .waiting import Position, Waiter
 
-__all__ = ["LockOutcome", "LockState", "LockView", "WantView"]
+__all__ = ["LockOutcome", "LockState"]
 
 _AHEAD_OF_ALL: Position = (-inf, -inf)
 _BEHIND_ALL: Position = (inf, inf)
@@ -97,24 +95,13 @@ class LockOutcome(msgspec.Struct, frozen=True):
     woken: tuple[Owner, ...] = ()
 
 
-class WantView(msgspec.Struct, frozen=True):
-    """A lock that an owner waits for: the conflicting holders, and the owners before it in line."""
-
-    name: str
-    mode: LockMode
-    holders: tuple[tuple[Owner, LockMode], ...]
-    ahead: tuple[Owner, ...]
-
-
-class LockState:
-    """Every held lock, and every waiting request."""
+class LockState(KnownLocks):
+    """Every held lock, and every waiting request: each change, and what it wakes."""
 
     def __init__(self) -> None:
-        self._allocation = Allocation()
-        self._line = WaitingLine()
+        super().__init__()
         # Owners in line that want to make one of their shared locks exclusive.
         self._upgrading: set[Owner] = set()
-        self._by_lock_file: dict[str, set[Owner]] = {}
 
     @classmethod
     def restore(cls, file: LocksFile) -> tuple[LockState, tuple[Owner, ...]]:
@@ -138,18 +125,6 @@ class LockState:
             state._stand(pending, behind=stood)
             stood.add(pending.owner)
         return state, state._settle(stood)
-
-    @property
-    def revision(self) -> int:
-        """Counts changes: while it stays the same, there is nothing to write."""
-        return self._allocation.revision + self._line.revision
-
-    def snapshot(self) -> LocksFile:
-        """This state in the format of ``locks.data``."""
-        return LocksFile(
-            tuple(self._allocation.holding(owner) for owner in self._allocation.owners()),
-            tuple(waiter.pending for waiter in self._line),
-        )
 
     def take_changes(self) -> list[OwnerChanged]:
         """What became of each owner that changed since the last call; waiting ones in line."""
@@ -196,7 +171,7 @@ class LockState:
         wants = self._check(owner, typed)
         holding_up, harmed = self._obstacles(owner, wants, (priority, inf))
         if holding_up:
-            return LockOutcome(granted=False, blockers=tuple(sorted(holding_up, key=_order)))
+            return LockOutcome(granted=False, blockers=tuple(sorted(holding_up, key=owner_order)))
         if harmed:
             return LockOutcome(granted=False, blockers=(harmed[0].owner,))
         return LockOutcome(granted=True, woken=self._take(owner, typed))
@@ -212,7 +187,7 @@ class LockState:
         self._check(owner, ())
         before = dict(self._allocation.held_by(owner))
         taken: list[str] = []
-        for lock, mode in sorted(set(wanted), key=_wanted_order):
+        for lock, mode in sorted(set(wanted), key=wanted_order):
             held = before.get(lock)
             if (held is None or not held.covers(mode)) and self._can_take(owner, lock, mode):
                 self._apply(owner, [(lock, mode)])
@@ -242,7 +217,7 @@ class LockState:
     def release_lock_file(self, lock_file: str) -> tuple[Owner, ...]:
         """Drop every owner with this lock file, whose process is gone."""
         due: set[Owner] = set()
-        for owner in sorted(self._by_lock_file.get(lock_file, ()), key=_order):
+        for owner in sorted(self._by_lock_file.get(lock_file, ()), key=owner_order):
             due |= self._drop(owner)
         return self._settle(due)
 
@@ -262,83 +237,6 @@ class LockState:
         for lock in kept:
             check_name(lock)
         return self._settle(self._drop(owner, lambda lock: lock not in kept))
-
-    # Queries.
-
-    def has_pending(self, owner: Owner) -> bool:
-        """Whether a request of this owner waits."""
-        return owner in self._line
-
-    def pending_of(self, owner: Owner) -> Pending | None:
-        """The waiting request of this owner, if there is one."""
-        waiter = self._line.get(owner)
-        return None if waiter is None else waiter.pending
-
-    def owners(self) -> list[Owner]:
-        """Every owner that holds a lock or waits."""
-        return sorted({*self._allocation.owners(), *(one.owner for one in self._line)}, key=_order)
-
-    def list_locks(self, owner: Owner) -> tuple[tuple[str, LockMode], ...]:
-        """The owner's locks, in lock order."""
-        return self._allocation.holding(owner).locks if owner in self._allocation else ()
-
-    def list_all_locks(self) -> list[str]:
-        """Every held lock, itself or (a lock set) through a member, in lock order."""
-        return sorted(self._allocation.index.locks(), key=sort_key)
-
-    def list_all_locks_owners(self) -> list[tuple[str, list[tuple[Owner, LockMode]]]]:
-        """The same, each with the owners that hold it itself."""
-        return [(lock, self._allocation.index.owners(lock)) for lock in self.list_all_locks()]
-
-    def owners_of(self, lock: str) -> list[tuple[Owner, LockMode]]:
-        """The owners that hold the lock itself, in order, with its mode."""
-        return self._allocation.index.owners(lock)
-
-    def list_waiting_status(
-        self,
-    ) -> tuple[list[tuple[str, list[tuple[Owner, LockMode]]]], list[Pending]]:
-        """The same, and the waiting requests, in line."""
-        return self.list_all_locks_owners(), [waiter.pending for waiter in self._line]
-
-    def wants_of(self, lock_file: str) -> list[WantView]:
-        """The locks that owners with this lock file wait for, in lock order, and the reasons."""
-        found = []
-        for owner in self._by_lock_file.get(lock_file, ()):
-            waiter = self._line.get(owner)
-            for lock, mode in sorted(waiter.wants.items() if waiter else (), key=_wanted_order):
-                assert waiter is not None
-                index = self._allocation.index
-                holders = sorted(index.against(lock, mode) - {owner}, key=_order)
-                ahead = self._line.ahead(owner, {lock: mode}, waiter.position)
-                if holders or ahead:
-                    held = tuple((one, self._strongest(one, lock)) for one in holders)
-                    found.append(WantView(lock, mode, held, tuple(one.owner for one in ahead)))
-        return found
-
-    def waiting(self) -> list[Owner]:
-        """The waiting owners, in line."""
-        return [waiter.owner for waiter in self._line]
-
-    def best_priority_before(self, lock_file: str) -> int | None:
-        """The best priority in line before the owner with this lock file; None if it is first."""
-        priorities = [
-            self._line[other].pending.priority
-            for want in self.wants_of(lock_file)
-            for other in want.ahead
-        ]
-        return min(priorities, default=None)
-
-    def _strongest(self, owner: Owner, lock: str) -> LockMode:
-        """The mode in which the owner holds the lock, or its lock set, or a member of it."""
-        held, index = self._allocation.held_by(owner), self._allocation.index
-        if index.has_member(owner, lock, LockMode.EXCLUSIVE):
-            return LockMode.EXCLUSIVE
-        modes = (held.get(lock), held.get(group_of(lock) or lock))
-        return LockMode.EXCLUSIVE if LockMode.EXCLUSIVE in modes else LockMode.SHARED
-
-    def rows(self) -> list[LockView]:
-        """Every lock that is held or that a waiting request names, sorted naturally by name."""
-        return lock_rows(*self.list_waiting_status())
 
     # What stops a request.
 
@@ -400,7 +298,7 @@ class LockState:
             return
         ring = holding_up & self._followers(owner, in_line=False)
         if ring:
-            first = min(ring, key=_order)
+            first = min(ring, key=owner_order)
             raise errors.LockRingError(
                 f"Deadlock: {first.identifier} holds what is requested"
                 " and waits for what the requester holds",
@@ -440,7 +338,7 @@ class LockState:
                 continue
             holding_up, harmed = self._obstacles(owner, waiter.wants, waiter.position)
             if holding_up:
-                self._line.queue(waiter, min(holding_up, key=_order))
+                self._line.queue(waiter, min(holding_up, key=owner_order))
             elif harmed:
                 self._line.queue(waiter, harmed[0].owner, is_deferred=True)
             else:
@@ -461,7 +359,7 @@ class LockState:
     def _blockers(self, waiter: Waiter) -> tuple[Owner, ...]:
         # It may be queued under another one of those that defer it than the present first.
         holding_up, harmed = self._obstacles(waiter.owner, waiter.wants, waiter.position)
-        return tuple(sorted(holding_up, key=_order)) or (harmed[0].owner,)
+        return tuple(sorted(holding_up, key=owner_order)) or (harmed[0].owner,)
 
     # Held locks.
 
@@ -503,15 +401,6 @@ class LockState:
         owners.discard(owner)
         if not owners:
             del self._by_lock_file[owner.lock_file]
-
-
-def _order(owner: Owner) -> tuple[bool, int | str, str, int]:
-    return owner.order
-
-
-def _wanted_order(wanted: tuple[str, LockMode]) -> tuple[tuple[int, bool, str], bool]:
-    lock, mode = wanted
-    return sort_key(lock), mode is LockMode.EXCLUSIVE
 
 
 def _typed(changes: Iterable[tuple[str, str]]) -> Changes:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ganger.actors.locks import lock_remedies
-from ganger.actors.locks.locking import LockOutcome, LockState, LockView
+from ganger.actors.locks.locking import LockOutcome, LockState
 from ganger.storage import errors
+from ganger.storage.locks.lock_rows import LockView
 from ganger.storage.locks.locks import (
     LockChange,
     LockLevel,
@@ -134,7 +135,7 @@ def test_a_freed_owner_is_forgotten() -> None:
     state.release_owner(job(2))
     assert state.snapshot() == LocksFile()
     assert state.owners() == []
-    assert state.list_all_locks() == []
+    assert state.list_waiting_status() == ([], [])
     assert state.release_owner(job(1)) == ()
 
 
@@ -149,14 +150,12 @@ def test_lock_sets_with_members_held_are_listed_without_owners() -> None:
     assert state.list_locks(first) == ((BGL, SHARED), (node, EXCLUSIVE))
     assert state.list_locks(job(1)) == ()
     assert state.list_locks(second) == ((BGL, SHARED),)
-    assert state.list_all_locks() == ["cluster/[lockset]", BGL, NODES, node]
     listed = [
         ("cluster/[lockset]", []),
         (BGL, [(first, SHARED), (second, SHARED)]),
         (NODES, []),
         (node, [(first, EXCLUSIVE)]),
     ]
-    assert state.list_all_locks_owners() == listed
     assert state.list_waiting_status() == (
         listed,
         [Pending(0, second, ((node, LockChange.EXCLUSIVE),))],
