@@ -39,9 +39,9 @@ _COMMANDS = {
     "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
     "lock": ("ganger.cli.lock", "lock", "See which jobs hold which locks."),
-    "query": ("ganger.cli.query", "query", "Show fields of jobs, locks and other objects."),
+    "query": ("ganger.cli.ganeti.query", "query", "Show fields of jobs, locks and other objects."),
     "query-fields": (
-        "ganger.cli.query",
+        "ganger.cli.ganeti.query",
         "query_fields",
         "List the fields that `query` can show.",
     ),

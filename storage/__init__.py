@@ -4,7 +4,7 @@ What belongs to one matter is in its room. Beside the rooms:
 
 - `errors`: every error, by who must act. `settings`: limits that several files share.
 - `config_files`, `config_log`, `config_history`: the configuration on disk: ``config.data``, the
-  changes in the log, and who made them. `watcher_pause`: a file of Ganeti's.
+  changes in the log, and who made them.
 - `entry_points`: what packages add. `version`: of this distribution.
 - `plain_values`, `natural_order`, `wording`, `query_views`: small things that many use.
 """

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
-from ...storage import config_files, entry_points, errors, settings, watcher_pause
+from ...storage import config_files, entry_points, errors, settings
 from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import ObjectKind
 from ...storage.prediction.policy import judged
@@ -51,7 +51,6 @@ _ObjectMessage = (
     | messages.ChangeObjects
     | messages.SetValues
     | messages.ReadHistory
-    | messages.SetWatcherPause
     | messages.PrepareOpcode
     | messages.ResolveForecasts
     | messages.ReadOpcodeWait
@@ -150,8 +149,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 )
             case messages.ReadHistory():
                 self._read_history(envelope, message)
-            case messages.SetWatcherPause():
-                self._pause_watcher(envelope, message)
             case messages.PrepareOpcode() | messages.ReadOpcodeWait():
                 envelope.reply(opcode_locks.answered(self._stored.snapshot, message))
             case messages.ResolveForecasts():
@@ -323,11 +320,6 @@ class ConfigStore(Component[messages.ConfigMessage]):
             msgspec.convert(entry, messages.HistoryLine, from_attributes=True) for entry in entries
         ]
         envelope.reply(messages.HistoryRead(entries=lines))
-
-    def _pause_watcher(self, envelope: Envelope, message: messages.SetWatcherPause) -> None:
-        watcher_pause.write(self.places.watcher_pause, message.until)
-        self.log.info("the watcher's pause is set", until=message.until, sender=message.sender)
-        envelope.reply(messages.Done())
 
     # ------------------------------------------------------------ disk
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
+from ...storage.ganeti import watcher_pause
 from ...transport import messages
 from ..config.installed_parts import ConfigPart, PartContext, Written
 from . import notices, wconfd_table
@@ -31,6 +32,7 @@ _Taken = (
     | messages.RunQuery
     | messages.QueryConfiguration
     | messages.QueryFields
+    | messages.SetWatcherPause
     | OpcodeMessage
     | _OwnNotice
 )
@@ -59,6 +61,23 @@ class GanetiPart(ConfigPart):
 
     def take(self, envelope: Envelope, message: _Taken) -> None:
         match message:
+            case messages.DescribeCluster():
+                self._queries.describe(envelope)
+            case messages.QueryConfiguration() | messages.QueryFields():
+                self._queries.answer(envelope, message)
+            case messages.SetWatcherPause():
+                self._pause_watcher(envelope, message)
+            case messages.RunQuery():
+                self._queries.run(envelope, message)
+            case _ if isinstance(message, _OwnNotice):
+                self._take_notice(message)
+            case _ if isinstance(message, OpcodeMessage):
+                self._opcodes.take(envelope, message)
+            case _:
+                wconfd_table.serve(self._catalogue, envelope, message)
+
+    def _take_notice(self, message: _OwnNotice) -> None:
+        match message:
             case notices.SsconfDue():
                 self._ssconf.write_due()
             case notices.SsconfWritten():
@@ -69,16 +88,12 @@ class GanetiPart(ConfigPart):
                 self._queries.own_host.note_measured(message)
             case notices.HostOverdue():
                 self._queries.own_host.note_overdue(message)
-            case messages.DescribeCluster():
-                self._queries.describe(envelope)
-            case messages.QueryConfiguration() | messages.QueryFields():
-                self._queries.answer(envelope, message)
-            case messages.RunQuery():
-                self._queries.run(envelope, message)
-            case _ if isinstance(message, OpcodeMessage):
-                self._opcodes.take(envelope, message)
-            case _:
-                wconfd_table.serve(self._catalogue, envelope, message)
+
+    def _pause_watcher(self, envelope: Envelope, message: messages.SetWatcherPause) -> None:
+        runtime = self._context.runtime
+        watcher_pause.write(runtime.host.places.data / watcher_pause.NAME, message.until)
+        runtime.log.info("the watcher's pause is set", until=message.until, sender=message.sender)
+        envelope.reply(messages.Done())
 
     def turn_ended(self) -> None:
         """Store the reservations of the turn, and tell."""

@@ -7,7 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...storage import version, watcher_pause
+from ...storage import version
+from ...storage.ganeti import watcher_pause
 
 if TYPE_CHECKING:
     from ...storage.disk.paths import Places
@@ -28,7 +29,7 @@ def known_cluster(places: Places, now: float) -> dict[str, Any]:
         "drain_flag": (places.queue / "drain").exists(),
         "software_version": version.GANETI_RELEASE,
         "vcs_version": _own_version(),
-        "watcher_pause": watcher_pause.read(places.watcher_pause, now),
+        "watcher_pause": watcher_pause.read(places.data / watcher_pause.NAME, now),
     }
 
 

@@ -119,11 +119,6 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "config.history"
 
     @property
-    def watcher_pause(self) -> Path:
-        """Until when Ganeti's watcher is to do nothing."""
-        return self.data / "watcher.pause"
-
-    @property
     def ssconf(self) -> Path:
         """The folder of the ssconf files: the configuration as plain lines, for scripts."""
         return self.data / "ssconf"

@@ -21,6 +21,7 @@ from ...disk import documents, ownership, paths
 from ...jobs import jobs
 from ...log import journal
 from ...queue_files import job_files
+from .. import watcher_pause
 from . import import_decision, read_only_source
 from .queues import FoundJob, Progress
 from .source import Source
@@ -150,7 +151,7 @@ def _fill(places: paths.Places, source: Source, progress: Progress, now: jobs.Ti
         documents.make_directory(places.rapi_users.parent, 0o700)
         _write(os.fspath(places.rapi_users), source.users.data, documents.SECRET_MODE)
     if source.pause is not None:
-        _write(os.fspath(places.watcher_pause), source.pause)
+        _write(f"{places.data}/{watcher_pause.NAME}", source.pause)
     journal.flush_file_system(places.data)
     progress(total, total)
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from ... import config_files, errors, watcher_pause
+from ... import config_files, errors
 from ...access import rapi_settings, rapi_users
 from ...cluster import integrity, shapes
 from ...cluster.configuration import Configuration
 from ...filters import filters, rules
 from ...wording import counted
+from .. import watcher_pause
 
 _VERSION_STEP = 10_000
 _MAJOR_STEP = 1_000_000

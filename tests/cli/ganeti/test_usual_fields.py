@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganger.cli import query
+from ganger.cli.ganeti import query
 from ganger.storage.ganeti.queries.queue_resources import RESOURCES
 from ganger.storage.ganeti.queries.resources import RESOURCES as OBJECTS
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ganger.storage import errors, watcher_pause
+from ganger.storage import errors
+from ganger.storage.ganeti import watcher_pause
 
 
 @pytest.fixture

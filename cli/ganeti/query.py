@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from . import output, reading
-from .output import Column
+from .. import output, reading
+from ..output import Column
 
 if TYPE_CHECKING:
-    from ..storage.query_views import FieldInfo
-    from .call import Call
+    from ...storage.query_views import FieldInfo
+    from ..call import Call
 
 _USUAL = {
     "job": "id,status,summary",

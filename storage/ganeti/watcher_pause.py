@@ -10,8 +10,11 @@ import math
 import os
 from pathlib import Path
 
-from . import errors
-from .disk import documents
+from .. import errors
+from ..disk import documents
+
+NAME = "watcher.pause"
+"""Of the file, in the data directory."""
 
 UNTIL_MAX = 253_402_300_799
 """The last second of the year 9999, in seconds since the epoch."""
