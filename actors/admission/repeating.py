@@ -1,16 +1,12 @@
 """Whether a submission repeats the one that is stored under its key: pure.
 
-A job keeps a digest of its submission. Defaults that a later version fills in do not change the
-digest, nor do the times of reasons. It leaves out secrets, because the digest of a short secret
-gives it away. Older versions stored jobs without a digest: these are compared by their opcodes.
+A job keeps a digest of its submission (`submitting.digest`). Older versions stored jobs without
+one: these are compared by their opcodes.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from ...storage import errors, opcodes
 from ...storage.jobs import jobs
@@ -21,20 +17,7 @@ if TYPE_CHECKING:
 
     from ...transport.messages import JobSpec
 
-_DIGEST_BYTES = 12
 _SHOWN_MAX = 5
-
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def digest(spec: JobSpec) -> str:
-    """A digest of a submitted job; empty if there cannot be such a job."""
-    try:
-        given = [_given(raw) for raw in spec.ops]
-        content = (given, _untimed(spec.reason), spec.priority, spec.depends)
-        return hashlib.blake2b(_encode(content), digest_size=_DIGEST_BYTES).hexdigest()
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return ""
 
 
 def digest_of(job: jobs.Job) -> str | None:
@@ -47,7 +30,7 @@ def is_same(job: jobs.Job, spec: JobSpec, place: int) -> bool:
     """Whether a stored job, at this place of its submission, is what ``spec`` would make of it."""
     known = digest_of(job)
     if known is not None:
-        return known == digest(spec)
+        return known == submitting.digest(spec)
     try:
         asked = submitting.inputs(spec, job_id=job.id, place=place)
     except errors.BadRequestError:
@@ -66,20 +49,6 @@ def count_refusal(count: int, stored: int, ids: Sequence[int]) -> errors.BadRequ
     shown = ", ".join(map(str, ids[:_SHOWN_MAX])) + (", ..." if len(ids) > _SHOWN_MAX else "")
     text = f"key: a submission of {stored} jobs, not {count}, is stored under it (ids {shown})"
     return errors.BadRequestError(text)
-
-
-def _given(raw: Mapping[str, Any]) -> dict[str, Any]:
-    fields = opcodes.redacted(raw)
-    if "reason" in fields:
-        fields["reason"] = _untimed(fields["reason"])
-    return fields
-
-
-def _untimed(trail: object) -> object:
-    """A reason trail without times, which are those of each attempt."""
-    if not isinstance(trail, list | tuple):
-        return trail
-    return [entry[:2] if isinstance(entry, list | tuple) else entry for entry in trail]
 
 
 def _content(fields: Mapping[str, Any]) -> dict[str, Any]:

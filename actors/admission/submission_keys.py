@@ -10,7 +10,7 @@ from ...storage import errors
 from ...storage.jobs import jobs
 from ...storage.queue_files import job_files
 from ...transport import messages
-from . import repeating
+from . import repeating, submitting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -116,7 +116,7 @@ class SubmissionKeys:
     def _is_same(self, job_id: int, job: jobs.Job | None, spec: JobSpec, place: int) -> bool:
         row = self._table.find(job_id)
         if row is not None and row.digest is not None:
-            return row.digest == repeating.digest(spec)
+            return row.digest == submitting.digest(spec)
         return repeating.is_same(job or self._store.read(job_id), spec, place)
 
     def _stored_under(
@@ -144,7 +144,7 @@ def mark_batch(
     """Let these jobs of a submission with a key name their digests and places; the digests."""
     digests = []
     for place in places:
-        extra, digest = drafts[place].job.extra, repeating.digest(specs[place])
+        extra, digest = drafts[place].job.extra, submitting.digest(specs[place])
         digests.append(digest)
         if digest:
             extra[jobs.DIGEST_KEY] = digest
@@ -158,7 +158,7 @@ def _check_in_flight(first_id: int, digests: list[str], specs: Sequence[JobSpec]
         ids = range(first_id, first_id + len(digests))
         raise repeating.count_refusal(len(specs), len(ids), ids)
     for place, (known, spec) in enumerate(zip(digests, specs, strict=True)):
-        if known != repeating.digest(spec):
+        if known != submitting.digest(spec):
             raise repeating.refusal(place, len(specs), first_id + place)
 
 

@@ -6,6 +6,7 @@ its place.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ from ...transport.messages import JobSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+
+_DIGEST_BYTES = 12
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 ReadInput = Callable[[object], bytes | None]
 
@@ -163,6 +167,34 @@ def check_size(job: jobs.Job, body: bytes, secrets: Mapping[int, dict[str, Any]]
         largest = max(range(len(sizes)), key=sizes.__getitem__)
         text += f" (the largest opcode is opcode {largest}, with {sizes[largest]} bytes)"
     raise errors.BadRequestError(text)
+
+
+def digest(spec: JobSpec) -> str:
+    """A digest of a submitted job, which tells a repetition; empty if there can be no such job.
+
+    Defaults that a later version fills in do not change it, nor do the times of reasons. It leaves
+    out secrets, because the digest of a short secret gives it away.
+    """
+    try:
+        given = [_given(raw) for raw in spec.ops]
+        content = (given, _untimed(spec.reason), spec.priority, spec.depends)
+        return hashlib.blake2b(_encode(content), digest_size=_DIGEST_BYTES).hexdigest()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return ""
+
+
+def _given(raw: Mapping[str, Any]) -> dict[str, Any]:
+    fields = opcodes.redacted(raw)
+    if "reason" in fields:
+        fields["reason"] = _untimed(fields["reason"])
+    return fields
+
+
+def _untimed(trail: object) -> object:
+    """A reason trail without times, which are those of each attempt."""
+    if not isinstance(trail, list | tuple):
+        return trail
+    return [entry[:2] if isinstance(entry, list | tuple) else entry for entry in trail]
 
 
 def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, bytes] | None:

@@ -8,7 +8,7 @@ import pytest
 from tests.actors.operations.unlock import OpUnlock
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
-from ganger.actors.admission import repeating, submission_keys
+from ganger.actors.admission import submission_keys, submitting
 from ganger.storage.filters.rules import parse_rule
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
@@ -185,17 +185,17 @@ def test_a_repeated_retry_is_the_same_and_a_submission_under_its_key_is_not(queu
 def test_a_secret_is_in_no_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(catalogue._from_users, "OP_UNLOCK", OpUnlock)
     one, other = (job({"OP_ID": "OP_UNLOCK", "pin": pin}) for pin in ("1", "2"))
-    assert repeating.digest(one) == repeating.digest(other) != ""
+    assert submitting.digest(one) == submitting.digest(other) != ""
 
 
 def test_the_order_of_names_does_not_matter() -> None:
     turned = dict(reversed(TRUE.items()))
-    assert repeating.digest(job(TRUE)) == repeating.digest(job(turned))
+    assert submitting.digest(job(TRUE)) == submitting.digest(job(turned))
 
 
 def test_what_cannot_be_stored_has_no_digest() -> None:
-    assert repeating.digest(job({"OP_ID": object()})) == ""
-    assert repeating.digest(job({"OP_ID": ["\ud800"]})) == ""
+    assert submitting.digest(job({"OP_ID": object()})) == ""
+    assert submitting.digest(job({"OP_ID": ["\ud800"]})) == ""
 
 
 @pytest.mark.parametrize(
