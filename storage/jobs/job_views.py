@@ -115,12 +115,14 @@ def job_info(body: bytes, *, archived: bool = False, summary: str = "") -> JobIn
     """
     job = jobs.decode_job(body)
     known = {"archived": archived, "summary": summary} if summary else {"archived": archived}
+    # What the daemon says of a job with one opcode, it says of that.
+    told = summary if len(job.ops) == 1 else ""
     return JobInfo(
         **listing.values_of(job, known),
         depends=_depends(job),
         retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
         retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),
-        ops=[_op_info(job.id, index, op) for index, op in enumerate(job.ops)],
+        ops=[_op_info(job.id, index, op, told) for index, op in enumerate(job.ops)],
     )
 
 
@@ -163,10 +165,10 @@ def log_lines(job_id: int, op_index: int, entries: list[jobs.LogEntry]) -> list[
     ]
 
 
-def _op_info(job_id: int, index: int, op: jobs.OpcodeEntry) -> OpInfo:
+def _op_info(job_id: int, index: int, op: jobs.OpcodeEntry, summary: str) -> OpInfo:
     return OpInfo(
         op_id=str(op.input.get("OP_ID", "")),
-        summary=opcodes.summary(op.input),
+        summary=summary or opcodes.summary(op.input),
         input=op.input,
         status=op.status,
         result=op.result,

@@ -79,6 +79,24 @@ def test_unknown_opcodes_are_shown_too() -> None:
     assert job.summary == "FROM_ELSEWHERE"
 
 
+@pytest.mark.parametrize(
+    ("opcodes", "shown"),
+    [
+        ([{"OP_ID": "OP_FROM_ELSEWHERE", "x": 1}], ["FROM_ELSEWHERE(1)"]),
+        ([{"OP_ID": "OP_FROM_ELSEWHERE"}, EXEC], ["FROM_ELSEWHERE", "EXEC(make all)"]),
+    ],
+    ids=["its opcode", "its opcodes together"],
+)
+def test_the_daemon_says_of_a_job_what_opcodes_do_that_are_not_installed_here(
+    opcodes: list[dict[str, Any]], shown: list[str]
+) -> None:
+    summary = ", ".join(["FROM_ELSEWHERE(1)", *shown[1:]])
+    job = job_views.job_info(document(*opcodes), summary=summary)
+    assert job.summary == summary
+    assert job.ops is not None
+    assert [op.summary for op in job.ops] == shown
+
+
 def test_a_malformed_job_is_an_error() -> None:
     with pytest.raises(errors.StorageError, match="not a job"):
         job_views.job_info(b"[]")
