@@ -15,7 +15,7 @@ import pytest
 from tests.rapi.served import Served, password
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Error, Page, ViewportSize
 
 CHROMIUM = shutil.which("chromium")
 PICTURES = os.environ.get("GANGER_PICTURES")
@@ -27,6 +27,7 @@ pytestmark = [
 ]
 
 WAITS_MS = 15_000
+SCREEN: ViewportSize = {"width": 1280, "height": 720}
 
 
 @pytest.fixture(scope="module")
@@ -52,31 +53,46 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Page]:
+    """A tab that the tests share: a new one costs more than most of them."""
+    context = browser.new_context(ignore_https_errors=True)
+    context.set_default_timeout(WAITS_MS)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def page(browser: Browser, served: Served, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A fresh browser at the page of a daemon that the tests share."""
-    with opened(browser, served, **getattr(request, "param", {})) as page:
+def page(tab: Page, served: Served) -> Iterator[Page]:
+    """The page, loaded anew, of a daemon that the tests share."""
+    with opened(tab, served) as page:
         yield page
 
 
 @pytest.fixture
-def page_of_its_own(browser: Browser, tmp_path: Path) -> Iterator[Page]:
-    """A fresh browser at the page of a fresh daemon."""
-    with Served(tmp_path, has_tls=True) as served, opened(browser, served) as page:
+def page_of_its_own(tab: Page, tmp_path: Path) -> Iterator[Page]:
+    """The page of a fresh daemon."""
+    with Served(tmp_path, has_tls=True) as served, opened(tab, served) as page:
         yield page
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, served: Served, **options: Any) -> Iterator[Page]:
-    """A browser at the page; no script may fail."""
-    context = browser.new_context(ignore_https_errors=True, **options)
-    context.set_default_timeout(WAITS_MS)
-    page = context.new_page()
+def opened(tab: Page, served: Served) -> Iterator[Page]:
+    """The page, with nothing left of what was shown before; no script may fail."""
     problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(f"https://127.0.0.1:{served.port}/")
-    yield page
-    context.close()
+
+    def note(error: Error) -> None:
+        problems.append(str(error))
+
+    tab.set_viewport_size(SCREEN)
+    tab.emulate_media(color_scheme="light")
+    tab.goto(f"https://127.0.0.1:{served.port}/")
+    tab.evaluate("sessionStorage.clear()")
+    # An address that differs after its # alone loads nothing.
+    tab.reload()
+    tab.on("pageerror", note)
+    yield tab
+    tab.remove_listener("pageerror", note)
     assert problems == []
 
 
@@ -290,10 +306,10 @@ def test_a_reader_sees_everything_and_is_offered_nothing(page: Page, served: Ser
     assert page.get_by_role("button", name="Add the rule").count() == 0
 
 
-@pytest.mark.parametrize(
-    "page", [{"viewport": {"width": 360, "height": 640}, "color_scheme": "dark"}], indirect=True
-)
 def test_a_narrow_dark_screen_shows_all_views_without_scrolling_sideways(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.emulate_media(color_scheme="dark")
+    page.reload()
     log_in(page)
     for view in ("Jobs", "Rules", "Locks", "Timeline", "Health"):
         go(page, view)
