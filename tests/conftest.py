@@ -21,6 +21,7 @@ from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # No deadline for one example: how long it takes says more about the machine than about the code.
 # A failure prints the line that repeats it, and an example: shrinking has a bound of its own, far
@@ -77,6 +78,15 @@ class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
         path = nodeid.partition("::")[0]
         return next((begin for begin in ONE_PROCESS if path.startswith(begin)), nodeid)
 
+    def mark_test_complete(
+        self, node: WorkerController, item_index: int, duration: float = 0
+    ) -> None:
+        """Forget what has ended: xdist counts through all that a process got after each test."""
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        super().mark_test_complete(node, item_index, duration)
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]
+
 
 DESCRIPTORS_MAX = 200
 """Open descriptors of a test's process from which on the collector looks for forgotten ones."""
@@ -119,6 +129,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=quick.choose(items))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later collection of garbage.
+
+    It stays to the end, and to walk through it takes a quarter of a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _rank(name: str) -> int:
