@@ -99,5 +99,5 @@ class Locking(RuleBasedStateMachine):
 
 
 # The campaign "locking model" plays far more steps; hypothesis shrinks what it finds.
-Locking.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
+Locking.TestCase.settings = settings(max_examples=50, stateful_step_count=50)
 TestLocking = Locking.TestCase

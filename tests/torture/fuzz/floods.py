@@ -475,7 +475,7 @@ ATTACKS = (
     Attack(_large_attachments),
     Attack(_names_with_a_null_byte),
     Attack(_a_thousand_expressions_on_megabytes, is_long=True),
-    Attack(_jobs_about_as_large_as_they_may_be),
+    Attack(_jobs_about_as_large_as_they_may_be, is_long=True),
     Attack(_forged_words_of_jobs),
     Attack(_requests_without_readers_of_the_replies, is_long=True),
 )

@@ -92,12 +92,19 @@ def repeat(script: int, case: int, folder: Path) -> list[str]:
 def lose_power_everywhere(play: Play, folder: Path, *, losses: int) -> list[str]:
     """Play a scene, and lose the power so many times at every moment of it: what that breaks."""
     tally = Tally()
-    with _in_memory(folder) as place:
-        run = _Run("scene", random.Random(0), place, tally)
-        run.record(play)
-        run.lose_power_everywhere(losses)
+    lose_power_in(play, folder, "scene", tally, losses=losses)
     assert tally.injected > losses
     return tally.faults
+
+
+def lose_power_in(
+    play: Play, folder: Path, name: str, tally: Tally, *, losses: int, limit: int | None = None
+) -> None:
+    """As `lose_power_everywhere`, by ``name`` other losses, up to ``limit`` in the tally."""
+    with _in_memory(folder) as place:
+        run = _Run(name, random.Random(0), place, tally, limit)
+        run.record(play)
+        run.lose_power_everywhere(losses)
 
 
 @contextlib.contextmanager
