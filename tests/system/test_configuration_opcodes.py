@@ -1,4 +1,7 @@
-"""Opcodes that need nothing but the configuration, run by a real daemon, through client and CLI."""
+"""Opcodes that need nothing but the configuration, run by a real daemon, through client and CLI.
+
+Both placements are tried where a job waits for a lock or a component fails, and once beside that.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,11 @@ from ganger.storage import config_files
 from ganger.storage.alive import process_identity
 from ganger.storage.jobs.job_views import OpInfo
 
-pytestmark = IN_BOTH_PLACEMENTS
-
 
 @pytest.fixture(name="daemon")
 def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """A daemon that finds the configuration of a small cluster."""
-    made = Daemon(tmp_path, placement=request.param)
+    made = Daemon(tmp_path, placement=getattr(request, "param", None))
     made.data.mkdir()
     made.data.chmod(0o750)
     found = clusters.made_configuration(nodes=2, instances=2, groups=2)
@@ -58,6 +59,7 @@ def opcodes_of(client: Client, job_id: int) -> list[OpInfo]:
     return found
 
 
+@IN_BOTH_PLACEMENTS
 def test_a_job_changes_the_configuration_and_reads_it(client: Client) -> None:
     found = results(
         client, tag("b", "a"), read_tags(use_locking=True), tag("a", op_id="OP_TAGS_DEL")
@@ -94,6 +96,7 @@ def test_a_dry_run_through_the_command_line_changes_nothing(daemon: Daemon, clie
     assert node["tags"] == []
 
 
+@IN_BOTH_PLACEMENTS
 def test_settings_of_the_cluster_are_in_force_when_their_job_has_ended(
     daemon: Daemon, client: Client, gate: Gate
 ) -> None:
@@ -159,6 +162,7 @@ def test_the_cluster_is_described_and_verified_by_jobs(client: Client) -> None:
     ]
 
 
+@IN_BOTH_PLACEMENTS
 def test_an_opcode_waits_for_the_locks_that_the_configuration_names(
     client: Client, gate: Gate
 ) -> None:
@@ -222,6 +226,7 @@ with Client(places.data) as client:
 """
 
 
+@IN_BOTH_PLACEMENTS
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_changes_wait_for_a_program_that_holds_the_configuration_and_reads_do_not(
     daemon: Daemon, client: Client, *, is_killed: bool
@@ -240,6 +245,7 @@ def test_changes_wait_for_a_program_that_holds_the_configuration_and_reads_do_no
             assert len(successor.config_history(count=9)) == 2
 
 
+@IN_BOTH_PLACEMENTS
 def test_a_job_that_died_while_its_change_waited_changes_nothing(
     daemon: Daemon, client: Client
 ) -> None:
@@ -254,6 +260,7 @@ def test_a_job_that_died_while_its_change_waited_changes_nothing(
     assert results(client, read_tags()) == [["b"]]
 
 
+@IN_BOTH_PLACEMENTS
 @pytest.mark.parametrize("how", ["killed", "crash"])
 def test_a_job_goes_on_with_a_successor_of_the_daemon(
     daemon: Daemon, client: Client, gate: Gate, how: str
@@ -275,6 +282,7 @@ def test_a_job_goes_on_with_a_successor_of_the_daemon(
         assert [entry.who for entry in successor.config_history(count=9)] == [f"job {waiting}"] * 3
 
 
+@IN_BOTH_PLACEMENTS
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, *, is_stopped: bool) -> None:
     rounds = 30

@@ -22,13 +22,11 @@ from ganger.storage.jobs.job_views import OpInfo
 GROUP0, GROUP1 = uuid_of("nodegroups", 0), uuid_of("nodegroups", 1)
 NETWORK0 = uuid_of("networks", 0)
 
-pytestmark = IN_BOTH_PLACEMENTS
-
 
 @pytest.fixture(name="daemon")
 def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """Two nodes in a group each, two instances; a network that both groups are connected to."""
-    made = Daemon(tmp_path, placement=request.param)
+    made = Daemon(tmp_path, placement=getattr(request, "param", None))
     made.data.mkdir(mode=0o750)
     document = made_configuration(nodes=2, instances=2)
     # A job that waits for a lock is to be seen with a process.
@@ -85,6 +83,7 @@ def containers(client: Client) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@IN_BOTH_PLACEMENTS
 def test_a_whole_life_of_a_group_and_a_network(client: Client) -> None:
     before = containers(client)
     found = run(
@@ -182,6 +181,7 @@ def test_the_command_line_runs_them_and_shows_their_errors(daemon: Daemon) -> No
     assert "OP_NETWORK_ADD: missing parameter 'network'" in missing.stderr
 
 
+@IN_BOTH_PLACEMENTS
 def test_two_jobs_that_need_one_group_run_one_after_the_other(client: Client, gate: Gate) -> None:
     run(client, op("NETWORK_ADD", network_name="lan", network="10.9.0.0/24"))
     holder = client.submit(gate.job(locks={"nodegroup": {"exclusive": [GROUP0]}}))
@@ -278,6 +278,7 @@ def unstamped(found: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in stamps}
 
 
+@IN_BOTH_PLACEMENTS
 def test_contending_jobs_change_the_configuration_one_after_the_other(
     daemon: Daemon, client: Client
 ) -> None:
