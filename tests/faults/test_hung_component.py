@@ -37,7 +37,7 @@ def replaced(daemon: Daemon, component: str, before: DaemonInfo) -> DaemonInfo:
             restarts = {part.name: part.restarts for part in info.components}
             if info.started > before.started or restarts.get(component) == 1:
                 return info
-        time.sleep(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
     raise AssertionError(f"{component} was not replaced")
 
 
