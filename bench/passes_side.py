@@ -54,7 +54,7 @@ def passes(pending: int, count: int, make: Callable[[int], JobVerdict]) -> Timin
     for number in range(1, count + 1):
         now = number * SECONDS_BETWEEN
         schedule.add(make(pending + SLOTS + number), now)
-        schedule.finish(running.pop(0), JobStatus.SUCCESS)
+        schedule.learn(running.pop(0), JobStatus.SUCCESS)
         with timings.one():
             started = schedule.decide(now).start
         if len(started) != 1:

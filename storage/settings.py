@@ -212,9 +212,6 @@ WATCHERS_MAX = 1_000
 JOB_WAITS_MAX = 20_000
 """Most requests that wait for changes of jobs at one time."""
 
-JOB_WAITS_SLICE_SECONDS = 0.005
-"""Time that the queue spends on those of one turn; the others are looked at in the next one."""
-
 WATCH_GATHER_SECONDS = 0.01
 """How long a change of a job waits for others, for a watch that wants them together."""
 
@@ -229,15 +226,6 @@ OWNERS_SWEEP_SECONDS = 0.25
 
 CONFIG_WHOLE_SECONDS = 5.0
 """How long after a change the whole configuration is written again."""
-
-OWN_HOST_SECONDS = 5.0
-"""How long a query waits for the figures of this machine: a file system may hang."""
-
-OPCODE_ANSWER_BYTES_MAX = FRAME_BYTES_MAX // 4
-"""Largest result, with its log, of an opcode that the configuration store carries out."""
-
-OPCODE_ANSWERS_MAX = 1_000
-"""Answers to such opcodes that the store keeps in memory, one for each job, the newest."""
 
 CHANGE_REPLIES_MAX = 10_000
 """Newest changes of the configuration of which the replies are kept, for repeated requests."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage import errors, settings
+from ...storage import errors
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ..runtime.addresses import JOB_QUEUE
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ..store.job_store import JobStore
     from .job_queries import JobQueries
     from .job_state import JobState
+
+
+JOB_WAITS_SLICE_SECONDS = 0.005
+"""Time that the queue spends on those of one turn; the others are looked at in the next one."""
 
 
 class ChangeWaits:
@@ -70,7 +74,7 @@ class ChangeWaits:
         while self._look_at_next():
             # The time begins with the first one: to read its job may take as long.
             now = self._runtime.clock()
-            end = min(end, now + settings.JOB_WAITS_SLICE_SECONDS)
+            end = min(end, now + JOB_WAITS_SLICE_SECONDS)
             if now >= end and self._waits.has_work:
                 # In the next turn: the components beside this one come first.
                 self._runtime.tell(JOB_QUEUE, messages.JobWaitsDue())

@@ -46,6 +46,13 @@ if TYPE_CHECKING:
     from ..config.installed_parts import PartContext
 
 
+OPCODE_ANSWER_BYTES_MAX = settings.FRAME_BYTES_MAX // 4
+"""Largest result, with its log, of an opcode that the configuration store carries out."""
+
+OPCODE_ANSWERS_MAX = 1_000
+"""Answers to such opcodes that the store keeps in memory, one for each job, the newest."""
+
+
 def decided(
     snapshot: Configuration,
     message: RunOpcode,
@@ -63,10 +70,10 @@ def decided(
     given = Circumstances(message.new_uuid, now, held, known() if needs_known else {})
     outcome = deciding.decided(opcode, snapshot, given)
     size = len(msgspec.json.encode([outcome.result, outcome.log]))
-    if size > settings.OPCODE_ANSWER_BYTES_MAX:
+    if size > OPCODE_ANSWER_BYTES_MAX:
         text = (
             f"{opcode.op_id}: the result has {size} bytes as JSON, "
-            f"expected at most {settings.OPCODE_ANSWER_BYTES_MAX}"
+            f"expected at most {OPCODE_ANSWER_BYTES_MAX}"
         )
         raise OperationError("OpResultError", text)
     return outcome
@@ -124,7 +131,7 @@ class Answers:
         job_id, op_index = key
         self._newest.pop(job_id, None)
         self._newest[job_id] = (op_index, answer)
-        if len(self._newest) > settings.OPCODE_ANSWERS_MAX:
+        if len(self._newest) > OPCODE_ANSWERS_MAX:
             self._newest.pop(next(iter(self._newest)))
             # What is not in memory any more is found in the history.
             self._complete_since = self._stored.snapshot.serial_no

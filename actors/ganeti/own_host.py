@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...storage import settings
 from . import host_figures, notices
 
 if TYPE_CHECKING:
@@ -17,6 +16,10 @@ if TYPE_CHECKING:
     from ..runtime.dispatcher import Alarm
 
     Figures = dict[str, Any]
+
+
+OWN_HOST_SECONDS = 5.0
+"""How long a query waits for the figures of this machine: a file system may hang."""
 
 
 class OwnHost:
@@ -43,7 +46,7 @@ class OwnHost:
             return
         self._number += 1
         overdue = notices.HostOverdue(number=self._number)
-        self._alarm = self._runtime.later(settings.OWN_HOST_SECONDS, overdue)
+        self._alarm = self._runtime.later(OWN_HOST_SECONDS, overdue)
         self._runtime.in_thread(lambda: notices.HostMeasured(figures=host_figures.figures(storage)))
 
     def note_measured(self, message: notices.HostMeasured) -> None:

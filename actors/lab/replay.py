@@ -223,6 +223,6 @@ class Player:
         self._waited += active.waited
         self._occupied += now - active.since
         self._ends[job_id] = now
-        self._schedule.finish(job_id, JobStatus.SUCCESS)
+        self._schedule.learn(job_id, JobStatus.SUCCESS)
         if self._progress is not None and len(self._ends) % _REPORTED_EVERY == 0:
             self._progress(len(self._ends), len(self._jobs))

@@ -28,6 +28,7 @@ from ...storage.prediction.lock_types import (
     LockType,
     forecast_of,
     is_certain_to_block,
+    levels_of,
     shared,
 )
 
@@ -51,17 +52,6 @@ _PREFIXES = {field: LockLevel(field.replace("_", "-")).value for field in LEVELS
 _ALL_EXCLUSIVE = TYPE_INDEX[LockType.ALL_EXCLUSIVE]
 
 
-def levels(forecast: LockForecast) -> tuple[LevelForecast, ...]:
-    """The levels of a forecast, in the order of `LEVELS`."""
-    return (
-        forecast.nodegroup,
-        forecast.instance,
-        forecast.node,
-        forecast.node_res,
-        forecast.network,
-    )
-
-
 def locks_between(pending: LockForecast, held: LockForecast) -> list[tuple[str, str]]:
     """The locks for which the first is certain to wait beside the second, with the wanted mode.
 
@@ -72,7 +62,7 @@ def locks_between(pending: LockForecast, held: LockForecast) -> list[tuple[str, 
     if "exclusive" in {pending.big_lock, held.big_lock}:
         return [] if "none" in {pending.big_lock, held.big_lock} else [(BGL, pending.big_lock)]
     found = []
-    for field, wanted, taken in zip(LEVELS, levels(pending), levels(held), strict=True):
+    for field, wanted, taken in zip(LEVELS, levels_of(pending), levels_of(held), strict=True):
         prefix = _PREFIXES[field]
         for one in _parts(wanted):
             for other in _parts(taken):
@@ -87,7 +77,7 @@ def locks_between(pending: LockForecast, held: LockForecast) -> list[tuple[str, 
 
 def named(forecast: LockForecast) -> Iterator[NamesTaken]:
     """The names in a forecast, by level and mode."""
-    for level, one in enumerate(levels(forecast)):
+    for level, one in enumerate(levels_of(forecast)):
         if one.names:
             yield level, one.names, one.type is LockType.EXCLUSIVE
         if one.also_shared:
@@ -100,7 +90,7 @@ def _names_of(forecast: LockForecast | None) -> list[tuple[int, str]]:
         return []
     return [
         (level, name)
-        for level, one in enumerate(levels(forecast))
+        for level, one in enumerate(levels_of(forecast))
         for name in (*one.names, *one.also_shared)
     ]
 
@@ -244,7 +234,7 @@ class Holdings:
             wanted.pop(owner, None)
             if not wanted:
                 del self._wanted[level][name]
-        for level, one in enumerate(levels(stands) if stands is not None else ()):
+        for level, one in enumerate(levels_of(stands) if stands is not None else ()):
             for name in one.names:
                 is_exclusive = one.type is LockType.EXCLUSIVE
                 self._wanted[level].setdefault(name, {})[owner] = is_exclusive
@@ -260,7 +250,7 @@ class Holdings:
                 self._types[level][_ALL_EXCLUSIVE] += step
             return
         self.big_shared += step * (forecast.big_lock == "shared")
-        for level, one in enumerate(levels(forecast)):
+        for level, one in enumerate(levels_of(forecast)):
             if one.type is LockType.NONE:
                 continue
             self._users[level] += step
@@ -323,7 +313,7 @@ class Holdings:
             found: dict[tuple[int, LockType | str], int] = {}
             for owner, forecast in self._standing.items():
                 if isinstance(owner, int):
-                    kinds = [(level, one.type) for level, one in enumerate(levels(forecast))]
+                    kinds = [(level, one.type) for level, one in enumerate(levels_of(forecast))]
                     for key in (*kinds, (-1, forecast.big_lock)):
                         found[key] = min(owner, found.get(key, owner))
             self._oldest = found
@@ -336,7 +326,7 @@ class Holdings:
         first one.
         """
         found: tuple[Conflict, ...] = ()
-        for level, one in enumerate(levels(forecast)):
+        for level, one in enumerate(levels_of(forecast)):
             if one.names and self._names[level]:
                 conflict = self._conflict(level, one, job_id)
                 if conflict is not None:

@@ -21,10 +21,11 @@ from ...storage.prediction.lock_types import (
     LockType,
     adjusted_weight,
     cost,
+    levels_of,
 )
 from ...storage.prediction.policy import Policy
 from .ageing import Arrivals
-from .holding import TYPE_INDEX, TYPES, Conflict, Holdings, levels
+from .holding import TYPE_INDEX, TYPES, Conflict, Holdings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ _TYPES_KNOWN = 4_096
 def shape_of(forecast: LockForecast) -> Shape:
     """The forecast without its names."""
     found = [
-        _WITH_BOTH_MODES if one.also_shared else TYPE_INDEX[one.type] for one in levels(forecast)
+        _WITH_BOTH_MODES if one.also_shared else TYPE_INDEX[one.type] for one in levels_of(forecast)
     ]
     return (*found, _BIG_LOCKS.index(forecast.big_lock))
 

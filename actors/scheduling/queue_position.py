@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...storage.prediction.lock_types import NO_LOCKS, is_certain_to_block
+from ...storage.prediction.lock_types import NO_LOCKS, is_certain_to_block, levels_of
 from ...storage.settings import EXPLAINED_JOBS_MAX
 from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
 from ..runtime.slices import done
 from .depending import dependency_outcome
-from .holding import levels, locks_between
+from .holding import locks_between
 from .pending_job import HELD, REJECTED, Pending, SlotHolder, buckets_of
 from .remedies import Candidate, Contention
 
@@ -59,7 +59,7 @@ class LockSets:
             return
         index = self._known.get(forecast)
         if index is None:
-            names = sum(len(one.names) + len(one.also_shared) for one in levels(forecast))
+            names = sum(len(one.names) + len(one.also_shared) for one in levels_of(forecast))
             if names > self._names_left:
                 return
             self._names_left -= names

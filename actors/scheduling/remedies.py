@@ -23,7 +23,6 @@ from ...storage.prediction.lock_types import (
 )
 from ...storage.prediction.policy import Policy
 from ...transport.messages import Remedy
-from ..runtime.slices import done
 from .holding import OwnerId
 from .smallest_change import Change, Trials, chosen
 
@@ -71,13 +70,6 @@ class Contention(msgspec.Struct, frozen=True):
     def is_weighed(self) -> bool:
         """Whether locks play a role in the order."""
         return self.own.needs is not None or any(one.needs is not None for one in self.others)
-
-
-def for_pending(
-    contention: Contention, rules: Sequence[str], refused: Collection[int] = ()
-) -> Remedy:
-    """As `choosing`, in one slice."""
-    return done(choosing(contention, rules, refused))
 
 
 def choosing(

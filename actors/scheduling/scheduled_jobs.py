@@ -265,12 +265,11 @@ class ScheduledJobs:
             for dependency, _ in job.waits.depends:
                 self._forget_dependant(dependency, job_id)
 
-    def finish(self, job_id: int, status: JobStatus) -> None:
-        """The job is final: free its slot and its locks, and look at its dependants."""
-        self.learn(job_id, status)
-
     def learn(self, job_id: int, status: JobStatus | None) -> None:
-        """Take the ``status`` of a job that was asked for (None: there is no such job)."""
+        """Take the ``status`` of a job; None: there is no such job.
+
+        A final one frees its slot and its locks, and decides about its dependants.
+        """
         self._unknown.discard(job_id)
         if status is not None and not status.is_final:
             return

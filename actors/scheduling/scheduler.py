@@ -87,7 +87,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 self._judge(message)
             case messages.JobsFinished():
                 for job_id, status in message.jobs:
-                    self._schedule.finish(job_id, status)
+                    self._schedule.learn(job_id, status)
             case messages.StatusesReported():
                 for job_id, known in message.jobs:
                     self._schedule.learn(job_id, known)

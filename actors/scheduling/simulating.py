@@ -15,7 +15,6 @@ from ...storage import settings
 from ...storage.jobs.jobs import JobStatus
 from ...transport import remedy_words
 from ...transport.messages import Simulated, WaitingJob
-from ..runtime.slices import done
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -30,13 +29,11 @@ _ENDED_SHOWN_MAX = 10_000
 _FREED_AT_ONCE = 5_000
 
 
-def outcome(schedule: Schedule, asked: RunSimulation) -> Simulated:
-    """The decisions of one pass over the changed schedule, and why the other jobs would wait."""
-    return done(outcoming(schedule, asked))
-
-
 def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None, Simulated]:
-    """As `outcome`, in slices: the schedule may change between two of them."""
+    """The decisions of one pass over the changed schedule, and why the other jobs would wait.
+
+    In slices: the schedule may change between two of them.
+    """
     simulation, now = asked.simulation, schedule.now
     other = yield from schedule.what_if(
         asked.jobs, asked.running, simulation.running_jobs_max, settings.LOOKED_AT_ONCE
@@ -44,12 +41,12 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
     for job_id, priority in simulation.priorities.items():
         other.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
-        other.finish(job_id, status)
+        other.learn(job_id, status)
     running = [verdict for verdict in asked.running if verdict.job.id not in simulation.ended]
     rejected = [one for one in running if one.action == "REJECT" and one.job.is_unbegun]
     paused = [one for one in running if one.action == "PAUSE"]
     for verdict in rejected:
-        other.finish(verdict.job.id, JobStatus.CANCELED)
+        other.learn(verdict.job.id, JobStatus.CANCELED)
     for verdict in paused:
         # A job whose opcode runs keeps its run slot until the opcode ends.
         if verdict.job.is_idle:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from tests.actors.scheduling.schedules import pending_in_order
+from tests.actors.scheduling.schedules import pending_in_order, remedy_for, simulated
 
 from ganger.actors.runtime.id_sets import IdSet
 from ganger.actors.runtime.slices import done
-from ganger.actors.scheduling import remedies, simulating
+from ganger.actors.scheduling import remedies
 from ganger.actors.scheduling.class_verdicts import shared_of
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.actors.scheduling.smallest_change import Change
@@ -141,7 +141,7 @@ class World:
         running = list(schedule._running)
         what = chance.randrange(10)
         if what == 0 and running:
-            schedule.finish(chance.choice(running), chance.choice(FINAL))
+            schedule.learn(chance.choice(running), chance.choice(FINAL))
         elif what == 1 and running:
             forecast = chance.choice(self.forecasts) or NO_LOCKS
             schedule.locks_changed(chance.choice(running), forecast)
@@ -156,7 +156,7 @@ class World:
             forecasts = chance.choices(self.forecasts, k=2)
             schedule.forecast_changed(chance.choice(jobs), *forecasts)
         elif what == 6 and jobs:
-            schedule.finish(chance.choice(jobs), JobStatus.CANCELED)
+            schedule.learn(chance.choice(jobs), JobStatus.CANCELED)
         elif what == 8:
             self.change_rules()
         elif what == 7:
@@ -205,8 +205,8 @@ def check_remedies(world: World) -> None:
             else []
         )
         then = world.verdict(PendingJob(id=job.id, priority=0)) if rules else None
-        slow = remedies.for_pending(slow_standing.contention(schedule, job.id, then), rules)
-        found = remedies.for_pending(schedule.contention(job.id, then, rules), rules)
+        slow = remedy_for(slow_standing.contention(schedule, job.id, then), rules)
+        found = remedy_for(schedule.contention(job.id, then, rules), rules)
         assert found == slow
         check_smallest(schedule, job.id, then, found)
         if found.priority is not None:
@@ -327,7 +327,7 @@ def test_run_slots_are_named_alone_where_the_end_of_a_job_would_let_another_go_f
     for one in (verdict(2, forecast), verdict(3, None)):
         schedule.add(one)
     schedule.decide()
-    found = [remedies.for_pending(schedule.contention(one, None), []) for one in (2, 3)]
+    found = [remedy_for(schedule.contention(one, None), []) for one in (2, 3)]
     assert found == [Remedy(ends=[[1]]), Remedy(needs_slots=2)]
     schedule.limit(2)
     assert schedule.decide().start == [3]
@@ -338,7 +338,7 @@ def test_without_a_run_slot_one_is_named() -> None:
     job = PendingJob(id=1, priority=0)
     schedule.add(JobVerdict(job=job, action="ACCEPT", rule=None, chain=CHAIN))
     schedule.decide()
-    assert remedies.for_pending(schedule.contention(1, None), []) == Remedy(needs_slots=1)
+    assert remedy_for(schedule.contention(1, None), []) == Remedy(needs_slots=1)
 
 
 def test_in_a_trial_an_old_job_starts_beside_one_that_wants_the_same() -> None:
@@ -357,8 +357,8 @@ def test_in_a_trial_an_old_job_starts_beside_one_that_wants_the_same() -> None:
         schedule.add(one)
     for now in (10.0, 2_000.0):
         schedule.decide(now)
-        slow = remedies.for_pending(slow_standing.contention(schedule, 5, None), [])
-        assert remedies.for_pending(schedule.contention(5, None), []) == slow
+        slow = remedy_for(slow_standing.contention(schedule, 5, None), [])
+        assert remedy_for(schedule.contention(5, None), []) == slow
 
 
 def test_a_job_whose_locks_become_known_wants_those_it_wanted_before_no_longer() -> None:
@@ -404,9 +404,7 @@ def test_a_simulation_in_slices_is_one_at_once(
     if left:
         ended = {data.draw(st.sampled_from(left)).id: JobStatus.SUCCESS}
     simulation = Simulate(running_jobs_max=slots, ended=ended)
-    outcome = simulating.outcome(
-        schedule, RunSimulation(simulation=simulation, jobs=jobs, running=running)
-    )
+    outcome = simulated(schedule, RunSimulation(simulation=simulation, jobs=jobs, running=running))
     if not ended:
         assert outcome.start == start
         assert [one.id for one in outcome.waiting] == [

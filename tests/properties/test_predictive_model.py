@@ -205,7 +205,7 @@ class ScheduleAgainstFormulas(RuleBasedStateMachine):
         del self.running[job_id]
         self.expected.pop(job_id, None)
         self.held.pop(job_id, None)
-        self.schedule.finish(job_id, JobStatus.SUCCESS)
+        self.schedule.learn(job_id, JobStatus.SUCCESS)
 
     @precondition(lambda self: self.last_id)
     @rule(data=st.data(), locks=st.none() | lock_forecasts())

@@ -261,7 +261,7 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
     def end(self, job: ScheduledJob, status: JobStatus) -> None:
         job.state, job.status = "final", status
-        self.schedule.finish(job.id, status)
+        self.schedule.learn(job.id, status)
 
     @precondition(lambda self: self.of("running"))
     @rule(data=st.data(), is_judged=st.booleans())

@@ -135,7 +135,7 @@ class World:
             self.ended.add(job_id)
             woken = self.locks.release_owner(self.owner(job_id))
             self.schedule.locks_changed(job_id, NO_LOCKS)
-            self.schedule.finish(job_id, JobStatus.SUCCESS)
+            self.schedule.learn(job_id, JobStatus.SUCCESS)
             for owner in woken:
                 assert isinstance(owner.identifier, int)
                 self.begin(owner.identifier)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from tests.actors.scheduling.schedules import pending_in_order
+from tests.actors.scheduling.schedules import pending_in_order, simulated
 from tests.properties.test_predictive_model import lock_forecasts, policies, submissions
 
 from ganger.actors.scheduling import simulating
@@ -87,7 +87,7 @@ def test_what_is_simulated_is_what_then_starts(
         running=[one for one in jobs if one.job.id in schedule.running],
     )
     before = held_of(schedule), pending_in_order(schedule), schedule.running
-    outcome = simulating.outcome(schedule, asked)
+    outcome = simulated(schedule, asked)
     assert (held_of(schedule), pending_in_order(schedule), schedule.running) == before
 
     schedule.change_chain(chain)
@@ -98,7 +98,7 @@ def test_what_is_simulated_is_what_then_starts(
     for job_id, priority in simulation.priorities.items():
         schedule.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
-        schedule.finish(job_id, status)
+        schedule.learn(job_id, status)
     decided = schedule.decide(now)
     assert outcome.start == decided.start
     waiting = {one.id: one.kind for one in outcome.waiting}
@@ -121,5 +121,5 @@ def test_without_a_change_nothing_is_foretold_that_a_pass_has_not_done(
         jobs=[one for one in jobs if one.job.id in pending],
         running=[one for one in jobs if one.job.id in schedule.running],
     )
-    assert simulating.outcome(schedule, asked).start == []
+    assert simulated(schedule, asked).start == []
     assert msgspec.to_builtins(asked.simulation) == msgspec.to_builtins(Simulate())

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.actors.scheduling.schedules import pending_in_order
+from tests.actors.scheduling.schedules import pending_in_order, remedy_for, simulated
 
 from ganger.actors.answers import explaining
-from ganger.actors.scheduling import remedies, simulating
+from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.actors.store.job_rows import JobClass, Row
 from ganger.storage.jobs.jobs import JobStatus
@@ -69,7 +69,7 @@ def settle(schedule: Schedule) -> Pass:
     while decided.unsatisfiable:
         for one in decided.unsatisfiable:
             failed = one.verdict == "failed"
-            schedule.finish(one.id, JobStatus.ERROR if failed else JobStatus.CANCELED)
+            schedule.learn(one.id, JobStatus.ERROR if failed else JobStatus.CANCELED)
         decided = schedule.decide()
     return first
 
@@ -103,7 +103,7 @@ def test_what_is_simulated_is_what_then_happens(
         running=[one for one in jobs if one.job.id in schedule.running],
     )
     before = {one: schedule.position(one) for one in pending_in_order(schedule)}
-    outcome = simulating.outcome(schedule, asked)
+    outcome = simulated(schedule, asked)
     after = {one: schedule.position(one) for one in pending_in_order(schedule)}
     assert after == before, "it changed something"
 
@@ -115,7 +115,7 @@ def test_what_is_simulated_is_what_then_happens(
     for job_id, priority in simulation.priorities.items():
         schedule.reprioritise(job_id, priority)
     for job_id, status in simulation.ended.items():
-        schedule.finish(job_id, status)
+        schedule.learn(job_id, status)
     decided = schedule.decide()
     assert outcome.start == decided.start
     left = pending_in_order(schedule)
@@ -141,7 +141,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
         held_by = [explaining.HoldingRule(rule, f"text of {rule}", 0) for rule in rules]
         obstacles = explaining.of_pending(row, position, held_by)
         assert obstacles, f"nothing is said to hold job {job_id} back, and it does not start"
-        remedy = remedies.for_pending(schedule.contention(job_id, None, rules), rules)
+        remedy = remedy_for(schedule.contention(job_id, None, rules), rules)
         position = msgspec.structs.replace(position, remedy=remedy)
         assert remedy_words.remedy(explaining.remedy_of_pending(position, held_by), job_id)
         # Nothing that is named has ended, and what is named really runs or waits.
@@ -163,7 +163,7 @@ def test_the_change_that_explain_names_lets_the_job_start(
         assert position is not None
         rules = explaining.holding(position)
         then = under(by_id[job_id].job, ACTIONS[0], CHAIN) if rules else None
-        remedy = remedies.for_pending(schedule.contention(job_id, then, rules), rules)
+        remedy = remedy_for(schedule.contention(job_id, then, rules), rules)
         assert not remedy.is_turn
         apply(schedule, remedy, by_id, job_id, data)
         assert job_id in schedule.decide().start, remedy
@@ -180,7 +180,7 @@ def test_no_priority_is_named_that_rules_refuse(
         position = msgspec.structs.replace(position, refused=sorted(refused))
         row = Row(id=job_id, status=JobStatus.QUEUED, priority=0, job_class=JobClass(summary=""))
         rules = explaining.holding(position)
-        remedy = remedies.for_pending(schedule.contention(job_id, None, rules), rules, refused)
+        remedy = remedy_for(schedule.contention(job_id, None, rules), rules, refused)
         named = [remedy, *(one.remedy for one in explaining.of_pending(row, position, []))]
         assert refused.isdisjoint(one.priority for one in named if one.priority is not None)
 
@@ -203,12 +203,12 @@ def apply(
     if remedy.needs_slots is not None:
         schedule.limit(remedy.needs_slots)
     for group in ends:
-        schedule.finish(data.draw(st.sampled_from(group)), JobStatus.SUCCESS)
+        schedule.learn(data.draw(st.sampled_from(group)), JobStatus.SUCCESS)
     if remedy.priority is not None:
         schedule.reprioritise(job_id, remedy.priority)
     for target in remedy.depends:
         wanted = dict(by_id[job_id].job.depends)[target]
-        schedule.finish(target, JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS)
+        schedule.learn(target, JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS)
 
 
 @given(verdicts(), st.integers(1, 3))
@@ -227,14 +227,14 @@ def test_what_explain_names_first_is_what_to_remove_first(
                 case "dependency":
                     wanted = dict(by_id[job_id].job.depends)[position.open[0]]
                     status = JobStatus(wanted[0]) if wanted else JobStatus.SUCCESS
-                    schedule.finish(position.open[0], status)
+                    schedule.learn(position.open[0], status)
                 case "limit":
-                    schedule.finish(position.full[0].inside[0], JobStatus.SUCCESS)
+                    schedule.learn(position.full[0].inside[0], JobStatus.SUCCESS)
                 case "rule":
                     accepted = under(by_id[job_id].job, ("ACCEPT", None, None), CHAIN)
                     schedule.judge(accepted)
                 case "slots":
-                    schedule.finish(position.running[0], JobStatus.SUCCESS)
+                    schedule.learn(position.running[0], JobStatus.SUCCESS)
                 case _:
                     raise AssertionError(f"job {job_id} waits, and only {kind} is said")
             settle(schedule)

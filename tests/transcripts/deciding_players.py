@@ -135,7 +135,7 @@ class Scheduling(Player):
         return ""
 
     def end(self, command: Command) -> str:
-        self.schedule.finish(command.id, JobStatus(command.words[1]))
+        self.schedule.learn(command.id, JobStatus(command.words[1]))
         return ""
 
     def holds(self, command: Command) -> str:

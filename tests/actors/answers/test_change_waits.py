@@ -23,7 +23,6 @@ from tests.actors.queue.waiting_clients import (
 from tests.actors.runtime.stage import Stage
 from tests.core_alone import NEEDS_HIDDEN
 
-from ganger.storage import settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
@@ -345,7 +344,7 @@ def test_a_job_that_was_archived_before_its_turn_came_is_refused(
     queue.submitted(spec(), spec())
     values = now(queue)
     askers = [queue.actor.say(request(values=values), number=number) for number in (1, 2, 3)]
-    monkeypatch.setattr(settings, "JOB_WAITS_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("ganger.actors.ganeti.change_waits.JOB_WAITS_SLICE_SECONDS", 0.0)
     queue.actor.ask(messages.CancelJob(id=1))
     queue.actor.ask(messages.ArchiveJob(id=1))
     queue.actor.turn(messages.JobWaitsDue())

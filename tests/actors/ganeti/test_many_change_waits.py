@@ -21,9 +21,9 @@ from tests.actors.queue.waiting_clients import (
 )
 from tests.actors.runtime.stage import Asker, Stage
 
+from ganger.actors.ganeti import change_waits
 from ganger.actors.ganeti.job_state import JobState
 from ganger.actors.store.job_rows import Row
-from ganger.storage import settings
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -166,7 +166,7 @@ def test_many_waits_of_one_job_are_answered_a_slice_at_a_time(
     queue.submitted(spec(), spec())
     askers = begin(queue, 1_000)
     queue.actor.end_turn()
-    ticks = itertools.count(0, settings.JOB_WAITS_SLICE_SECONDS / 100)
+    ticks = itertools.count(0, change_waits.JOB_WAITS_SLICE_SECONDS / 100)
     monkeypatch.setattr(queue.actor.component.runtime, "clock", lambda: next(ticks))
     cancel(queue)
     queue.actor.end_turn()

@@ -14,9 +14,9 @@ from tests.clusters import uuid_of
 from tests.refusals import refusing
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.actors.ganeti import notices
+from ganger.actors.ganeti import notices, opcode_runs
 from ganger.actors.ganeti.config_part import GanetiPart
-from ganger.storage import config_files, settings
+from ganger.storage import config_files
 from ganger.storage.alive import lock_files, process_identity
 from ganger.storage.disk import descriptors, line_files
 from ganger.storage.ganeti import tags
@@ -268,7 +268,7 @@ def test_a_successor_finds_an_answer_that_a_kill_kept_out_of_the_history(
 def test_answers_beyond_the_limit_are_found_in_the_history(
     stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "OPCODE_ANSWERS_MAX", 2)
+    monkeypatch.setattr(opcode_runs, "OPCODE_ANSWERS_MAX", 2)
     store.ask(run(tagging("a")))
     removed = run(tagging("a", op_id="OP_TAGS_DEL"), op_index=1, since=8)
     store.ask(removed)
@@ -284,7 +284,7 @@ def test_answers_beyond_the_limit_are_found_in_the_history(
 def test_a_result_that_is_too_large_is_an_error(
     store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "OPCODE_ANSWER_BYTES_MAX", 10)
+    monkeypatch.setattr(opcode_runs, "OPCODE_ANSWER_BYTES_MAX", 10)
     search = {"OP_ID": "OP_TAGS_SEARCH", "pattern": "web"}
     ran = store.ask(run(search)).answer_as(OpcodeRan)
     assert ran.error is not None

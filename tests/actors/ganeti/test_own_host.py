@@ -13,8 +13,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.actors.ganeti import host_figures, notices
-from ganger.storage import settings
+from ganger.actors.ganeti import host_figures, notices, own_host
 from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 from ganger.transport import messages
 
@@ -60,7 +59,7 @@ def measured(stage: Stage, store: Staged[ConfigStore]) -> None:
 
 def overdue(stage: Stage, store: Staged[ConfigStore]) -> None:
     """The thread takes longer than queries wait."""
-    (timer,) = [timer for timer in stage.timers if timer.seconds == settings.OWN_HOST_SECONDS]
+    (timer,) = [timer for timer in stage.timers if timer.seconds == own_host.OWN_HOST_SECONDS]
     stage.timers.remove(timer)
     timer.run_out()
     store.turn(stage.take_one(notices.HostOverdue))

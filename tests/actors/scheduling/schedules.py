@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
+from ganger.actors.runtime.slices import done
+from ganger.actors.scheduling import remedies, simulating
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.prediction.lock_types import LockForecast
-from ganger.transport.messages import JobVerdict, PendingJob
+from ganger.transport.messages import JobVerdict, PendingJob, Remedy, RunSimulation, Simulated
 
 CHAIN = 7
 """The rule chain in force where a test says nothing else."""
@@ -44,3 +48,15 @@ def started(of: Schedule) -> list[int]:
 def pending_in_order(of: Schedule) -> list[int]:
     """The pending jobs by priority, then by what is left of their weight, then by id."""
     return [job.id for job in of.standing_now().in_order()]
+
+
+def simulated(of: Schedule, asked: RunSimulation) -> Simulated:
+    """What would happen if, in one slice."""
+    return done(simulating.outcoming(of, asked))
+
+
+def remedy_for(
+    contention: remedies.Contention, rules: Sequence[str], refused: Collection[int] = ()
+) -> Remedy:
+    """The smallest change that would let a job start, in one slice."""
+    return done(remedies.choosing(contention, rules, refused))

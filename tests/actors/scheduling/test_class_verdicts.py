@@ -83,7 +83,7 @@ def test_a_class_is_free_with_one_verdict() -> None:
     for n in known.decide().unjudged:
         known.judge(says(job(n), chain=NEXT))
     assert known.decide().start == list(range(1, 31))
-    known.finish(7, SUCCESS)
+    known.learn(7, SUCCESS)
     assert known.decide().start == [31]
 
 
@@ -106,7 +106,7 @@ def test_a_limit_parks_a_class_and_lets_its_jobs_go_one_by_one() -> None:
     [line] = known._order._parked.values()
     assert len(line) == 98
     for n in range(1, 11):
-        known.finish(n, SUCCESS)
+        known.learn(n, SUCCESS)
         assert known.decide().start == [n + 2]
     known.change_chain(NEXT)
     for n in known.decide().unjudged:
@@ -140,7 +140,7 @@ def test_rules_that_look_at_ids_judge_each_job() -> None:
     known.change_chain(NEXT + 1)
     for n in decided.start:
         known.judge(says(job(n), chain=NEXT + 1))
-    known.finish(80, SUCCESS)
+    known.learn(80, SUCCESS)
     assert known.decide().unjudged == [*range(1, 80), 100, 101]
     # One verdict counts for those that were judged alone, too.
     known.judge(says(job(100), chain=NEXT + 1))
@@ -200,7 +200,7 @@ def test_of_many_classes_a_bounded_number_is_judged_at_a_time() -> None:
         known.judge(says(job(n, n // 2), "PAUSE", "r", chain=NEXT))
     assert known.decide().start == []
     for n in range(1, 602):
-        known.finish(n, SUCCESS)
+        known.learn(n, SUCCESS)
     assert (len(known._classes), known._order.lanes) == (0, [])
 
 

@@ -45,7 +45,7 @@ def schedule(*verdicts: JobVerdict, slots: int = 20, policy: Policy = HOLDS_BACK
 
 
 def release(known: Schedule, job_id: int) -> None:
-    known.finish(job_id, SUCCESS)
+    known.learn(job_id, SUCCESS)
     known.locks_changed(job_id, NO_LOCKS)
 
 
@@ -60,7 +60,7 @@ def test_one_job_of_a_hot_lock_runs_and_the_free_ones_pass() -> None:
     # The free ones weigh less.
     assert known.decide(0.0).start == [1, 101, 102, 103]
     for n in (101, 102, 103):
-        known.finish(n, SUCCESS)
+        known.learn(n, SUCCESS)
     assert known.decide(1.0).start == [104]
     release(known, 1)
     assert known.decide(2.0).start == [2]

@@ -17,7 +17,7 @@ CANCELED, SUCCESS, ERROR = JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERRO
 def test_one_end_may_set_free_many() -> None:
     known = schedule(verdict(1), *(verdict(n, (1, "success")) for n in range(2, 50)), slots=100)
     assert started(known) == [1]
-    known.finish(1, SUCCESS)
+    known.learn(1, SUCCESS)
     assert started(known) == list(range(2, 50))
 
 
@@ -36,7 +36,7 @@ def test_everything_can_be_replaced() -> None:
     assert len(known._pending) == 2
     decided = known.decide()
     assert decided.start == []
-    known.finish(9, SUCCESS)
+    known.learn(9, SUCCESS)
     assert started(known) == [3]
 
 
@@ -59,7 +59,7 @@ def test_a_pass_costs_what_starts_and_not_what_is_pending() -> None:
     known = schedule(*map(verdict, range(1, 5_001)), slots=1)
     assert started(known) == [1]
     heap_before = len(known._order._order)
-    known.finish(1, SUCCESS)
+    known.learn(1, SUCCESS)
     assert started(known) == [2]
     assert heap_before - len(known._order._order) == 1
 

@@ -7,7 +7,14 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from tests.actors.scheduling.schedules import CHAIN, pending_in_order, schedule, started, verdict
+from tests.actors.scheduling.schedules import (
+    CHAIN,
+    pending_in_order,
+    schedule,
+    simulated,
+    started,
+    verdict,
+)
 
 from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import simulating
@@ -61,7 +68,7 @@ def test_a_pass_costs_what_starts_and_not_what_stands_in_a_line() -> None:
     assert started(known) == [1]
     [parked] = known._order._parked.values()
     before = len(parked)
-    known.finish(1, SUCCESS)
+    known.learn(1, SUCCESS)
     assert started(known) == [2]
     assert before - len(parked) == 1
     assert len(known._order._order) == 0
@@ -97,7 +104,7 @@ def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.Monk
     before = {id(one) for one in earlier}
     gc.disable()
     try:
-        assert simulating.outcome(known, asked).counts == {"rule": 5, "slots": 4}
+        assert simulated(known, asked).counts == {"rule": 5, "slots": 4}
         lanes = [
             one
             for one in gc.get_objects()
@@ -127,10 +134,10 @@ def test_a_simulation_names_a_bounded_number_of_jobs_that_would_end(
     jobs = [verdict(1), *(verdict(n, action="REJECT") for n in range(2, 10))]
     known = schedule(*jobs)
     asked = RunSimulation(simulation=Simulate(), jobs=jobs, running=[])
-    whole = simulating.outcome(known, asked)
+    whole = simulated(known, asked)
     assert ([job_id for job_id, _ in whole.ended], whole.more_ended) == ([*range(2, 10)], 0)
     monkeypatch.setattr(simulating, "_ENDED_SHOWN_MAX", 3)
-    some = simulating.outcome(known, asked)
+    some = simulated(known, asked)
     assert (some.ended, some.more_ended) == (whole.ended[:3], 5)
 
 
@@ -141,5 +148,5 @@ def test_a_simulation_that_ends_a_job_names_a_bounded_number_of_those_behind_it(
     jobs = [verdict(1), *(verdict(n, (1, "success")) for n in range(2, 10))]
     simulation = Simulate(ended={1: JobStatus.ERROR})
     asked = RunSimulation(simulation=simulation, jobs=jobs, running=[])
-    found = simulating.outcome(schedule(*jobs), asked)
+    found = simulated(schedule(*jobs), asked)
     assert (len(found.ended), found.more_ended) == (3, 5)

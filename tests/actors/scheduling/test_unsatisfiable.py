@@ -36,7 +36,7 @@ def test_a_chain_ends_some_at_a_time_and_in_order() -> None:
     assert decided.due_at == 7.0
     for job_id in range(2, 8):
         # It changes nothing.
-        chain.finish(job_id, CANCELED)
+        chain.learn(job_id, CANCELED)
     assert ended(chain) == [(8, "canceled"), (9, "canceled")]
     assert chain.decide(8.0).due_at is None
 
@@ -56,7 +56,7 @@ def test_a_job_that_accepts_the_end_waits_until_it_is_known() -> None:
     decided = both.decide()
     assert decided.start == []
     assert [one.id for one in decided.unsatisfiable] == [2, 4]
-    both.finish(2, CANCELED)
+    both.learn(2, CANCELED)
     assert both.decide().start == [3]
 
 
@@ -96,6 +96,6 @@ def test_the_same_jobs_end_as_without_a_limit(depends: list[list[tuple[int, str]
             for each in decided.unsatisfiable:
                 ends[each.id] = each.verdict
                 is_canceled = each.verdict == "canceled"
-                made.finish(each.id, CANCELED if is_canceled else ERROR)
+                made.learn(each.id, CANCELED if is_canceled else ERROR)
         found.append(ends)
     assert found[0] == found[1]
