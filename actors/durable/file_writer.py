@@ -56,6 +56,7 @@ class FileWriter:
         self._disk = disk
         self._journaled = journaled
         self._beyond_repair: set[int] = set()
+        self._given_up: set[int] = set()
         self._states: dict[int, State] = {}
         # In the order of their ids, nearly always.
         self._unwritten: dict[int, None] = {}
@@ -79,6 +80,7 @@ class FileWriter:
         self._states = {**recovered.living, **recovered.unwritten}
         self._unwritten = dict.fromkeys(recovered.unwritten)
         self._owned = set(recovered.living)
+        self._given_up = recovered.given_up
 
     def doubt(self, states: Mapping[int, tuple[int, bytes]]) -> None:
         """Write the files of these jobs anew, too: what can be read need not be on the disk."""
@@ -279,9 +281,10 @@ class FileWriter:
     def answered(self) -> set[int]:
         """The jobs whose files need not be right: the journal, or a process, answers for them.
 
-        A process that lives flushes what the journal does not have, into new files.
+        A process that lives flushes what the journal does not have, into new files. What was given
+        up at the start nobody makes right any more.
         """
-        return self._states.keys() | self._owned
+        return self._states.keys() | self._owned | self._given_up
 
     def write_newest(self, count: int, is_enough: Callable[[], bool]) -> None:
         """Write the files of so many new jobs, the newest first: the oldest may start soon.

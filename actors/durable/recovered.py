@@ -15,6 +15,8 @@ class Recovered(msgspec.Struct, kw_only=True):
     and those of ``ahead`` have newer ones, which are here. ``archived`` are all archived jobs of
     the journal, and ``unarchived`` those whose files could not be moved. ``journaled`` is how many
     jobs the journal has, ``position`` that of its last record. ``changes``: of the configuration.
+    ``given_up`` have ended and lie in the archive, damaged or older: the states that a damaged
+    journal has of them do not count, and no file will ever have them.
     """
 
     last_id: int = 0
@@ -28,3 +30,4 @@ class Recovered(msgspec.Struct, kw_only=True):
     refused_inputs: list[str] = []
     archived: dict[int, replay.State | None] = {}
     journaled: int = 0
+    given_up: set[int] = set()

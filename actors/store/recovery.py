@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
-from ...storage.queue_files import compaction, job_files, replay, spool
+from ...storage.queue_files import compaction, job_files, read_back, replay, spool
 from . import reconciling
 from .job_classes import row_of
 from .job_rows import Phase
@@ -58,7 +58,7 @@ def load(
     loaded.quarantined += [f"{name}: no job has that number" for name in strange]
     loaded.quarantined += directory.keep_damaged(said.damaged)
     in_files = set(directory.live_ids(names)).difference(said.archived)
-    ids = in_files | _only_in_journal(directory, said, in_files)
+    ids = in_files | _only_in_journal(directory, said, in_files, loaded)
     loader = _JobLoader(directory, said, loaded, daemon_lock)
     for job_id in _told(ids, progress):
         loader.load(job_id, is_in_file=job_id in in_files)
@@ -185,21 +185,43 @@ def _note_files(
         loaded.written[job_id] = serial, body
 
 
-def _is_archived(directory: QueueDirectory, job_id: int) -> bool:
-    """Whether the job lies in the archive; a file there that cannot be read does not count."""
-    try:
-        return directory.read_archived(job_id) is not None
-    except errors.StorageError:
-        return False
-
-
 def _only_in_journal(
-    directory: QueueDirectory, said: replay.JournalContent, in_files: set[int]
+    directory: QueueDirectory, said: replay.JournalContent, in_files: set[int], loaded: Loaded
 ) -> set[int]:
-    """The jobs that have no file yet. Others were archived before this journal began."""
+    """The jobs that have no file yet.
+
+    Others have a file in the archive, readable or not, so they have ended: a job is archived after
+    that. The journal is damaged, or begins later. Its older states must not start them again.
+    """
     ids = said.states.keys() - in_files
     archived = directory.archived_among(ids)
-    return {one for one in ids if one not in archived or not _is_archived(directory, one)}
+    for job_id in sorted(archived):
+        _settle_archived(directory, said, job_id, loaded)
+    return ids - archived
+
+
+def _settle_archived(
+    directory: QueueDirectory, said: replay.JournalContent, job_id: int, loaded: Loaded
+) -> None:
+    """Mend the archived file if the journal has how the job ended; otherwise leave it alone.
+
+    The state that the journal has goes into quarantine then: it may be all that is left.
+    """
+    state = said.states[job_id]
+    found = replay.readable(lambda: directory.read_archived(job_id))
+    if found is None or read_back.is_as_new(found, job_id, state):
+        return
+    is_damaged = not replay.is_whole(found, job_id)
+    if is_damaged and replay.is_whole(state[1], job_id):
+        said.archived[job_id] = said.states.pop(job_id)
+        _archive_again(directory, job_id, state, loaded)
+        return
+    loaded.given_up.add(job_id)
+    if is_damaged:
+        name = job_files.path(f"archive/{job_id // job_files.ARCHIVE_FOLDER_JOBS}", job_id)
+        kept = directory.keep_state(job_id, state[1])
+        lost = "cannot be read, and the journal has only a state from before its end"
+        loaded.quarantined.append(f"{name}: {lost}, now {kept}")
 
 
 def _note_mended(

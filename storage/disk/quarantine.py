@@ -30,8 +30,11 @@ def move(quarantine: Path, file: Path, *, name: str = "") -> str:
 
 def keep_copy(quarantine: Path, file: Path, *, name: str = "") -> str:
     """Copy a file durably into quarantine, unless a copy lies there; its path. `StorageError`."""
-    name = name or os.path.basename(file)
-    data = documents.read(file) or b""
+    return keep(quarantine, name or os.path.basename(file), documents.read(file) or b"")
+
+
+def keep(quarantine: Path, name: str, data: bytes) -> str:
+    """As `keep_copy`, of these bytes under this name."""
     known = copy_of(quarantine, name, data)
     if known is not None:
         return known

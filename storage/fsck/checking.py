@@ -327,11 +327,19 @@ def _unarchived(facts: Facts) -> set[int]:
 
 def _archive(facts: Facts) -> Iterator[Finding]:
     unarchived = _unarchived(facts)
+    # Without a file in the archive, these states would start jobs that have ended.
+    unfinished = {
+        state.job_id
+        for state in facts.states.values()
+        if state.status is None or not state.status.is_final
+    }.difference(job.job_id for job in facts.jobs)
     for job in facts.archived:
         if not job.is_in_place or job.job_id in unarchived:
             continue
         if job.problem is not None:
-            yield Finding(FindingKind.ARCHIVED_UNREADABLE, job.path, job.problem, job.job_id)
+            is_lost = job.job_id in unfinished
+            kind = FindingKind.ARCHIVED_LOST if is_lost else FindingKind.ARCHIVED_UNREADABLE
+            yield Finding(kind, job.path, job.problem, job.job_id)
         elif job.status is not None and not job.status.is_final:
             yield Finding(FindingKind.ARCHIVED_UNFINISHED, job.path, f"{job.status}", job.job_id)
 

@@ -47,6 +47,7 @@ class FindingKind(enum.StrEnum):
     DEPENDENCY_MISSING = "dependency-missing"
     DOUBLE = "double"
     DOUBLE_DIFFERS = "double-differs"
+    ARCHIVED_LOST = "archived-lost"
     ARCHIVED_UNREADABLE = "archived-unreadable"
     ARCHIVED_UNFINISHED = "archived-unfinished"
     SPOOL_MISPLACED = "spool-misplaced"
@@ -173,6 +174,12 @@ KINDS: dict[FindingKind, KindInfo] = {
         "different files of the job lie in the queue and in the archive",
         _O,
         "move away the one that is wrong",
+    ),
+    FindingKind.ARCHIVED_LOST: KindInfo(
+        "the archived file cannot be read as this job, and the damaged journal has only a state "
+        "from before the job's end",
+        _N,
+        "the next start does not run the job again, and puts that state into quarantine",
     ),
     FindingKind.ARCHIVED_UNREADABLE: KindInfo(
         "the archived file cannot be read as this job", _R, "moves it into quarantine"

@@ -311,6 +311,10 @@ class QueueDirectory:
         """As `segments.keep_copies`."""
         return segments.keep_copies(found, self._quarantine)
 
+    def keep_state(self, job_id: int, body: bytes) -> str:
+        """Put this text of a job durably into quarantine; its path. `StorageError`."""
+        return quarantine.keep(self._quarantine, f"job-{job_id}", body)
+
     def read_input(self, job_id: int, name: object) -> bytes | None:
         """The input file ``name`` of this job, live or archived; None if it has none."""
         spooled = spool.parse_name(name) if isinstance(name, str) else None

@@ -69,7 +69,7 @@ def missing(
         for job_id, state in some:
             found = _read(directory, job_id, is_archived=True)
             # A file that is missing was deleted by somebody, which is no matter of the disk.
-            if found is not None and not _is_as_new(found, job_id, state):
+            if found is not None and not is_as_new(found, job_id, state):
                 yield job_id
 
 
@@ -79,7 +79,7 @@ def _has(directory: QueueDirectory, job_id: int, state: State) -> bool:
     if found is None:
         directory.drop_archived_pages(job_id)
         found = _read(directory, job_id, is_archived=True)
-    return found is not None and _is_as_new(found, job_id, state)
+    return found is not None and is_as_new(found, job_id, state)
 
 
 def _read(directory: QueueDirectory, job_id: int, *, is_archived: bool) -> bytes | None:
@@ -87,7 +87,8 @@ def _read(directory: QueueDirectory, job_id: int, *, is_archived: bool) -> bytes
     return directory.read_archived(job_id) if is_archived else directory.read(job_id)
 
 
-def _is_as_new(found: bytes, job_id: int, state: State) -> bool:
+def is_as_new(found: bytes, job_id: int, state: State) -> bool:
+    """Whether the text of a file is this state of the job, or a newer one."""
     serial, body = state
     if found == body:
         return True

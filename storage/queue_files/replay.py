@@ -144,8 +144,8 @@ def newest_of(
 
 def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -> None:
     """Move an archived job's file again if a power loss has undone that, or has torn the file."""
-    live = _readable(lambda: directory.read(job_id))
-    archived = _readable(lambda: directory.read_archived(job_id)) if live is None else None
+    live = readable(lambda: directory.read(job_id))
+    archived = readable(lambda: directory.read_archived(job_id)) if live is None else None
     if not needs_archiving(
         is_live=live is not None,
         is_journaled=state is not None,
@@ -189,7 +189,7 @@ def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> Non
     except errors.StorageError:
         # No readable job: recovery has reported it, and leaves it alone.
         return
-    if body is state[1] and _readable(lambda: directory.read_archived(job_id)) is not None:
+    if body is state[1] and readable(lambda: directory.read_archived(job_id)) is not None:
         # The job was archived before this journal began.
         return
     # If the journal lacks this state, the file must be whole at every moment.
@@ -199,7 +199,7 @@ def write_file_anew(directory: QueueDirectory, job_id: int, state: State) -> Non
 def write_archived_file_anew(directory: QueueDirectory, job_id: int, state: State) -> None:
     """As `write_file_anew`, of an archived job."""
     directory.drop_archived_pages(job_id)
-    found = _readable(lambda: directory.read_archived(job_id))
+    found = readable(lambda: directory.read_archived(job_id))
     if found is None:
         return
     body, is_newer = state[1], False
@@ -209,8 +209,8 @@ def write_archived_file_anew(directory: QueueDirectory, job_id: int, state: Stat
     directory.write_archived(job_id, body, flush=is_newer)
 
 
-def _readable(read: Callable[[], bytes | None]) -> bytes | None:
-    """The result of ``read``; an unreadable file counts as torn."""
+def readable(read: Callable[[], bytes | None]) -> bytes | None:
+    """What ``read`` gives; an unreadable file counts as torn."""
     try:
         return read()
     except errors.StorageError:

@@ -12,6 +12,7 @@ from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import Record
+from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 
@@ -39,6 +40,12 @@ class Leftovers:
 
     def write(self, job_id: int, body: bytes) -> None:
         self.directory.write(job_id, body, flush=False)
+
+    def archived(self, job_id: int) -> Path:
+        """Where the archived job's file belongs; its folder is there."""
+        folder = Path(job_files.archive_folder(self.places.archive, job_id))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"job-{job_id}"
 
     def journal(self, *records: Record) -> None:
         kept = Journal(self.places.journal)

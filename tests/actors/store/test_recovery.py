@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.actors.queue.leftovers import Leftovers
 from tests.refusals import refusing
 
+from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import recovery
 from ganger.actors.store.job_rows import Phase
 from ganger.actors.store.loaded import Loaded
@@ -123,6 +124,73 @@ def test_an_archived_job_is_whole_also_after_the_loss_of_the_machine(
         assert (len(loaded.table), loaded.quarantined) == (0, [])
         assert disk.directory.read_archived(3) == body
         assert disk.directory.read(3) is None
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+UNREADABLE: list[Callable[[Path], object]] = [
+    Path.touch,
+    lambda path: path.write_bytes(b'{"id": 3'),
+    Path.mkdir,
+    _loop,
+]
+
+
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_how_a_job_ended_is_put_back_into_the_archive_though_the_journal_lost_its_move(
+    disk: Leftovers, damage: Callable[[Path], object]
+) -> None:
+    body = disk.body(3, 2, SUCCESS)
+    disk.journal(JobsStored([(3, 1, disk.body(3, 1, QUEUED))]), StateStored(3, 2, body))
+    damage(disk.archived(3))
+    loaded = disk.load()
+    assert (len(loaded.table), loaded.quarantined) == (0, [])
+    assert disk.directory.read_archived(3) == body
+    assert disk.directory.read(3) is None
+
+
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_a_job_that_was_archived_is_not_started_again_by_an_older_state(
+    disk: Leftovers, damage: Callable[[Path], object]
+) -> None:
+    older = disk.body(3, 1, QUEUED)
+    disk.journal(JobsStored([(3, 1, older)]))
+    damage(archived := disk.archived(3))
+    before = archived.lstat()
+    loaded = disk.load()
+    assert (len(loaded.table), loaded.last_id) == (0, 3)
+    [said] = loaded.quarantined
+    kept = disk.places.quarantine / "job-3"
+    assert said == (
+        "archive/0/job-3: cannot be read, and the journal has only a state from before its end, "
+        f"now {kept}"
+    )
+    assert kept.read_bytes() == older
+    assert archived.lstat().st_ino == before.st_ino
+    # The ledger takes changes, and the segments of its predecessor go.
+    journal = Journal(disk.places.journal)
+    ledger = Ledger(disk.directory, journal)
+    ledger.begin(loaded)
+    assert not ledger.is_read_only
+    assert len(journal.segments()) == 1
+    ledger.close()
+    assert disk.load().quarantined == []
+
+
+def test_an_archived_job_counts_though_the_journal_has_a_newer_state_and_not_its_move(
+    disk: Leftovers,
+) -> None:
+    """A copy of the archive was put back, and the journal is damaged."""
+    disk.archived(3).write_bytes(older := disk.body(3, 2, SUCCESS))
+    disk.journal(StateStored(3, 4, disk.body(3, 4, SUCCESS)))
+    loaded = disk.load()
+    ledger = Ledger(disk.directory, Journal(disk.places.journal))
+    ledger.begin(loaded)
+    assert not ledger.is_read_only
+    ledger.close()
+    assert (len(loaded.table), disk.directory.read_archived(3)) == (0, older)
 
 
 # A disk that refuses while loading.

@@ -242,6 +242,22 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"archived": [ARCHIVED_TORN]},
         at("archived-unreadable", "archive/0/job-3"),
     ),
+    "a torn archived job of which the journal has only an older state": (
+        {"archived": [ARCHIVED_TORN], "states": state(1, status=QUEUED)},
+        at("archived-lost", "archive/0/job-3"),
+    ),
+    "a torn archived job of which the journal has the end": (
+        {"archived": [ARCHIVED_TORN], "states": state(2)},
+        at("archived-unreadable", "archive/0/job-3"),
+    ),
+    "a torn archived job beside a pending one": (
+        {
+            "archived": [ARCHIVED_TORN],
+            "jobs": [job(3, QUEUED, serial=1)],
+            "states": state(1, status=QUEUED),
+        },
+        at("archived-unreadable", "archive/0/job-3"),
+    ),
     "a torn archived job beside a whole one in the queue": (
         {"archived": [ARCHIVED_TORN], "jobs": [job()]},
         at("archived-unreadable", "archive/0/job-3"),

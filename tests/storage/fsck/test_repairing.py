@@ -542,6 +542,16 @@ def test_an_archived_job_that_has_not_ended_is_reported(disk: Damaged) -> None:
     assert left == [FindingKind.ARCHIVED_UNFINISHED]
 
 
+def test_an_archived_job_is_not_brought_back_by_a_state_from_before_its_end(disk: Damaged) -> None:
+    for segment in disk.places.journal.iterdir():
+        segment.unlink()
+    disk.journal(JobsStored([(4, 1, body(4, 1, QUEUED))]))
+    (disk.places.archive / "0/job-4").write_bytes(b"torn")
+    before = disk.content()
+    assert disk.repair() == ([], [FindingKind.ARCHIVED_LOST])
+    assert disk.content() == before
+
+
 def test_a_segment_that_cannot_be_read_stops_repairs_of_job_files(disk: Damaged) -> None:
     (disk.places.journal / "00000009.journal").mkdir()
     add_torn_job(disk)

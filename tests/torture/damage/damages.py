@@ -38,6 +38,8 @@ class Damage(msgspec.Struct, kw_only=True):
     named: str = ""
     """What must be named beside the jobs: how that line begins."""
     component: str = "job_queue"
+    is_of_log: bool = False
+    """Whether a segment cannot be read: the configuration store needs the log, too."""
     refuses: str = ""
     mend: Callable[[], object] = bool
     serial: int | None = None
@@ -299,7 +301,12 @@ def _later_journal(payload: bytes) -> Mutation:
             return None
         path.write_bytes(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
         mend = path.unlink
-        return Damage(description=f"a journal with {payload!r}", refuses=os.fspath(path), mend=mend)
+        return Damage(
+            description=f"a journal with {payload!r}",
+            is_of_log=True,
+            refuses=os.fspath(path),
+            mend=mend,
+        )
 
     return mutation
 
@@ -309,7 +316,12 @@ def _directory_in_journal(places: Places, _: Random) -> Damage | None:
     if path.exists():
         return None
     path.mkdir()
-    return Damage(description="a segment is a directory", refuses=os.fspath(path), mend=path.rmdir)
+    return Damage(
+        description="a segment is a directory",
+        is_of_log=True,
+        refuses=os.fspath(path),
+        mend=path.rmdir,
+    )
 
 
 # ---------------------------------------------------------------- other files
@@ -366,8 +378,13 @@ def _closed(component: str, find: Callable[[Places], Path]) -> Mutation:
         # There is a copy of the configuration.
         refuses = os.fspath(path) if is_closed(path) and component != _CONFIG else ""
         mend = lambda: path.chmod(0o640)  # noqa: E731 - nothing but the undoing
-        description = f"{path.name} of mode 0"
-        return Damage(description=description, component=component, refuses=refuses, mend=mend)
+        return Damage(
+            description=f"{path.name} of mode 0",
+            component=component,
+            is_of_log=path.parent == places.journal,
+            refuses=refuses,
+            mend=mend,
+        )
 
     return mutation
 

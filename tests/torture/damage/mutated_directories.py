@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DAEMON_EVERY = 50
+_STORE = ConfigStore.name
 ComponentT = TypeVar("ComponentT", bound=Component)
 _OTHERS: dict[str, type[Component]] = {ConfigStore.name: ConfigStore, LockManager.name: LockManager}
 
@@ -109,14 +110,16 @@ def _look(
 ) -> str:
     """What is not as promised about the queue on this directory; nothing: all is well."""
     places = _places(place)
-    for component in {damage.component for damage in damages}.intersection(_OTHERS):
-        if problem := _look_at_other(place, component, damages):
-            return problem
-    if any(damage.refuses for damage in damages if damage.component == JobQueue.name) and (
-        problem := _look_at_refusal(place, JobQueue, damages)
-    ):
+    of_queue = [damage for damage in damages if damage.component == JobQueue.name]
+    if problem := _look_at_refusals(place, of_queue, damages):
         return problem
-    for damage in reversed(damages):
+    for damage in reversed(of_queue):
+        damage.mend()
+    of_others = [damage for damage in damages if damage.component in _OTHERS]
+    for component in {damage.component for damage in of_others}:
+        if problem := _look_at_other(place, component, of_others):
+            return problem
+    for damage in reversed(of_others):
         damage.mend()
     before = contents.read(places.queue)
     ids = allowed_ids(before, damages, has_journal=has_journal)
@@ -217,9 +220,22 @@ def _boot(
     return actor, refusal
 
 
+def _look_at_refusals(place: Path, of_queue: list[Damage], damages: list[Damage]) -> str:
+    """The queue does not start, nor the configuration store if the log cannot be read."""
+    refusing = [damage for damage in of_queue if damage.refuses]
+    if not refusing:
+        return ""
+    if problem := _look_at_refusal(place, JobQueue, refusing):
+        return problem
+    # The store reads its own file first.
+    of_log = [damage for damage in damages if damage.is_of_log or damage.component == _STORE]
+    is_log_closed = any(damage.is_of_log for damage in refusing)
+    return _look_at_refusal(place, ConfigStore, of_log) if is_log_closed else ""
+
+
 def _look_at_refusal(place: Path, component: type[Any], damages: list[Damage]) -> str:
     """A component that must not start says so with the file's name, and changes nothing."""
-    refused = [damage.refuses for damage in damages if damage.component == component.name]
+    refused = [damage.refuses for damage in damages if damage.refuses]
     places = _places(place)
     before = contents.read(places.data)
     stage = Stage(place)
@@ -243,8 +259,9 @@ def _look_at_refusal(place: Path, component: type[Any], damages: list[Damage]) -
 def _look_at_other(place: Path, name: str, damages: list[Damage]) -> str:
     """The configuration store takes the copy of its file; the lock manager starts afresh."""
     component = _OTHERS[name]
-    if any(damage.refuses for damage in damages if damage.component == name):
-        return _look_at_refusal(place, component, damages)
+    own = [damage for damage in damages if damage.component == name]
+    if any(damage.refuses for damage in own):
+        return _look_at_refusal(place, component, own)
     stage = Stage(place)
     try:
         with modes_obeyed():
