@@ -119,8 +119,10 @@ class LogSegments:
         self._archive_late()
         if self.is_doubtful:
             replay.write_archived_anew(self._directory, recovered.archived)
-            self._files.doubt({**recovered.written, **recovered.ahead})
         self._begin_segment({**recovered.living, **recovered.ahead})
+        if self.is_doubtful:
+            # Not before: a file that is ahead of the log may be the only one to have its state.
+            self._files.doubt({**recovered.written, **recovered.ahead})
         self.is_doubtful, self._sealed = False, 1
 
     # ------------------------------------------------------------ what is covered

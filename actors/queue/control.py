@@ -111,9 +111,8 @@ class Control:
         job = self._store.read(row.id)
         row.is_reprioritised = True
         row.chosen = messages.ChosenUnder(0, row.chosen.limit)
-        for op in job.ops:
-            op.priority = priority
-        state = self._store.next_state(row, job)
+        # The process to which the request went first may have carried it out before it left.
+        is_done = all(op.priority == priority for op in job.ops if not op.status.is_final)
 
         def stored() -> None:
             row.priority = priority
@@ -129,7 +128,13 @@ class Control:
                 self._choices.make_way(row)
             self._store.reader.changed(row)
 
-        self._ledger.store_state(state, stored, envelope.refuse)
+        if is_done:
+            unknown = errors.OutcomeUnknownError.of
+            self._ledger.after_commit(stored, lambda error: envelope.refuse(unknown(error)))
+            return
+        for op in job.ops:
+            op.priority = priority
+        self._ledger.store_state(self._store.next_state(row, job), stored, envelope.refuse)
 
     # ------------------------------------------------------------ requests to processes
 

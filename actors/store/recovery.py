@@ -7,6 +7,7 @@ The file of a job whose process lives is left alone: that process is its only wr
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
@@ -97,6 +98,8 @@ class _JobLoader:
                 self._note_lost(job_id, row.serial)
                 return
             job, body = replay.newest_of(body, job_id, journaled)
+            if is_in_file and body is not text and not _is_readable(text, job_id):
+                body = self._with_process(job, body)
             life = _life(job, self._daemon_lock)
             if life is Life.DEAD:
                 # It may have written a final state, and left, after its file was read.
@@ -112,6 +115,22 @@ class _JobLoader:
         _note_mended(loaded, job, text, body, life)
         _add(loaded, job, body, life)
         self._quick.note_decoded()
+
+    def _with_process(self, job: jobs.Job, body: bytes) -> bytes:
+        """The text of the job with its process, if one lives that only the lost file has named.
+
+        The disk has refused the file after the hand-over, of which the journal knows nothing: the
+        job would be started again beside that process.
+        """
+        found = None
+        if job.livelock is None:
+            found = lock_files.living_of_job(Path(self._daemon_lock).parent, job.id)
+        if found is None:
+            return body
+        job.livelock = found
+        identity = lock_files.identity_of(found)
+        job.process_id = None if identity is None else identity.pid
+        return jobs.encode_job(job)
 
     def _note_lost(self, job_id: int, serial: int) -> None:
         """Name the job if its file has lost a state that the journal names, but does not hold."""
@@ -158,6 +177,14 @@ def _text(
         if journaled is None:
             raise
         return None
+
+
+def _is_readable(text: bytes | None, job_id: int) -> bool:
+    """Whether the text is that of this job, whole."""
+    try:
+        return text is not None and job_files.read_job(text, job_id).id == job_id
+    except errors.StorageError:
+        return False
 
 
 def _is_newest(row: Row, body: bytes, journaled: replay.State | None) -> bool:

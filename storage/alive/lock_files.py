@@ -296,6 +296,17 @@ def is_elsewhere(path: str | os.PathLike[str], directory: str | os.PathLike[str]
     return False
 
 
+def living_of_job(directory: str | os.PathLike[str], job_id: int) -> str | None:
+    """The lock file in ``directory`` of the process that serves this job; None: there is none."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return None
+    start = f"{_JOB_START}{job_id:06d}_"
+    paths = (os.path.join(directory, name) for name in names if name.startswith(start))
+    return next((path for path in paths if not is_dead(path)), None)
+
+
 def remove_dead(path: str | os.PathLike[str]) -> None:
     """Delete the lock file if its owner is dead; harmless if the file is gone."""
     if is_dead(path):

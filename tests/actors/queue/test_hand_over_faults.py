@@ -111,6 +111,21 @@ def test_a_priority_asked_of_a_process_that_died_before_it_began_is_answered(que
     assert queue.job(1).priority == -3
 
 
+def test_a_priority_that_a_process_took_before_it_died_is_never_refused_for_certain(
+    queue: Queue,
+) -> None:
+    queue.start_new()
+    asker = queue.actor.ask(messages.ChangeJobPriority(id=1, priority=-3))
+    job = jobs.decode_job(queue.body_of_process(1, 10, QUEUED))
+    job.ops[0].priority = -3
+    queue.actor.ask(queue.state(1, 10, QUEUED, body=jobs.encode_job(job)))
+    with refusing("fdatasync"):
+        queue.lose_process(1)
+    assert asker.refusal[0] == "OutcomeUnknownError"
+    queue.restart()
+    assert queue.job(1).priority == -3
+
+
 def test_a_job_whose_process_has_not_left_is_not_archived_by_its_age(queue: Queue) -> None:
     queue.submitted(spec(), spec())
     queue.finish(1)

@@ -97,6 +97,23 @@ def test_many_new_jobs_are_ready_before_their_files_are_written(start: Start) ->
     assert start.statuses() == {row.id: row.status for row in start.disk.load().table}
 
 
+def test_a_file_that_is_ahead_of_the_log_stays_until_a_segment_has_its_state(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process flushed it while the disk refused the log: no other place has that state."""
+    monkeypatch.setattr(settings, "FILES_UNWRITTEN_MAX", 0)
+    start.new_jobs(1)
+    # Two segments: a flush may have failed before.
+    start.new_jobs(2)
+    start.disk.write(1, start.disk.body(1, 2, RUNNING, livelock=start.disk.dead))
+    before = start.inodes()
+    with refusing("fdatasync"):
+        ledger = start.begin()
+        assert not ledger.retry()
+        assert before < start.inodes()
+    assert ledger.retry()
+
+
 def test_a_few_are_written_before(start: Start) -> None:
     start.new_jobs(1, 2)
     start.begin()

@@ -62,14 +62,32 @@ def test_odd_files_do_not_stop_the_queue(disk: Leftovers) -> None:
 def test_damaged_files_that_the_journal_makes_up_for_are_told_and_others_are_not(
     disk: Leftovers,
 ) -> None:
-    disk.journal(*(StateStored(one, 1, disk.body(one, 1, QUEUED)) for one in (1, 2, 3)))
-    disk.write(1, bytes(500))
-    disk.write(2, disk.body(2, 1, QUEUED))
+    disk.journal(*(StateStored(one, 1, disk.body(one, 1, QUEUED)) for one in (2, 3, 4)))
+    disk.write(2, bytes(500))
+    disk.write(3, disk.body(3, 1, QUEUED))
     loaded = disk.load()
-    assert (loaded.mended, loaded.quarantined) == ([1], [])
+    assert (loaded.mended, loaded.quarantined) == ([2], [])
     # The ledger writes them.
-    assert loaded.unwritten == {one: (1, disk.body(one, 1, QUEUED)) for one in (1, 3)}
-    assert loaded.written == {2: (1, disk.body(2, 1, QUEUED))}
+    assert loaded.unwritten == {one: (1, disk.body(one, 1, QUEUED)) for one in (2, 4)}
+    assert loaded.written == {3: (1, disk.body(3, 1, QUEUED))}
+
+
+@pytest.mark.parametrize("text", [b"", bytes(500), b'{"id": 7}'])
+def test_a_process_that_only_a_lost_file_has_named_is_found(disk: Leftovers, text: bytes) -> None:
+    """The disk has refused what the queue wrote at the hand-over; the daemon died, and it lives."""
+    disk.journal(StateStored(1, 2, disk.body(1, 2, QUEUED)))
+    disk.write(1, text)
+    loaded = disk.load()
+    [row] = loaded.table
+    assert (row.phase, row.status, row.lock_file) == (Phase.HANDED_OVER, QUEUED, disk.living.path)
+    serial, body = loaded.living[1]
+    assert (serial, jobs.decode_job(body).livelock) == (2, disk.living.path)
+
+
+def test_a_process_that_waits_for_its_hand_over_does_not_count(disk: Leftovers) -> None:
+    disk.journal(StateStored(1, 2, disk.body(1, 2, QUEUED)))
+    disk.write(1, disk.body(1, 1, QUEUED))
+    assert phases(disk.load()) == {1: (Phase.PENDING, QUEUED)}
 
 
 def test_a_state_that_only_the_file_had_is_told_when_it_is_lost(disk: Leftovers) -> None:
