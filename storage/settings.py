@@ -209,9 +209,6 @@ CLIENT_HEARTBEAT_SECONDS = 5.0
 WATCHERS_MAX = 1_000
 """Most watches open at one time."""
 
-JOB_WAITS_MAX = 20_000
-"""Most requests that wait for changes of jobs at one time."""
-
 WATCH_GATHER_SECONDS = 0.01
 """How long a change of a job waits for others, for a watch that wants them together."""
 

@@ -16,9 +16,10 @@ Ganeti's words of the replies.
   objects, with `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say
   themselves). `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files
   that follow the configuration.
-- `queue_answers`: queries for jobs (`job_queries`), and waits for a change of one: `change_waits`
-  answers at the end of the turn that changed it, `job_state` has what such a client gets
-  (docs/decisions/waits-are-looked-at-when-their-job-changes.md). `lock_queries`: queries for locks.
-  `config_queries`: queries for the configuration. `query_pages`: a page of any.
+- `queue_answers`: queries for jobs (`job_queries`), and waits for a change of one: `wait_list` says
+  who waits, `change_waits` answers at the end of the turn that changed it, `job_state` has what
+  such a client gets (docs/decisions/waits-are-looked-at-when-their-job-changes.md).
+  `lock_queries`: queries for locks. `config_queries`: queries for the configuration.
+  `query_pages`: a page of any.
 - `query_operations`: how a job's process asks for what queries answer.
 """

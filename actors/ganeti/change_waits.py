@@ -15,8 +15,8 @@ from ...storage import errors
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ..runtime.addresses import JOB_QUEUE
-from ..store.wait_list import Wait, key_of
 from .job_state import checked_fields
+from .wait_list import Wait, WaitList, key_of
 
 if TYPE_CHECKING:
     from ..runtime.component import Runtime
@@ -38,7 +38,7 @@ class ChangeWaits:
         self._runtime = runtime
         self._store = store
         self._queries = queries
-        self._waits = store.reader.waits
+        self.waits = store.reader.waits = WaitList()
         self._alarm: Alarm | None = None
         self._rings_at = math.inf
         self._last: tuple[int, int, JobState] | None = None
@@ -47,7 +47,7 @@ class ChangeWaits:
     def open(self, envelope: Envelope, message: messages.AwaitJobChange) -> None:
         """Answer at once, or begin to wait. Raises `UnknownJobError` or `BadRequestError`."""
         fields, serial = checked_fields(message.fields), message.log_serial
-        self._waits.stop(key_of(envelope, message))
+        self.waits.stop(key_of(envelope, message))
         row = self._row(message.id)
         state = self._queries.state(row)
         has_news = state.has_log_after(serial) or not state.has(fields, message.values)
@@ -58,14 +58,14 @@ class ChangeWaits:
         bare = msgspec.structs.replace(message, fields=[], values=None)
         reply_to = Envelope(bare, envelope.reply_to, envelope.number, peer=envelope.peer)
         due = self._runtime.clock() + message.seconds
-        self._waits.open(Wait(reply_to, bare, fields, known=state.mark(fields), due=due))
+        self.waits.open(Wait(reply_to, bare, fields, known=state.mark(fields), due=due))
         self._ring_by(due)
 
     def ring(self) -> None:
         """The alarm has rung, or there is work left from the turn before."""
-        self._waits.expire(self._runtime.clock())
+        self.waits.expire(self._runtime.clock())
         self._silence()
-        if (due := self._waits.next_due) is not None:
+        if (due := self.waits.next_due) is not None:
             self._ring_by(due)
 
     def turn_ended(self) -> None:
@@ -75,7 +75,7 @@ class ChangeWaits:
             # The time begins with the first one: to read its job may take as long.
             now = self._runtime.clock()
             end = min(end, now + JOB_WAITS_SLICE_SECONDS)
-            if now >= end and self._waits.has_work:
+            if now >= end and self.waits.has_work:
                 # In the next turn: the components beside this one come first.
                 self._runtime.tell(JOB_QUEUE, messages.JobWaitsDue())
                 return
@@ -83,9 +83,9 @@ class ChangeWaits:
 
     def _look_at_next(self) -> bool:
         """Look at one wait, if there is one to be looked at."""
-        if (overdue := self._waits.next_overdue()) is not None:
+        if (overdue := self.waits.next_overdue()) is not None:
             self._look_at(overdue, is_overdue=True)
-        elif (wait := self._waits.next_changed()) is not None:
+        elif (wait := self.waits.next_changed()) is not None:
             self._look_at(wait)
         else:
             return False
@@ -101,10 +101,10 @@ class ChangeWaits:
                 return
             reply = _answer(row, state, wait.fields, wait.log_serial)
         except errors.GangerError as error:
-            self._waits.stop(wait.key)
+            self.waits.stop(wait.key)
             wait.envelope.refuse(error)
         else:
-            self._waits.stop(wait.key)
+            self.waits.stop(wait.key)
             wait.envelope.reply(reply)
 
     def _row(self, job_id: int) -> Row:
@@ -117,7 +117,7 @@ class ChangeWaits:
         raise errors.UnknownJobError(text)
 
     def _state(self, row: Row) -> JobState:
-        version = self._waits.version(row.id)
+        version = self.waits.version(row.id)
         if self._last is None or self._last[:2] != (row.id, version):
             self._last = row.id, version, self._queries.state(row)
         return self._last[2]

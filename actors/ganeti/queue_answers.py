@@ -36,7 +36,7 @@ class QueueAnswers(AnswerPart):
 
     def __init__(self, component: Queue) -> None:
         self.queries = JobQueries(component.runtime, component.store, component.catch_up)
-        self._waits = ChangeWaits(component.runtime, component.store, self.queries)
+        self.waits = ChangeWaits(component.runtime, component.store, self.queries)
 
     def take(
         self,
@@ -47,10 +47,10 @@ class QueueAnswers(AnswerPart):
             case messages.QueryJobs():
                 envelope.reply(self.queries.page(message))
             case messages.AwaitJobChange():
-                self._waits.open(envelope, message)
+                self.waits.open(envelope, message)
             case messages.JobWaitsDue():
-                self._waits.ring()
+                self.waits.ring()
 
     def turn_ended(self) -> None:
         """Answer those whose jobs have changed and whose time is up."""
-        self._waits.turn_ended()
+        self.waits.turn_ended()

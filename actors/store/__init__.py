@@ -6,7 +6,7 @@ Every part of the queue stands on the `JobStore`.
   rows. `job_rows`: one row. `job_classes`: makes a row from a job; jobs with the same parameters
   share most of it.
 - `queue_reader`: listings, reads of whole jobs and watches. Changes nothing. `subscriptions`: the
-  watches. `wait_list`: who waits for a change of which job.
+  watches.
 - `announcements`: what the filter evaluator and the scheduler learn about jobs. `ages`: when jobs
   came.
 - `start_gate`: whether the next opcode may start under the rules in force.

@@ -20,7 +20,6 @@ from .job_classes import row_of
 from .job_rows import Phase, Row
 from .job_table import JobTable
 from .subscriptions import Watch, WatchList
-from .wait_list import WaitList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -49,6 +48,19 @@ _CHANGEABLE = (Phase.STARTING, Phase.HANDED_OVER)
 _STATUS_NUMBERS = {status: number for number, status in enumerate(jobs.JobStatus)}
 
 
+class JobWaits:
+    """Clients that wait for changes of jobs: none, unless a package brings such waits."""
+
+    def changed(self, job_id: int) -> None:
+        """Something about the job is another than before, or may be."""
+
+    def stop(self, key: tuple[bytes, int]) -> None:
+        """End the wait of this peer with this number without a reply, if it is open."""
+
+    def stop_all_of(self, peer: bytes) -> None:
+        """End the waits of a peer that is gone."""
+
+
 class QueueReader:
     """Answers from the table, the ledger and the archive."""
 
@@ -62,7 +74,8 @@ class QueueReader:
         """``gather``: have `WatchList.send_gathered` called soon."""
         self._log = log
         self.watches = WatchList(gather)
-        self.waits = WaitList()
+        self.waits = JobWaits()
+        """A package that answers such waits puts its own here."""
         self._table = table
         self._ledger = ledger
         self._appended: dict[int, deque[_Appended]] = {}

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.actors.ganeti.queue_parts import answers_of
-from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.queue.waiting_clients import (
+from tests.actors.ganeti.queue_parts import answers_of, waits_of
+from tests.actors.ganeti.waiting_clients import (
     SECONDS,
     answer,
     cancel,
@@ -19,6 +18,7 @@ from tests.actors.queue.waiting_clients import (
     wait,
     waits,
 )
+from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
 
 from ganger.actors.ganeti import change_waits
@@ -207,6 +207,6 @@ def test_jobs_of_others_are_not_read(queue: Queue, monkeypatch: pytest.MonkeyPat
         begin(queue, 1, job_id)
     assert waits(queue) == 3_000
     monkeypatch.setattr(answers_of(queue.actor.component).queries, "state", None)
-    monkeypatch.setattr(queue.actor.component.store.reader.waits, "next_changed", lambda: None)
+    monkeypatch.setattr(waits_of(queue.actor.component), "next_changed", lambda: None)
     queue.actor.ask(messages.CancelJob(id=3_001))
     assert queue.job(3_001).status is JobStatus.CANCELED

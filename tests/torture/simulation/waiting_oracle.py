@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tests.actors.ganeti.queue_parts import waits_of
+
 from ganger.actors.ganeti.job_queries import _RowValues
 from ganger.actors.ganeti.job_state import JobState
 from ganger.actors.store.job_rows import Phase
@@ -26,7 +28,7 @@ class Waiting:
 
     def look_at(self, queue: JobQueue) -> None:
         """Nobody waits who could have news, unless the queue is to look at his job."""
-        waits = queue.store.reader.waits
+        waits = waits_of(queue)
         if queue.store.ledger._effects:
             # In the middle of a turn.
             return
@@ -49,7 +51,7 @@ class Waiting:
 
     def look_at_rest(self, queue: JobQueue) -> None:
         """The queue has looked at everybody whose job has changed."""
-        if queue.store.reader.waits.has_work:
+        if waits_of(queue).has_work:
             self._world.problem("at rest, but clients that wait for changes are to be looked at")
 
     def look_at_end_of(self, queue: JobQueue, waiter: Waiter) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.queue.waiting_clients import (
+from tests.actors.ganeti.queue_parts import waits_of
+from tests.actors.ganeti.waiting_clients import (
     answer,
     cancel,
     log,
@@ -20,15 +20,12 @@ from tests.actors.queue.waiting_clients import (
     waits,
     woken,
 )
+from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Stage
-from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
-
-pytestmark = NEEDS_HIDDEN
-
 
 QUEUED, WAITING, RUNNING = JobStatus.QUEUED, JobStatus.WAITING, JobStatus.RUNNING
 
@@ -107,7 +104,7 @@ def test_a_wait_keeps_nothing_large(queue: Queue) -> None:
     for number, fields in enumerate((["ops"], ["ops", "y" * 100_000]), 1):
         [values] = [answer(queue.actor.ask(request(fields=fields)))[0]]
         queue.actor.say(request(fields=fields, values=values), number=number)
-    found = list(queue.actor.component.store.reader.waits._waits.values())
+    found = list(waits_of(queue.actor.component)._waits.values())
     assert len(found) == 2
     for one in found:
         kept = (one.known, one.fields, one.envelope.message)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.actors.ganeti.queue_parts import waits_of
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Asker
 
@@ -59,7 +60,7 @@ def woken(queue: Queue, change: Callable[[], object]) -> tuple[list[Any], list[A
 
 
 def waits(queue: Queue) -> int:
-    return len(queue.actor.component.store.reader.waits)
+    return len(waits_of(queue.actor.component))
 
 
 def log(queue: Queue, *serials: int, job_id: int = 1) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.actors.runtime.stage import Asker
 
-from ganger.actors.store.wait_list import Wait, WaitList
-from ganger.storage import errors, settings
+from ganger.actors.ganeti import wait_list
+from ganger.actors.ganeti.wait_list import Wait, WaitList
+from ganger.storage import errors
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 
@@ -153,7 +154,7 @@ def test_alarms_of_waits_that_are_over_do_not_pile_up() -> None:
 def test_waits_are_bounded_and_one_may_always_be_begun_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settings, "JOB_WAITS_MAX", 2)
+    monkeypatch.setattr(wait_list, "JOB_WAITS_MAX", 2)
     known = WaitList()
     known.open(wait(1, 1))
     known.open(wait(1, 2))

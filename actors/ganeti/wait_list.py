@@ -14,7 +14,8 @@ import itertools
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from ...storage import errors, settings
+from ...storage import errors
+from ..store.queue_reader import JobWaits
 
 if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 Key = tuple[bytes, int]
 """The client, and its number for the wait."""
+
+JOB_WAITS_MAX = 20_000
+"""Most requests that wait for changes of jobs at one time."""
 
 _STALE_MIN = 64
 """So many alarms of waits that are over stay, even if none is open."""
@@ -67,7 +71,7 @@ class _JobWaits:
         """Counts the changes."""
 
 
-class WaitList:
+class WaitList(JobWaits):
     """All open waits, found by job."""
 
     def __init__(self) -> None:
@@ -88,8 +92,8 @@ class WaitList:
     def open(self, wait: Wait) -> None:
         """Begin a wait; it replaces one with the same key. `BusyError` if there are too many."""
         self.stop(wait.key)
-        if len(self._waits) >= settings.JOB_WAITS_MAX:
-            text = f"{settings.JOB_WAITS_MAX} requests wait for changes of jobs already"
+        if len(self._waits) >= JOB_WAITS_MAX:
+            text = f"{JOB_WAITS_MAX} requests wait for changes of jobs already"
             raise errors.BusyError(text)
         line = self._by_job.setdefault(wait.job_id, _JobWaits())
         line.waits[wait.key] = wait
@@ -101,7 +105,6 @@ class WaitList:
         heapq.heappush(self._alarms, (wait.due, next(self._numbers), wait))
 
     def stop(self, key: Key) -> None:
-        """End a wait without a reply, if it is open."""
         wait = self._waits.pop(key, None)
         if wait is None:
             return
@@ -116,7 +119,6 @@ class WaitList:
             del self._by_peer[key[0]]
 
     def stop_all_of(self, peer: bytes) -> None:
-        """End the waits of a peer that is gone."""
         for key in list(self._by_peer.get(peer, ())):
             self.stop(key)
 
@@ -126,7 +128,6 @@ class WaitList:
     # ------------------------------------------------------------ changes and times
 
     def changed(self, job_id: int) -> None:
-        """Something about the job is another than before, or may be."""
         line = self._by_job.get(job_id)
         if line is not None:
             line.left = len(line.waits)
