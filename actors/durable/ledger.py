@@ -144,9 +144,10 @@ class Ledger:
         """
 
         def stored() -> None:
+            # First: whoever waits for the ids need not wait for our books.
+            done()
             self.segments.cover([job_id for job_id, _, _ in jobs])
             self.files.add_new(jobs)
-            done()
 
         self._append(JobsStored(jobs) if record is None else record, stored, failed)
 

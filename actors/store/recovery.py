@@ -123,7 +123,7 @@ class _JobLoader:
         job would be started again beside that process.
         """
         found = None
-        if job.livelock is None:
+        if job.livelock is None and not job.status.is_final:
             found = lock_files.living_of_job(Path(self._daemon_lock).parent, job.id)
         if found is None:
             return body

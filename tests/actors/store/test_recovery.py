@@ -84,6 +84,12 @@ def test_a_process_that_only_a_lost_file_has_named_is_found(disk: Leftovers, tex
     assert (serial, jobs.decode_job(body).livelock) == (2, disk.living.path)
 
 
+def test_a_job_that_has_ended_has_no_process(disk: Leftovers) -> None:
+    disk.journal(StateStored(1, 2, disk.body(1, 2, SUCCESS)))
+    disk.write(1, b"torn")
+    assert phases(disk.load()) == {1: (Phase.ENDED, SUCCESS)}
+
+
 def test_a_process_that_waits_for_its_hand_over_does_not_count(disk: Leftovers) -> None:
     disk.journal(StateStored(1, 2, disk.body(1, 2, QUEUED)))
     disk.write(1, disk.body(1, 1, QUEUED))
