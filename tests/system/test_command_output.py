@@ -210,9 +210,9 @@ def test_output_of_several_pages_is_followed_to_the_end(daemon: Daemon, connect:
 
 
 def test_a_daemon_that_is_asked_for_much_output_does_not_grow(client: Client) -> None:
-    job_id = client.submit(command("head -c 200000000 /dev/urandom"))
+    job_id = client.submit(command("head -c 100000000 /dev/urandom"))
     count = sum(len(chunk.data) for chunk in client.logs(job_id, follow=True))
-    assert count == 200_000_000
+    assert count == 100_000_000
     before = client.info().memory["daemon"]
     assert sum(len(chunk.data) for chunk in client.logs(job_id)) == count
     assert client.info().memory["daemon"] - before < 30_000_000

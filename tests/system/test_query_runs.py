@@ -110,10 +110,10 @@ def test_the_command_shows_what_the_client_gets(daemon: Daemon, client: Client) 
 # ---------------------------------------------------------------- opcodes
 
 
-@pytest.fixture(name="cluster", params=settings.PLACEMENTS)
+@pytest.fixture(name="cluster")
 def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """A daemon that finds the configuration of a small cluster."""
-    made = Daemon(tmp_path, placement=request.param)
+    made = Daemon(tmp_path, placement=getattr(request, "param", None))
     made.data.mkdir()
     made.data.chmod(0o750)
     found = clusters.made_configuration(nodes=2, instances=2, groups=2)
@@ -122,6 +122,9 @@ def daemon_of_a_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Itera
     config_files.write(made.places.config, found)
     with made as daemon:
         yield daemon
+
+
+IN_BOTH = pytest.mark.parametrize("cluster", settings.PLACEMENTS, indirect=True)
 
 
 def asking(what: str, *fields: str, **more: Any) -> dict[str, Any]:
@@ -137,6 +140,7 @@ def results(client: Client, *ops: dict[str, Any]) -> list[Any]:
     return [op.result for op in found]
 
 
+@IN_BOTH
 def test_jobs_ask_for_everything_that_queries_answer(cluster: Daemon) -> None:
     with cluster.client() as client:
         uuid = client.add_filter(predicates=[["jobid", ["==", "id", 99]]], action="PAUSE")
@@ -185,6 +189,7 @@ def test_a_query_of_a_job_fails_with_ganetis_errors(cluster: Daemon) -> None:
         assert text.startswith("what: 'os': expected one of cluster, ")
 
 
+@IN_BOTH
 def test_a_query_with_locking_waits_for_the_nodes(cluster: Daemon, tmp_path: Path) -> None:
     with cluster.client() as client, Gate(tmp_path) as gate:
         holder = client.submit(gate.job(locks={"node": {"exclusive": ["*"]}}))
@@ -196,6 +201,7 @@ def test_a_query_with_locking_waits_for_the_nodes(cluster: Daemon, tmp_path: Pat
         assert client.wait(waiter, timeout=60)[0].status is JobStatus.SUCCESS
 
 
+@IN_BOTH
 def test_a_query_that_outlives_the_daemon_is_answered_by_its_successor(
     cluster: Daemon, tmp_path: Path
 ) -> None:
