@@ -294,7 +294,9 @@ def test_descriptors_are_not_starved_by_messages_but_not_looked_at_after_each_tu
     reader, writer = pipe
     log = scene.start(Log)
     scene.tell(Log, OutputGrew(job_id=1, size=reader))
-    assert log.next() == "T"
+    # The turn in which it began may have ended with one of its own.
+    scene.say(Log, 0)
+    assert [log.numbers(1), log.next()] == [[0], "T"]
     scene.block(Log)
     scene.say(Log, 1, 2, 3, 4)
     os.write(writer, b"x")
