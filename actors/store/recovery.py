@@ -238,13 +238,12 @@ def _settle_archived(
     found = replay.readable(lambda: directory.read_archived(job_id))
     if found is None or read_back.is_as_new(found, job_id, state):
         return
-    is_damaged = not replay.is_whole(found, job_id)
-    if is_damaged and replay.is_whole(state[1], job_id):
+    if replay.is_whole(state[1], job_id):
         said.archived[job_id] = said.states.pop(job_id)
         _archive_again(directory, job_id, state, loaded)
         return
     loaded.given_up.add(job_id)
-    if is_damaged:
+    if not replay.is_whole(found, job_id):
         name = job_files.path(f"archive/{job_id // job_files.ARCHIVE_FOLDER_JOBS}", job_id)
         kept = directory.keep_state(job_id, state[1])
         lost = "cannot be read, and the journal has only a state from before its end"

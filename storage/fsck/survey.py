@@ -211,7 +211,8 @@ class _Survey:
             # The serial of the record counts, as in a replay.
             self.facts.states[job_id] = msgspec.structs.replace(found, serial=serial)
         for job_id, state in journaled.archived.items():
-            is_archived = replay.is_whole(self._read_archived(job_id), job_id)
+            serial = 0 if state is None else state[0]
+            is_archived = replay.is_whole(self._read_archived(job_id), job_id, serial)
             self.facts.archivals[job_id] = Archival(state is not None, is_archived)
 
     def _segment(self, path: Path, kind: RecordFormat[Any]) -> JournalSegment:

@@ -242,8 +242,12 @@ class QueueDirectory:
 
     def write_archived(self, job_id: int, body: bytes, *, flush: bool = True) -> None:
         """Replace the file of an archived job."""
+        file = self._archive_path(job_id)
+        if os.path.isdir(file) and not os.path.islink(file):
+            # No file takes the place of a directory.
+            self.quarantine(file)
         # Temporary files lie in the queue directory: a start need not search the archive for them.
-        documents.replace(self._archive_path(job_id), body, flush=flush, beside=self._queue)
+        documents.replace(file, body, flush=flush, beside=self._queue)
 
     def _make_folder(self, folder: str) -> None:
         """Make a folder of the archive durable before a file moves into it."""

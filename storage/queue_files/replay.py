@@ -5,7 +5,6 @@ The daemon's start and ``ganger fsck`` both use these rules to bring job files u
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -143,16 +142,20 @@ def newest_of(
 
 
 def archive_again(directory: QueueDirectory, job_id: int, state: State | None) -> None:
-    """Move an archived job's file again if a power loss has undone that, or has torn the file."""
+    """Move an archived job's file again if a power loss has undone that, or has torn the file.
+
+    Also if the file there is older than the journal: somebody has put a copy back.
+    """
+    serial = 0 if state is None else state[0]
     live = readable(lambda: directory.read(job_id))
     archived = readable(lambda: directory.read_archived(job_id)) if live is None else None
     if not needs_archiving(
         is_live=live is not None,
         is_journaled=state is not None,
-        is_archived=is_whole(archived, job_id),
+        is_archived=is_whole(archived, job_id, serial),
     ):
         return
-    if state is not None and not is_whole(live, job_id):
+    if state is not None and not is_whole(live, job_id, serial):
         directory.write(job_id, state[1], flush=False)
     directory.archive(job_id)
 
@@ -202,10 +205,10 @@ def write_archived_file_anew(directory: QueueDirectory, job_id: int, state: Stat
     found = readable(lambda: directory.read_archived(job_id))
     if found is None:
         return
-    body, is_newer = state[1], False
-    with contextlib.suppress(errors.StorageError):
-        if (job := job_files.read_job(found, job_id)).status.is_final:
-            body, is_newer = found, job.serial > state[0]
+    serial, body = state
+    is_newer = is_whole(found, job_id, serial + 1)
+    if is_whole(found, job_id, serial):
+        body = found
     directory.write_archived(job_id, body, flush=is_newer)
 
 
@@ -225,9 +228,15 @@ def needs_archiving(*, is_live: bool, is_journaled: bool, is_archived: bool) -> 
     return is_live or (is_journaled and not is_archived)
 
 
-def is_whole(body: bytes | None, job_id: int) -> bool:
-    """Whether this is the whole text of this job's file, with a final status."""
+def is_whole(body: bytes | None, job_id: int, serial: int = 0) -> bool:
+    """Whether this is the whole text of this job's file, with a final status.
+
+    And no older state than ``serial``.
+    """
+    if body is None:
+        return False
     try:
-        return body is not None and job_files.read_job(body, job_id).status.is_final
+        job = job_files.read_job(body, job_id)
     except errors.StorageError:
         return False
+    return job.status.is_final and job.serial >= serial

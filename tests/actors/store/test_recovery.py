@@ -154,6 +154,23 @@ def _loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
+@pytest.mark.parametrize("moved", [[], [JobArchived(3)]])
+def test_an_older_file_in_the_archive_gives_way_to_the_journal(
+    disk: Leftovers, moved: list[JobArchived]
+) -> None:
+    """A copy of the archive was put back: the queue must not wait for good for the newer state."""
+    disk.archived(3).write_bytes(older := disk.body(3, 2, SUCCESS))
+    body = disk.body(3, 4, SUCCESS)
+    disk.journal(StateStored(3, 4, body), *moved)
+    loaded = disk.load()
+    ledger = Ledger(disk.directory, Journal(disk.places.journal))
+    ledger.begin(loaded)
+    assert not ledger.is_read_only
+    ledger.close()
+    assert disk.directory.read_archived(3) == body
+    assert (disk.places.quarantine / "job-3").read_bytes() == older
+
+
 UNREADABLE: list[Callable[[Path], object]] = [
     Path.touch,
     lambda path: path.write_bytes(b'{"id": 3'),
@@ -208,7 +225,7 @@ def test_an_archived_job_counts_though_the_journal_has_a_newer_state_and_not_its
 ) -> None:
     """A copy of the archive was put back, and the journal is damaged."""
     disk.archived(3).write_bytes(older := disk.body(3, 2, SUCCESS))
-    disk.journal(StateStored(3, 4, disk.body(3, 4, SUCCESS)))
+    disk.journal(StateStored(3, 4, disk.body(3, 4, RUNNING)))
     loaded = disk.load()
     ledger = Ledger(disk.directory, Journal(disk.places.journal))
     ledger.begin(loaded)

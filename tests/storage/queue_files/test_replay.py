@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs
 from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import JobArchived, JobsStored, StateStored
-from ganger.storage.queue_files import replay
+from ganger.storage.queue_files import job_files, replay
 from ganger.storage.queue_files.job_files import QueueDirectory
 
 
@@ -89,6 +90,7 @@ def test_without_a_readable_state_there_is_no_newest(queue: QueueDirectory) -> N
     [
         (body(2, "success", by="file"), "file"),
         (body(3, "success", by="file"), "file"),
+        (body(1, "success", by="file"), "journal"),
         (body(3, "running", by="file"), "journal"),
         (b"{torn", "journal"),
     ],
@@ -106,6 +108,19 @@ def test_an_archived_file_is_written_anew_whole(
     assert text is not None
     assert jobs.decode_job(text).ops[0].result == counts
     assert bool(flushed) == (text == archived == body(3, "success", by="file"))
+
+
+def test_an_archived_file_is_written_in_the_place_of_a_directory(queue: QueueDirectory) -> None:
+    queue.write(7, b"{torn", flush=False)
+    queue.archive(7)
+    place = Path(job_files.path(job_files.archive_folder(f"{queue.path}/archive", 7), 7))
+    place.unlink()
+    place.mkdir()
+    (place / "kept").touch()
+    ended = body(2, "success", by="journal")
+    replay.write_archived_anew(queue, {7: (2, ended)})
+    assert queue.read_archived(7) == ended
+    assert (Path(queue.path) / "quarantine/job-7/kept").exists()
 
 
 def test_files_that_others_write_are_left_out(queue: QueueDirectory) -> None:
