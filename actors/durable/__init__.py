@@ -2,8 +2,8 @@
 
 Both append to one log (docs/decisions/one-log.md). Each record has a position, and what depends on
 it (a reply, an announcement) waits until `Ledger.commit` has found that position durable. On one
-machine that is a flush in the same turn; a replicated log would make it later, and nothing else
-would learn of that.
+machine that is a flush in the same turn. A replicated log makes it later: then the effect waits for
+the turn that a message begins, and whoever hung it there learns of nothing.
 
 - `ledger`: what was promised, and the effects that wait. `recovered`: what a start finds for it.
 - `log_segments`: when a new segment of the log begins, and when older ones go.

@@ -161,6 +161,8 @@ class Ledger:
         job_id, serial, body = state
 
         def stored() -> None:
+            if self._staged.get(job_id) is body:
+                del self._staged[job_id]
             self.segments.cover([job_id])
             # A newer one may have been noted while this one waited for its flush.
             self.files.add(job_id, serial, body)
@@ -215,8 +217,7 @@ class Ledger:
         """
         if meanwhile is not None and not self._effects:
             meanwhile()
-        while self._effects:
-            self._commit_once(meanwhile)
+        while self._effects and self._commit_once(meanwhile):
             meanwhile = None
         self.files.take_notice(settings.FILES_NOTICED_AT_ONCE)
         if self.segments.is_full:
@@ -233,8 +234,8 @@ class Ledger:
     def retry(self) -> bool:
         """Begin a new segment; after a failure: whether the disk takes writes again."""
         # First: a failure drops records, whose effects must not run then.
-        while self._effects and not self.segments.is_compacting:
-            self._commit_once()
+        while self._effects and not self.segments.is_compacting and self._commit_once():
+            pass
         return self.segments.renew()
 
     def was_compacted(self, failure: errors.StorageError | None = None) -> None:
@@ -340,17 +341,21 @@ class Ledger:
         self.after_commit(done, failed)
         return self._journal.position
 
-    def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> None:
-        self._staged.clear()
+    def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> bool:
+        """Whether any effect could run: what is not durable yet waits for another turn."""
         try:
             self._journal.write(self.last_id, meanwhile)
         except errors.StorageError as error:
             effects, self._effects = self._effects, deque()
+            self._staged.clear()
             self.refuse_writes(error)
             is_unknown = isinstance(error, errors.OutcomeUnknownError)
             refusal = error if is_unknown else self.refusal()
             for effect in effects:
                 effect.failed(refusal)
-            return
+            return True
+        has_run = False
         while self._effects and self._effects[0].position <= self._journal.durable:
             self._effects.popleft().done()
+            has_run = True
+        return has_run

@@ -29,7 +29,7 @@ The way of a job, which every change of the daemon has to keep whole:
    gets no run slot until that changes. Every event that may make a job ready leads to a scheduling
    pass; no job waits for a timer, but one that is held back starts at the latest when its age has
    left it no weight. A job whose dependencies can no longer be met is found by the scheduler
-   (`scheduling.unsatisfiable`), named in `JobsChosen`, and ended by `choices`.
+   (`scheduling.scheduled_jobs`), named in `JobsChosen`, and ended by `choices`.
 3. Hand-over. The scheduler names the job; the queue asks the executor for a process. The job's file
    says meanwhile that it is pending; the journal gets the state anew if its newest segment lacks
    it. A spare child of the fork server gets the job's number and one end of a socket pair. It

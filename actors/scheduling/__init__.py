@@ -5,8 +5,8 @@
 
 - `scheduler`: the component. `scheduling`: `Schedule`, which decides in passes. `scheduled_jobs`:
   what is known of jobs. `pass_outcome`: what a pass decided. `pending_job`: jobs in memory.
-- Who may start: `depending` (dependencies), `unsatisfiable` (jobs that can never start),
-  `class_verdicts` (what the rules say of a class).
+- Who may start: `depending` (dependencies), `unsatisfiable` (how many that never can, end at a
+  time), `class_verdicts` (what the rules say of a class).
 - In which order: `start_order` (which comes first, and which stand aside), `eligible`, `lanes`
   (jobs between which their ids alone decide), `ageing` (how old they are).
 - Which locks: `predicting` (how likely a job would wait), `holding` (what running jobs hold),

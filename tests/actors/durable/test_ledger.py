@@ -36,6 +36,22 @@ def test_a_turn_without_anything_makes_no_flush(books: Books) -> None:
     assert books.take_effects() == ["later"]
 
 
+def test_what_is_not_durable_everywhere_yet_waits_for_another_turn(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is acknowledged elsewhere, too, moves ``durable`` later than the flush."""
+    books.commit_new(1)
+    books.take_effects()
+    monkeypatch.setattr(books.journal, "write", lambda *_: None)
+    books.store_state(1, 2)
+    books.ledger.commit()
+    assert (books.take_effects(), books.ledger.newest(1)) == ([], body(1, 2))
+    books.journal.durable = books.journal.position
+    books.ledger.commit()
+    assert (books.take_effects(), books.ledger.newest(1)) == (["state 1.2"], body(1, 2))
+    assert not books.ledger.is_staged(1)
+
+
 def test_what_was_promised_is_found_after_a_crash_though_no_file_was_written(
     books: Books,
 ) -> None:
