@@ -163,7 +163,7 @@ check-client: $(INSTALLED_DEV) ## check that client.py and streams.py are made (
 # The tests wait much, so there is work for more processes than processors. They start hundreds of
 # commands and daemons, each of which would compile the package anew without its cache.
 unexport PYTHONDONTWRITEBYTECODE
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 PYTEST = $(BIN)/pytest -rs -n $(TEST_PROCESSES)
 
 test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason

@@ -57,7 +57,7 @@ class OpcodeGate:
         self.chosen = messages.ChosenUnder(answer.chain, self.chosen.limit)
 
     def obey_stored_rules(self) -> None:
-        """Without a daemon, obey the stored rules, which are never older than those in force."""
+        """Obey the stored rules: nobody answers, or the state is large. They are never too old."""
         from ..rules import stored_rules  # noqa: PLC0415 - costs more than a short job
 
         job, has_begun = self._running.job, self._running.index > 0

@@ -1,9 +1,10 @@
 """The client's side of the conversation with a daemon, without sockets and without a clock.
 
 A `Session` numbers requests (`in_flight`), matches replies to them, ends what takes too long, and
-sends again what a lost connection or a restarted component has swallowed. A request that its
-component did not survive is never sent again (`RequestFatalError`); a request that may have been
-the cause is sent again a few times.
+sends again what a lost connection (as soon as there is one) or a restarted component (after the
+pause of `in_flight.InFlight.retry_later`) has swallowed. A request that its component did not
+survive is never sent again (`RequestFatalError`); a request that may have been the cause is sent
+again a few times.
 
 `Watches` has the rules of requests with many replies: their parts, their repetitions, and probes of
 silent ones. A watch that is silent for a while is probed with a small listing. The reply proves
