@@ -20,7 +20,7 @@ import click
 import msgspec
 
 from ..storage.jobs.jobs import JobStatus
-from ..storage.plain_values import encodable
+from ..storage.plain_values import encoded
 from . import layout
 
 if TYPE_CHECKING:
@@ -184,11 +184,7 @@ def _escaped(sign: str) -> str:
 
 def show_json(value: object) -> None:
     """Print ``value`` as JSON, readable and for programs."""
-    try:
-        data = msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        data = msgspec.json.encode(encodable(value))
-    text = msgspec.json.format(data, indent=2).decode()
+    text = msgspec.json.format(encoded(value), indent=2).decode()
     # JSON's own escapes: programs read back the original text.
     click.echo(
         _HARMFUL.sub(lambda found: found[0] if found[0] == "\n" else _in_json(found[0]), text)

@@ -13,6 +13,8 @@ from .wording import shortened, text_of, type_name
 DEPTH_MAX = 32
 """Deepest nesting of a parameter."""
 
+_encode = msgspec.json.Encoder().encode
+
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 """The integers that job files and frames can hold."""
 
@@ -33,6 +35,14 @@ def check_plain(value: object, place: str, depth: int = 0, *, depth_max: int = D
     else:
         for index, item in enumerate(value):
             check_plain(item, f"{place}[{index}]", depth + 1, depth_max=depth_max)
+
+
+def encoded(value: object) -> bytes:
+    """``value`` as JSON, with escapes for what UTF-8 cannot hold in its texts (`encodable`)."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(encodable(value))
 
 
 def encodable(value: object) -> Any:  # noqa: ANN401 - plain data

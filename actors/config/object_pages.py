@@ -9,12 +9,10 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...storage import errors, settings
 from ...storage.cluster.differences import masked
 from ...storage.cluster.objects import CONTAINERS
-from ...storage.plain_values import encodable
+from ...storage.plain_values import encoded
 from ...transport import messages
 from . import objects
 
@@ -35,7 +33,7 @@ def page(
     found: list[dict[str, Any]] = []
     size, mark = 0, None
     for own_mark, one in _behind(snapshot, message):
-        size += _size(one)
+        size += len(encoded(one))
         if mark is not None and (size > settings.QUERY_PAGE_BYTES_MAX or is_enough()):
             break
         found.append(one)
@@ -70,10 +68,3 @@ def _number(mark: str) -> int:
     if not mark.isascii() or not mark.isdigit() or len(mark) > len(str(2**32)):
         raise errors.BadRequestError("after: expected what an earlier page ended with")
     return int(mark)
-
-
-def _size(one: object) -> int:
-    try:
-        return len(msgspec.json.encode(one))
-    except UnicodeEncodeError:
-        return len(msgspec.json.encode(encodable(one)))

@@ -18,7 +18,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.ganeti.queries.jobs import JOBS, JobRow
 from ...storage.jobs import job_bounds
-from ...storage.plain_values import encodable
+from ...storage.plain_values import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class JobState:
             shown: list[Any] = [None] * len(fields)
             if all(name in JOBS.fields for name in fields):
                 shown = [JOBS.fields[name].get({}, self._row).value for name in fields]
-            found = _encoded(shown)
+            found = encoded(shown)
             room = _ROOM_BYTES - _LOG_ROOM_BYTES_MIN
             if len(found) > room:
                 raise errors.BadRequestError(
@@ -109,7 +109,7 @@ class JobState:
         found = self._logs.get((begin, room))
         if found is None:
             part = next(job_bounds.log_parts(self._entries[begin:], room))
-            found = self._logs[begin, room] = _encoded(part)
+            found = self._logs[begin, room] = encoded(part)
         return found
 
 
@@ -126,13 +126,3 @@ def _without_gaps(job: Job, until: float) -> list[LogEntry]:
 
 def _serial(entry: LogEntry) -> int:
     return entry[0]
-
-
-_encode: Final = msgspec.json.Encoder().encode
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return _encode(encodable(value))

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ... import errors
-from ...plain_values import encodable
+from ...plain_values import encoded
 from ...wording import brief
 from .answering import ParsedQuery, Resource
 from .fields import Item, Source
@@ -70,14 +70,14 @@ def page_of(asked: ParsedQuery[Source], source: Source, after: str | None, bound
     """As `page`, of a query that was checked before: all pages of an answer may share it."""
     resource = asked.resource
     definitions = asked.definitions()
-    room = bounds.reply_bytes - len(_encoded(definitions))
+    room = bounds.reply_bytes - len(encoded(definitions))
     rows: list[bytes] = []
     size, mark = 2, after
     for item, own_mark, is_wanted in _looked_at(asked, source, after):
         if mark is not after and bounds.is_enough():
             return Page(definitions, _joined(rows), mark)
         if is_wanted:
-            row = _encoded(asked.row(source, item))
+            row = encoded(asked.row(source, item))
             if rows and size + len(row) > bounds.page_bytes:
                 return Page(definitions, _joined(rows), mark)
             if len(row) > room:
@@ -134,16 +134,6 @@ def _place(parse: Callable[[str], Any], mark: str) -> Any:  # noqa: ANN401 - a k
         return parse(mark)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise errors.BadRequestError("after: expected what an earlier page ended with") from error
-
-
-_encode: Final = msgspec.json.Encoder().encode
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        return _encode(encodable(value))
 
 
 def _too_large(resource: Resource[Any], mark: str, size: int, room: int) -> errors.BadRequestError:
