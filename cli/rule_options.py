@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import errors, wording
-from ..storage.filters import rules
+from ..storage.filters import lock_predicate, rules
 from . import choices, output, reading
 
 if TYPE_CHECKING:
@@ -85,6 +85,15 @@ _OPTIONS = (
         help="Jobs with this opcode. May be repeated: any of them.",
     ),
     click.option(
+        "--lock",
+        "locks",
+        type=choices.Text(),
+        multiple=True,
+        metavar="LEVEL/NAME",
+        help="Jobs that touch this lock: that take it, the whole level, or may take any. NAME * is "
+        "any lock of the level. May be repeated: any of them.",
+    ),
+    click.option(
         "--reason-matches",
         type=choices.Text(),
         metavar="REGEX",
@@ -131,6 +140,7 @@ def described(
     priority: int,
     predicates: str | None,
     opcodes: Sequence[str],
+    locks: Sequence[str],
     reason_matches: str | None,
     jobs_after: str | None,
     action: str,
@@ -146,6 +156,9 @@ def described(
     if opcodes:
         named = [["=", "OP_ID", op_id] for op_id in opcodes]
         found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
+    if locks:
+        touched = [["=", "touches", _lock(lock)] for lock in locks]
+        found.append(["lock", touched[0] if len(touched) == 1 else ["|", *touched]])
     if reason_matches is not None:
         # An empty pattern is found in every reason: the rule would apply to all jobs.
         check_named(reason_matches, "--reason-matches")
@@ -161,6 +174,13 @@ def described(
         "valid_from": valid_from,
         "valid_until": valid_until,
     }
+
+
+def _lock(text: str) -> str:
+    try:
+        return "/".join(lock_predicate.parse_lock(text, "--lock"))
+    except errors.FilterRuleError as error:
+        raise errors.UsageError(error.text) from error
 
 
 def _doubt_opcode(op_id: str) -> None:

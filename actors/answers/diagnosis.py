@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...transport.envelopes import Envelope
+    from ..rules.rules_in_force import RulesInForce
     from ..runtime.component import Runtime
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
@@ -75,7 +76,7 @@ class Diagnosis:
         if position is None:
             self._answer(envelope, row, [], messages.Remedy())
             return
-        rules = self._holding(explaining.holding(position))
+        rules = self._holding(row, explaining.holding(position))
         if position.action == "PAUSE" and not rules and (unreadable := self._of_text(row)):
             self._answer(envelope, row, unreadable, messages.Remedy(), position)
             return
@@ -157,7 +158,7 @@ class Diagnosis:
         if known is None or known.lets_all_start(row.chosen):
             return [], []
         job = self._store.read(row.id)
-        rules = self._holding(known.stopping(job))
+        rules = self._holding(row, known.stopping(job))
         found = [explaining.of_rule(row, rule) for rule in rules]
         gate = known.gate(job, row.chosen, has_begun=job.has_begun)
         if not found and not gate.is_open:
@@ -165,17 +166,27 @@ class Diagnosis:
             found.append(messages.Obstacle(kind="limit", held=row.id, text=text))
         return found, rules
 
-    def _holding(self, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
+    def _holding(self, row: Row, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
         known = self._gate.rules
         if known is None:
             # After a restart of the queue: the scheduler has the rules already, the queue has not.
             return [explaining.HoldingRule(uuid, f"filter rule {uuid}", 0) for uuid in uuids]
         return [
             explaining.HoldingRule(
-                uuid, known.describe(uuid), known.priority(uuid), known.ends_at(uuid)
+                uuid,
+                ": ".join(filter(None, (known.describe(uuid), self._because(known, uuid, row)))),
+                known.priority(uuid),
+                known.ends_at(uuid),
             )
             for uuid in uuids
         ]
+
+    def _because(self, known: RulesInForce, uuid: str, row: Row) -> str:
+        """Which lock makes the rule apply; nothing of a job whose file is damaged."""
+        try:
+            return known.because(uuid, self._store.read(row.id))
+        except errors.StorageError:
+            return ""
 
     # ------------------------------------------------------------ what if
 

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from ...storage import settings
+from ...storage.filters import lock_predicate
 from ...storage.filters.metering import Meter, TooMuchWorkError
 from ...storage.filters.predicates import (
     JobFacts,
@@ -131,13 +132,15 @@ def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdic
 
 def _matching(link: ChainedRule, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, bool]:
     for test in link.tests:
+        found = False
         for candidate in test.candidates(facts):
             if meter.is_slice_over:
                 yield held_unjudged(link)
             meter.begin_predicate()
-            if test.holds(candidate, meter):
+            found = test.holds(candidate, meter)
+            if found:
                 break
-        else:
+        if found is test.is_negated:
             return False
     return True
 
@@ -200,6 +203,19 @@ def describe(rules: Iterable[FilterRule], verdict: Verdict) -> str:
             reason = f", reason: {reasons}" if reasons else ""
             return f"{done} by filter rule {rule.uuid} (priority {rule.priority}{reason})"
     return f"{done} by filter rule {verdict.rule}"
+
+
+def touched(rule: FilterRule, facts: JobFacts) -> str:
+    """What the job does with the locks at which the rule looks, in words; "": it looks at none."""
+    found = []
+    for predicate in rule.predicates:
+        if predicate.name == "lock" and not predicate.is_negated:
+            test = compile_predicate(predicate, rule.watermark)
+            for claim, candidate in zip(facts.locks, test.candidates(facts), strict=True):
+                if test.holds(candidate):
+                    found.append(lock_predicate.in_words(claim))
+                    break
+    return " and ".join(found)
 
 
 def _chained(rule: FilterRule) -> ChainedRule:

@@ -147,6 +147,12 @@ class RulesInForce:
         verdict = filtering.Verdict(uuid, action or ActionName.ACCEPT)
         return filtering.describe(self._rules, verdict)
 
+    def because(self, uuid: str, job: jobs.Job) -> str:
+        """Which lock of the job makes the rule ``uuid`` apply to it, in words; "" if none does."""
+        found = next((rule for rule in self._rules if rule.uuid == uuid), None)
+        facts = filtering.JobFacts.of(job.id, job.judged_inputs)
+        return "" if found is None else filtering.touched(found, facts)
+
     def _has(self, action: ActionName) -> bool:
         self._look_at_windows()
         return action in self._actions

@@ -7,5 +7,6 @@ in `predicates.PREDICATES`. A new operator of the language stands in three files
 - `filters`: the language: operators, and the parsed tree. `filter_text`: the same as typed.
 - `filter_evaluation`: whether an object passes. `metering`: what that may cost. `patterns`: regular
   expressions.
-- `rules`: stored rules and their actions. `predicates`: at what a rule looks in a job.
+- `rules`: stored rules and their actions. `predicates`: at what a rule looks in a job;
+  `lock_predicate`: at its locks, which `lock_claims` finds.
 """

@@ -6,13 +6,14 @@ No files, no clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from ..wording import brief
+from . import lock_predicate
 from .filter_evaluation import (
     MISSING,
     PLAIN,
@@ -23,21 +24,29 @@ from .filter_evaluation import (
     json_rank,
 )
 from .filters import Filter, Value, parse_filter, roots, rule_error
+from .filters import to_raw as filter_to_raw
 from .metering import Meter
+
+if TYPE_CHECKING:
+    from .lock_predicate import LockClaim
 
 PREDICATES_MAX: Final = 100
 """Most predicates in one rule."""
 
 
-class Predicate(msgspec.Struct, frozen=True):
-    """One condition on a job: a name from `PREDICATES` and an expression over its fields."""
+class Predicate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One condition on a job: a name from `PREDICATES` and an expression over its fields.
+
+    ``is_negated``: no part of the job may match.
+    """
 
     name: str
     expression: Filter
+    is_negated: bool = False
 
 
-class JobFacts(msgspec.Struct, frozen=True):
-    """What a rule may look at in a job: its id, its stored opcodes, their reason trails.
+class JobFacts(msgspec.Struct, frozen=True, dict=True):
+    """What a rule may look at in a job: its id, its stored opcodes, their reason trails, its locks.
 
     Stored opcodes have their defaults, redacted secrets, and their present priority. So a rule
     gives the same result at admission, in the queue and between two opcodes. At admission the id is
@@ -60,6 +69,13 @@ class JobFacts(msgspec.Struct, frozen=True):
             inputs = [{**opcode, "priority": priority} for opcode in inputs]
         return cls(job_id, inputs, [opcode.get("reason") for opcode in inputs])
 
+    @cached_property
+    def locks(self) -> tuple[LockClaim, ...]:
+        """The locks that its opcodes take, those that have run too. Found when a rule looks."""
+        from .lock_claims import claims_of  # noqa: PLC0415 - loads what knows the locks of opcodes
+
+        return claims_of(self.opcodes)
+
 
 class LooksAt(msgspec.Struct, frozen=True):
     """What rules look at in a job. Jobs that do not differ in it get the same verdict."""
@@ -67,6 +83,9 @@ class LooksAt(msgspec.Struct, frozen=True):
     id: bool = False
     parameters: frozenset[str] | None = None
     """Parameters of its opcodes, their reason trails among them; None: nothing but the id."""
+
+    locks: bool = False
+    """The locks of its opcodes. They follow from all parameters but reasons and priority."""
 
     @property
     def opcodes(self) -> bool:
@@ -81,25 +100,30 @@ class LooksAt(msgspec.Struct, frozen=True):
     def __or__(self, other: LooksAt) -> LooksAt:
         found = [each.parameters for each in (self, other) if each.parameters is not None]
         parameters = frozenset[str]().union(*found) if found else None
-        return LooksAt(self.id or other.id, parameters)
+        return LooksAt(self.id or other.id, parameters, self.locks or other.locks)
 
 
 class PredicateTest(NamedTuple):
-    """A compiled predicate: it matches a job if its test is true of one of the candidates."""
+    """A compiled predicate: it matches a job if its test is true of one of the candidates.
+
+    ``is_negated``: if it is true of none.
+    """
 
     holds: FilterTest
     candidates: Callable[[JobFacts], Iterator[Resolve]]
+    is_negated: bool = False
 
     def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
         """Whether the predicate matches the job; raises what the meter raises."""
-        return any(self.holds(candidate, meter) for candidate in self.candidates(facts))
+        found = any(self.holds(candidate, meter) for candidate in self.candidates(facts))
+        return found is not self.is_negated
 
 
 def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
     """A test for many jobs."""
     kind = PREDICATES[predicate.name]
-    holds = compile_filter(predicate.expression, kind.dialect(watermark))
-    return PredicateTest(holds, kind.candidates)
+    holds = compile_filter(kind.written_out(predicate.expression), kind.dialect(watermark))
+    return PredicateTest(holds, kind.candidates, predicate.is_negated)
 
 
 def looks_at(predicates: Iterable[Predicate]) -> LooksAt:
@@ -119,8 +143,10 @@ def parse_predicates(raw: object, where: str) -> tuple[Predicate, ...]:
 
 def _predicate(raw: object, where: str) -> Predicate:
     match raw:
+        case ["!", [str() as name, expression]] if name in PREDICATES:
+            return Predicate(name, _expression(name, expression, f"{where}[1][1]"), is_negated=True)
         case [str() as name, expression] if name in PREDICATES:
-            return Predicate(name, parse_filter(expression, where=f"{where}[1]"))
+            return Predicate(name, _expression(name, expression, f"{where}[1]"))
         case [str() as name, *parameters]:
             known = ", ".join(PREDICATES)
             raise rule_error(
@@ -134,6 +160,18 @@ def _predicate(raw: object, where: str) -> Predicate:
                 "malformed FilterPredicate: must be a list with the first entry being a string"
                 f" describing the predicate type, not {brief(raw)}",
             )
+
+
+def to_raw(predicate: Predicate) -> list[Any]:
+    """The predicate in the form that is stored."""
+    raw = [predicate.name, filter_to_raw(predicate.expression)]
+    return ["!", raw] if predicate.is_negated else raw
+
+
+def _expression(name: str, raw: object, where: str) -> Filter:
+    tree = parse_filter(raw, where=where)
+    PREDICATES[name].check(tree, where)
+    return tree
 
 
 def _the_id(facts: JobFacts) -> Iterator[Resolve]:
@@ -211,6 +249,12 @@ class PredicateKind(NamedTuple):
     looks_at: Callable[[Filter], LooksAt]
     """What it looks at with this expression: of nothing else may its candidates depend."""
 
+    check: Callable[[Filter, str], None] = lambda _expression, _where: None
+    """Raises `FilterRuleError` for an expression that means nothing here; it names the place."""
+
+    written_out: Callable[[Filter], Filter] = lambda expression: expression
+    """The expression in terms of the fields that the candidates have."""
+
 
 # One line for each predicate; the dialect may depend on the rule's watermark.
 PREDICATES: Final[dict[str, PredicateKind]] = {
@@ -224,5 +268,12 @@ PREDICATES: Final[dict[str, PredicateKind]] = {
         _the_reasons,
         lambda _watermark: _REASON_DIALECT,
         lambda _expression: LooksAt(parameters=frozenset({"reason"})),
+    ),
+    "lock": PredicateKind(
+        lambda facts: lock_predicate.resolvers(facts.locks),
+        lambda _watermark: PLAIN,
+        lambda _expression: LooksAt(parameters=frozenset(), locks=True),
+        lock_predicate.check,
+        lock_predicate.written_out,
     ),
 }

@@ -18,8 +18,8 @@ import msgspec
 from .. import errors
 from ..wording import brief
 from .filters import rule_error
-from .filters import to_raw as filter_to_raw
 from .predicates import Predicate, parse_predicates
+from .predicates import to_raw as predicate_to_raw
 
 RULES_MAX: Final = 1_000
 """Most rules stored. To judge a job to which none of so many applies takes 1 to 5 ms."""
@@ -151,9 +151,7 @@ def to_raw(rule: FilterRule) -> dict[str, Any]:
     raw: dict[str, Any] = {
         "watermark": rule.watermark,
         "priority": rule.priority,
-        "predicates": [
-            [predicate.name, filter_to_raw(predicate.expression)] for predicate in rule.predicates
-        ],
+        "predicates": [predicate_to_raw(predicate) for predicate in rule.predicates],
         "action": action_to_raw(rule.action),
         "reason_trail": [list(entry) for entry in rule.reason_trail],
         "uuid": rule.uuid,

@@ -27,6 +27,9 @@ TEMPLATES: list[list[dict[str, Any]]] = [
     [{"OP_ID": "OP_X", "size": 1}],
     [{"OP_ID": "OP_X", "size": 1.0}],
     [{"OP_ID": "OP_X", "size": 1}, {"OP_ID": "OP_Y", "os": {"deep": "a"}}],
+    [{"OP_ID": "OP_EXEC", "argv": ["a"], "locks": {"node": {"shared": ["n1"]}}}],
+    [{"OP_ID": "OP_EXEC", "argv": ["a"], "locks": {"node": {"exclusive": ["*"]}}}],
+    [{"OP_ID": "OP_EXEC", "argv": ["a"]}],
 ]
 REASONS = st.sampled_from([[], [("user", "a", 1)], [("user", "b", 2), ("batch", "a", 3)]])
 EXPRESSIONS = [
@@ -41,10 +44,14 @@ EXPRESSIONS = [
     ["=", "source", "user"],
     ["=", "reason", "b"],
     ["<", "timestamp", 2],
+    ["=", "touches", "node/n1"],
+    ["!=", "touches", "node/n2"],
+    ["&", ["=", "level", "node"], ["=", "mode", "shared"]],
 ]
-PREDICATES = st.tuples(st.sampled_from(sorted(PREDICATE_KINDS)), st.sampled_from(EXPRESSIONS)).map(
-    list
-)
+PLAIN_PREDICATES = st.tuples(
+    st.sampled_from(sorted(PREDICATE_KINDS)), st.sampled_from(EXPRESSIONS)
+).map(list)
+PREDICATES = PLAIN_PREDICATES | PLAIN_PREDICATES.map(lambda one: ["!", one])
 """Each predicate of the table, with expressions over every field that one of them knows."""
 
 RULE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -58,7 +65,7 @@ RULE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 
 SENT = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(1, 9), REASONS, st.sampled_from([0, 0, 5])),
+    st.tuples(st.integers(0, 5), st.integers(1, 9), REASONS, st.sampled_from([0, 0, 5])),
     min_size=2,
     max_size=10,
 )
@@ -221,7 +228,12 @@ def test_a_predicate_looks_at_nothing_but_what_it_declares(
     for job in stored(sent):
         inputs = job.judged_inputs
         seen = [
-            {name: value for name, value in each.items() if name in (declared.parameters or ())}
+            {
+                name: value
+                for name, value in each.items()
+                if name in (declared.parameters or ())
+                or (declared.locks and name not in {"reason", "priority"})
+            }
             for each in inputs
         ]
         narrow = JobFacts.of(job.id if declared.id else 0, seen if declared.opcodes else ())
@@ -237,7 +249,11 @@ def test_verdicts_are_shared_by_what_a_predicate_declares_and_not_by_its_name(
     jobs_sent = [(0, number, [("user", str(number), 1)], 0) for number in range(1, 5)]
     told = [arrived(job, is_shared=True) for job in stored(jobs_sent)]
     assert told[1].job.job_class == told[3].job.job_class != 0
-    holds = {"jobid": ["=", "id", 4], "reason": ["=", "reason", "4"]}.get(kind, [">", "size", 0])
+    holds = {
+        "jobid": ["=", "id", 4],
+        "reason": ["=", "reason", "4"],
+        "lock": ["=", "touches", "node/n1"],
+    }.get(kind, [">", "size", 0])
     evaluator = Evaluator(stage, [])
     rule = rule_with(["another", holds])
     evaluator.staged.notify(messages.RulesChanged(rules=[rule], serial=2))
@@ -246,7 +262,7 @@ def test_verdicts_are_shared_by_what_a_predicate_declares_and_not_by_its_name(
     judged = stage.take_one(messages.JobsJudged).jobs
     assert [one.action for one in judged if one.job.id == 4] == ["PAUSE"]
     others = {one.action for one in judged if one.job.id != 4}
-    assert others == {"PAUSE" if kind == "opcode" else "ACCEPT"}
+    assert others == {"PAUSE" if kind in {"opcode", "lock"} else "ACCEPT"}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ EXAMPLE_JOB = predicates.JobFacts.of(
             "argv": ["mkfs"],
             "priority": 0,
             "comment": "a repair",
+            "locks": {"node": {"exclusive": ["n7"]}},
             "reason": [["gnt:user", "nightly", 1]],
         }
     ],

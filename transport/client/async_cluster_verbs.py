@@ -69,8 +69,9 @@ class AsyncClusterVerbs:
         ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to the
         job. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
         ``"RATE_LIMIT n"``).
-        Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``. Outside
-        of its window (seconds since the epoch) a rule does not apply.
+        Predicates: ``["jobid", FILTER]``, ``["opcode", FILTER]``, ``["reason", FILTER]``,
+        ``["lock", ["=", "touches", "node/n1"]]``, and ``["!", PREDICATE]``. Outside of its window
+        (seconds since the epoch) a rule does not apply.
 
         ``key``: of this user's; a repetition under it stores no second rule, and gets the same
         reply. Without one the library takes a new one for each call.

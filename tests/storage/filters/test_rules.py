@@ -160,7 +160,7 @@ BAD: list[tuple[object, str]] = [
         raw_rule(predicates=[["jobid", None], ["owner", None]]),
         (
             "predicates[1]: malformed FilterPredicate: bad parameter list for 'owner' predicate:"
-            " [None]; expected one of jobid, opcode, reason and one expression"
+            " [None]; expected one of jobid, opcode, reason, lock and one expression"
         ),
     ),
     (

@@ -1,0 +1,160 @@
+"""The predicate ``lock``: its fields, and what ``touches`` stands for. No files, no clock.
+
+A candidate is one lock that the job takes. ``["=", "touches", "node/n7"]`` is written out when a
+rule is compiled: taking the lock itself, the whole level, or names of it that are not known yet.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
+
+from .. import errors
+from ..locks.locks import LockLevel, LockMode, level_of
+from ..wording import brief
+from .filter_evaluation import MISSING
+from .filters import (
+    AllOf,
+    Always,
+    AnyOf,
+    Comparison,
+    Contains,
+    Filter,
+    IsTrue,
+    Not,
+    Search,
+    rule_error,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .filter_evaluation import Resolve
+
+TOUCHES: Final = "touches"
+_ALL, _UNKNOWN, _LOCK_SET = "*", "?", "[lockset]"
+_EXAMPLES: Final = "a lock such as node/n7, node/* or instance/web"
+
+
+class LockClaim(NamedTuple):
+    """A lock that a job takes. ``name``: also ``*``, the whole level, or ``?``, unknown names."""
+
+    level: str
+    name: str
+    mode: str
+
+
+def claims_of_lock(level: str, name: str, mode: str) -> tuple[LockClaim, ...]:
+    """What an owner of this lock has. The big lock, exclusively, keeps all other owners out.
+
+    >>> claims_of_lock("node", "[lockset]", "shared")
+    (LockClaim(level='node', name='*', mode='shared'),)
+    """
+    own = LockClaim(level, _ALL if name == _LOCK_SET else name, mode)
+    if level == LockLevel.CLUSTER and name == "BGL" and mode == LockMode.EXCLUSIVE:
+        return (own, *(LockClaim(one, _ALL, mode) for one in _LEVELS))
+    return (own,)
+
+
+_LEVELS: Final = tuple(
+    str(level) for level in LockLevel if level not in (LockLevel.CLUSTER, LockLevel.CONFIG)
+)
+
+
+def resolvers(claims: Iterable[LockClaim]) -> Iterator[Resolve]:
+    """The candidates of the predicate."""
+    return (partial(_field, claim) for claim in claims)
+
+
+def _field(claim: LockClaim, field: str) -> object:
+    return getattr(claim, field) if field in LockClaim._fields else MISSING
+
+
+def in_words(claim: LockClaim) -> str:
+    """What the job does, as an answer to why a rule holds it.
+
+    >>> in_words(LockClaim("node", "n7", "shared")), in_words(LockClaim("node", "*", "exclusive"))
+    ('it takes node/n7 (shared)', 'it takes every node lock (exclusive)')
+    """
+    if claim.name == _ALL:
+        return f"it takes every {claim.level} lock ({claim.mode})"
+    if claim.name == _UNKNOWN:
+        return (
+            f"it may take any {claim.level} lock ({claim.mode}): which ones is known only when it"
+            " begins"
+        )
+    return f"it takes {claim.level}/{claim.name} ({claim.mode})"
+
+
+# ---------------------------------------------------------------- touches
+
+
+def check(tree: Filter, where: str) -> None:
+    """Raise `FilterRuleError` where ``touches`` has another sign than = or !=, or no lock."""
+    for leaf in _leaves(tree):
+        if leaf.field != TOUCHES:
+            continue
+        if not isinstance(leaf, Comparison) or leaf.operator != "==":
+            text = f"expected {TOUCHES} with = or !=, and {_EXAMPLES}"
+            raise rule_error(where, text)
+        parse_lock(leaf.value, f"{where}: {TOUCHES}")
+
+
+def _leaves(tree: Filter) -> Iterator[IsTrue | Comparison | Search | Contains]:
+    match tree:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case Not(part):
+            yield from _leaves(part)
+        case IsTrue() | Comparison() | Search() | Contains():
+            yield tree
+
+
+def parse_lock(text: object, where: str) -> tuple[str, str]:
+    """Level and name of a lock, the name ``*`` for a level; `FilterRuleError` names ``where``."""
+    if not isinstance(text, str):
+        raise rule_error(where, f"expected {_EXAMPLES}, not {brief(text)}")
+    level, _, name = text.partition("/")
+    name = _ALL if name == _LOCK_SET else name
+    try:
+        known = level_of(text)
+    except errors.LockRequestError as error:
+        levels = ", ".join(one for one in LockLevel if one is not LockLevel.CONFIG)
+        text = f"expected {_EXAMPLES}, not {brief(text)}; the levels are {levels}"
+        raise rule_error(where, text) from error
+    if known is LockLevel.CONFIG:
+        raise rule_error(where, f"no rule sees {text}: opcodes take it for a moment, undeclared")
+    if not name or name == _UNKNOWN:
+        raise rule_error(where, f"expected {_EXAMPLES}, not {brief(text)}")
+    return level, name
+
+
+def written_out(tree: Filter) -> Filter:
+    """The same filter without ``touches``."""
+    match tree:
+        case AllOf(parts):
+            return AllOf(tuple(map(written_out, parts)))
+        case AnyOf(parts):
+            return AnyOf(tuple(map(written_out, parts)))
+        case Not(part):
+            return Not(written_out(part))
+        case Comparison("==", field, value) if field == TOUCHES:
+            return _touching(*parse_lock(value, TOUCHES))
+        case Always() | IsTrue() | Comparison() | Search() | Contains():
+            return tree
+        case _:
+            assert_never(tree)
+
+
+def _touching(level: str, name: str) -> Filter:
+    levels = (level, LockLevel.NODE_RES) if level == LockLevel.NODE else (level,)
+    return AnyOf(tuple(_on_level(one, name) for one in levels))
+
+
+def _on_level(level: str, name: str) -> Filter:
+    on_level = Comparison("==", "level", str(level))
+    if name == _ALL:
+        return on_level
+    names = (name,) if level == LockLevel.CLUSTER else (name, _ALL, _UNKNOWN)
+    return AllOf((on_level, AnyOf(tuple(Comparison("==", "name", one) for one in names))))

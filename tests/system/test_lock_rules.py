@@ -1,0 +1,129 @@
+"""Rules on locks hold each job that touches a node, wherever the job stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.faults.harness import Daemon
+from tests.system.gates import Gate, end, run_by, shell, statuses, until_running
+
+from ganger import Client, JobStatus
+from ganger.storage import errors
+
+SUCCESS, CANCELED = JobStatus.SUCCESS, JobStatus.CANCELED
+ON_N7 = ["lock", ["=", "touches", "node/n7"]]
+
+TOUCHING: dict[str, dict[str, Any]] = {
+    "it takes node/n7 (exclusive)": {"node": {"exclusive": ["n7"]}},
+    "it takes node/n7 (shared)": {"node": {"exclusive": ["n6"], "shared": ["n7"]}},
+    "it takes every node lock (exclusive)": {"node": {"exclusive": ["*"]}},
+    "it takes every node lock (shared)": {"node": {"shared": ["*"]}},
+    "it takes node-res/n7 (exclusive)": {"node-res": {"exclusive": ["n7"]}},
+}
+OTHERS: list[dict[str, Any]] = [
+    {},
+    {"node": {"exclusive": ["n70"]}},
+    {"instance": {"exclusive": ["n7"]}},
+    {"nodegroup": {"shared": ["*"]}},
+    {"cluster": {"shared": ["BGL"]}},
+]
+ALONE = {"cluster": {"exclusive": ["BGL"]}}
+
+
+def command(locks: dict[str, Any]) -> dict[str, Any]:
+    return shell("true") | ({"locks": locks} if locks else {})
+
+
+def test_a_job_that_touches_the_node_is_held_and_why_names_its_lock(client: Client) -> None:
+    rule = client.add_filter(predicates=[ON_N7], action="PAUSE", reason="new memory")
+    held = {words: client.submit(command(locks)) for words, locks in TOUCHING.items()}
+    alone = client.submit(command(ALONE))
+    # Which nodes this will lock the configuration knows.
+    unknown = client.submit(
+        {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "on_master": False, "on_nodes": ["n7"]}
+    )
+    end(client, *(client.submit(command(locks)) for locks in OTHERS))
+    everyone = [*held.values(), alone, unknown]
+    assert statuses(client, *everyone) == ["queued"] * len(everyone)
+    for words, job_id in held.items():
+        assert client.explain(job_id).text.endswith(f"reason: new memory): {words}")
+    assert client.explain(alone).text.endswith(": it takes every node lock (exclusive)")
+    assert "it may take any node lock" in client.explain(unknown).text
+    client.delete_filter(rule)
+    assert set(end(client, *everyone).values()) == {SUCCESS}
+
+
+def test_a_rule_that_rejects_by_locks_refuses_submissions(client: Client) -> None:
+    client.add_filter(predicates=[ON_N7], action="REJECT", reason="it is gone")
+    for locks in (*TOUCHING.values(), ALONE):
+        with pytest.raises(errors.RejectedError, match="it is gone"):
+            client.submit(command(locks))
+    end(client, *(client.submit(command(locks)) for locks in OTHERS))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "node", "others"),
+    [(ON_N7, "n7", {}), (["!", ON_N7], "n8", {"node": {"shared": ["*"]}})],
+)
+def test_a_job_pauses_between_opcodes_and_goes_on_after_a_restart(
+    daemon: Daemon,
+    client: Client,
+    gate: Gate,
+    predicate: list[Any],
+    node: str,
+    others: dict[str, Any],
+) -> None:
+    locks = {"node": {"exclusive": [node]}}
+    job = client.submit([gate.job(), command(locks)])
+    until_running(client, job)
+    rule = client.add_filter(predicates=[predicate], action="PAUSE")
+    gate.let_through()
+    running = client.watch(job, log=False)
+    assert "queued" in (str(part.status) for part in running if hasattr(part, "status"))
+    daemon.replace_killed()
+    end(client, client.submit(command(others)))
+    assert statuses(client, job) == ["queued"]
+    client.delete_filter(rule)
+    assert end(client, job) == {job: SUCCESS}
+
+
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
+def test_a_job_that_waits_for_the_lock_with_a_process_goes_back_to_the_queue(
+    client: Client, gate: Gate
+) -> None:
+    holder = client.submit(gate.job(locks={"node": {"exclusive": ["n7"]}}))
+    until_running(client, holder)
+    waiting = client.submit(command({"node": {"exclusive": ["n7"]}}))
+    seen = client.watch(waiting, log=False)
+    assert "waiting" in (str(part.status) for part in seen if hasattr(part, "status"))
+    rule = client.add_filter(predicates=[ON_N7], action="PAUSE")
+    assert "queued" in (str(part.status) for part in seen if hasattr(part, "status"))
+    gate.let_through()
+    assert end(client, holder) == {holder: SUCCESS}
+    run_by(client)
+    assert statuses(client, waiting) == ["queued"]
+    client.delete_filter(rule)
+    assert end(client, waiting) == {waiting: SUCCESS}
+
+
+def test_a_limit_by_locks_counts_the_jobs_that_touch_them(client: Client, gate: Gate) -> None:
+    client.add_filter(predicates=[ON_N7], action=["RATE_LIMIT", 1])
+    shared = {"node": {"shared": ["n7"]}}
+    first = client.submit(gate.job(locks=shared))
+    until_running(client, first)
+    second = client.submit(gate.job(locks={"node": {"shared": ["*"]}}))
+    end(client, client.submit(command({"node": {"shared": ["n8"]}})))
+    assert statuses(client, first, second) == ["running", "queued"]
+    gate.let_through(2)
+    assert set(end(client, first, second).values()) == {SUCCESS}
+
+
+def test_a_simulated_rule_on_locks_tells_what_it_would_hold(client: Client, gate: Gate) -> None:
+    touching = client.submit(gate.job(locks={"node": {"shared": ["*"]}}))
+    other = client.submit(gate.job(locks={"node": {"shared": ["n8"]}}))
+    until_running(client, touching, other)
+    rows = client.test_filters({"predicates": [ON_N7], "action": "PAUSE"})
+    assert {row.id: row.then is not None for row in rows} == {touching: True, other: False}
+    gate.let_through(2)
+    end(client, touching, other)
