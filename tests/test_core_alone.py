@@ -32,7 +32,7 @@ def run(*words: str) -> str:
         env={**os.environ, "PYTHONPATH": str(FOLDER)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -51,7 +51,7 @@ def _run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
 

@@ -8,6 +8,7 @@ docs/decisions/tests-share-the-processors.md, and what must start cold.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -143,6 +144,16 @@ def _link() -> socket.socket:
         _template = os.getpid(), process, ours
     assert _template is not None
     return _template[2]
+
+
+@atexit.register
+def _leave() -> None:
+    """The template ends when nobody is left who could ask it."""
+    if _is_ours():
+        assert _template is not None
+        _, process, link = _template
+        link.close()
+        process.wait()
 
 
 def _is_ours() -> bool:

@@ -273,7 +273,6 @@ def record(payload: bytes) -> bytes:
     return head + payload
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -304,7 +303,6 @@ def test_a_daemon_names_the_file_that_keeps_it_from_starting(
         daemon.__exit__()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("placement", ["together", "apart"])
 def test_a_daemon_starts_from_the_copy_of_a_torn_configuration(
     tmp_path: Path, placement: str

@@ -17,7 +17,7 @@ from docs.examples import demo, demo_plan
 
 from ganger.storage.disk import paths
 
-RUN_SECONDS = 110.0
+RUN_SECONDS = 280.0
 END_SECONDS = 30.0
 FILES = 20
 """Each node gets so many: the plan is the same, and packs, checks and restores fewer."""

@@ -18,6 +18,8 @@ SHOWN_OUTPUTS = (
 """What the README shows as output: it is not typed, but expected."""
 
 HOLDER = ".venv/bin/ganger exec --lock node/n1 -- sleep 5 &\n"
+HELD = "sleep 5"
+AWAITED = "wait\n"
 
 
 def blocks() -> list[str]:
@@ -33,10 +35,14 @@ def test_the_first_steps_work_as_they_are_written(tmp_path: Path) -> None:
     for shown in SHOWN_OUTPUTS:
         assert shown in script
         script = script.replace(shown, "")
-    # A person types the next line when this one runs.
+    # A person types the next line when this one runs, and all of them before it has ended.
     assert HOLDER in script
     until = "until .venv/bin/ganger lock list | grep -q node/n1; do :; done"
-    script = script.replace(HOLDER, f"{HOLDER}{until}\n")
+    released = tmp_path / "released"
+    holder = HOLDER.replace(HELD, f"sh -c 'until [ -e {released} ]; do sleep 0.1; done'")
+    script = script.replace(HOLDER, f"{holder}{until}\n")
+    assert script.count(AWAITED) == 1
+    script = script.replace(AWAITED, f"touch {released}; {AWAITED}")
     script = script.replace(".venv/bin/python", sys.executable)
     script = script.replace(".venv/bin/ganger", f"{sys.executable} -m ganger.cli.main")
     daemon = Daemon(tmp_path)
@@ -52,7 +58,7 @@ def test_the_first_steps_work_as_they_are_written(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=280,
         )
     finally:
         daemon.__exit__()

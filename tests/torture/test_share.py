@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("campaign", CAMPAIGNS, ids=lambda found: f"{found.property} {found.name}")
 def test_every_fault_of_the_share_is_survived(campaign: Campaign, tmp_path: Path) -> None:
     if campaign.needs and shutil.which(campaign.needs) is None:

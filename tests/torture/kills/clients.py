@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -58,7 +60,7 @@ class Load:
         for thread in self._threads:
             thread.join(2 * PATIENT_SECONDS)
             if thread.is_alive():
-                self._book.fail("a submitter hangs")
+                self._book.fail(f"a submitter hangs: {_place_of(thread)}")
 
     def _run(self, dice: random.Random) -> None:
         pending: deque[int] = deque()
@@ -93,3 +95,10 @@ class Load:
         if is_patient and failure is not None:
             raise failure
         return []
+
+
+def _place_of(thread: threading.Thread) -> str:
+    """Where the thread is, the outermost call first."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way
+    found = traceback.extract_stack(frame) if frame is not None else []
+    return " > ".join(f"{one.name}:{one.lineno}" for one in found)
