@@ -20,7 +20,7 @@ from ..runtime.slices import done
 from .depending import dependency_outcome
 from .holding import locks_between
 from .pending_job import HELD, REJECTED, Pending, SlotHolder, buckets_of
-from .remedies import Candidate, Contention
+from .remedies import Candidate, Candidates, Contention
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
@@ -200,14 +200,15 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         if then is not None:
             own = msgspec.structs.replace(own, buckets=buckets_of(then))
         lanes = (one for one in self.lanes if one.priority <= job.priority)
-        able = (
+        able = [
             one for one in lanes
             if one.verdict.action not in _STOPPED or one.verdict.rule in (None, *rules)
-        )  # fmt: skip
+        ]  # fmt: skip
         first = itertools.islice(self._jobs_of(able), EXPLAINED_JOBS_MAX + 1)
         return Contention(
             own=own,
-            others=[self._candidate(one) for one in first if one is not job],
+            others=Candidates(self._candidate(one) for one in first if one is not job),
+            is_weighed=own.needs is not None or any(one.locks is not None for one in able),
             running={
                 running: tuple(name for name, _ in held.buckets)
                 for running, held in self.running.items()

@@ -10,6 +10,7 @@ give it a slot in which it waits for its locks.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from .holding import OwnerId
 from .smallest_change import Change, Trials, chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Sequence
+    from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 
 Buckets = tuple[tuple[str, int], ...]
 """The buckets of a job, each with its size in running jobs."""
@@ -50,26 +51,44 @@ class Candidate(msgspec.Struct, frozen=True):
     """Whether locks do not hold it back any more."""
 
 
-class Contention(msgspec.Struct, frozen=True):
-    """A pending job, the first ones of at least its priority in any order, and the prize.
+class Candidates:
+    """Candidates in the order of a pass; each is made when somebody comes to it."""
 
-    ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
+    def __init__(self, found: Iterable[Candidate]) -> None:
+        self._rest = iter(found)
+        self.made: list[Candidate] = []
+        """Those that somebody has come to."""
+
+    def __iter__(self) -> Iterator[Candidate]:
+        yield from self.made
+        place = len(self.made)
+        while place < len(self.made) or self._make():
+            yield self.made[place]
+            place += 1
+
+    def _make(self) -> bool:
+        following = next(self._rest, None)
+        if following is not None:
+            self.made.append(following)
+        return following is not None
+
+
+class Contention(msgspec.Struct, frozen=True):
+    """A pending job, the first ones of at least its priority, and the prize.
+
+    ``is_weighed``: whether locks play a role in the order. ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
     owners of locks, those of jobs that have just started among them. ``priorities``: of the jobs
     that hold a run slot.
     """
 
     own: Candidate
-    others: list[Candidate]
+    others: Candidates
+    is_weighed: bool
     running: dict[int, tuple[str, ...]]
     slots: int
     owners: dict[OwnerId, LockForecast] = {}
     priorities: dict[int, int] = {}
     policy: Policy = Policy()
-
-    @property
-    def is_weighed(self) -> bool:
-        """Whether locks play a role in the order."""
-        return self.own.needs is not None or any(one.needs is not None for one in self.others)
 
 
 def choosing(
@@ -93,7 +112,7 @@ def choosing(
 
     @functools.cache
     def best(change: Change) -> int | None:
-        return min((one.priority for one in _rivals(contention, change)), default=None)
+        return next((one.priority for one in _rivals(contention, change)), None)
 
     own = contention.own
     trials = Trials(
@@ -111,7 +130,7 @@ def choosing(
             return chosen(trials, rules)
         except _UntriedError as error:
             known[error.change] = _starts(contention, error.change)
-        if at_once is not None and len(contention.others) > at_once:
+        if at_once is not None and len(contention.others.made) > at_once:
             yield
 
 
@@ -134,7 +153,8 @@ def _rivals(contention: Contention, change: Change) -> Iterable[Candidate]:
 def _before(contention: Contention, change: Change) -> Iterable[Candidate]:
     own = contention.own
     if not contention.is_weighed:
-        return (one for one in contention.others if (one.priority, one.id) < (own.priority, own.id))
+        last = own.priority, own.id
+        return itertools.takewhile(lambda one: (one.priority, one.id) < last, contention.others)
     running = set(_held(contention, change))
     policy = contention.policy
     if any(job not in contention.owners for job in contention.running.keys() - change.ended):

@@ -9,7 +9,7 @@ import msgspec
 
 from ganger.actors.scheduling import simulating
 from ganger.actors.scheduling.pending_job import HELD, REJECTED, Pending, buckets_of
-from ganger.actors.scheduling.remedies import Candidate, Contention
+from ganger.actors.scheduling.remedies import Candidate, Candidates, Contention
 from ganger.transport.messages import FullLimit, JobVerdict, QueuePosition
 
 if TYPE_CHECKING:
@@ -66,15 +66,13 @@ def contention(schedule: Schedule, job_id: int, then: JobVerdict | None) -> Cont
     own = _candidate(schedule, job)
     if then is not None:
         own = msgspec.structs.replace(own, buckets=buckets_of(then))
-    others = sorted(schedule._pending.values(), key=lambda other: (other.priority, other.id))
+    in_order = sorted(schedule._pending.values(), key=lambda other: (other.priority, other.id))
+    others = [other for other in in_order if other is not job and other.priority <= job.priority]
     return Contention(
         priorities={one: held.priority for one, held in schedule._running.items()},
         own=own,
-        others=[
-            _candidate(schedule, other)
-            for other in others
-            if other is not job and other.priority <= job.priority
-        ],
+        others=Candidates(_candidate(schedule, other) for other in others),
+        is_weighed=any(one.needs is not None for one in (job, *others)),
         running={
             running: tuple(name for name, _ in held.buckets)
             for running, held in schedule._running.items()

@@ -275,7 +275,7 @@ def test_of_a_long_queue_the_first_jobs_are_looked_at_and_the_answer_says_so(
         # Locks hold the others back.
         assert position.ahead == (0 if forecast else ahead)
         assert position.has_more_ahead is has_more
-        assert len(known.contention(job_id, None).others) <= 51
+        assert len(list(known.contention(job_id, None).others)) <= 51
 
 
 def test_jobs_that_all_differ_stand_in_as_many_lanes_as_there_are_locks_taken() -> None:
