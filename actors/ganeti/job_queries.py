@@ -111,8 +111,8 @@ def _stamp(seconds: float | None) -> jobs.Timestamp | None:
 
 
 def _summaries(row: Row) -> list[str]:
-    """The summary of the only opcode; `KeyError` if the row joins those of several."""
-    if ", " in row.summary:
+    """The summary of the only opcode; `KeyError` if the row has those of several, or a part."""
+    if ", " in row.summary or row.summary.endswith("..."):
         raise KeyError("summary")
     return [row.summary] if row.summary else []
 

@@ -76,9 +76,9 @@ class Candidates:
 class Contention(msgspec.Struct, frozen=True):
     """A pending job, the first ones of at least its priority, and the prize.
 
-    ``is_weighed``: whether locks play a role in the order. ``running``: the jobs that hold a run slot, each with the names of its buckets. ``owners``: the
-    owners of locks, those of jobs that have just started among them. ``priorities``: of the jobs
-    that hold a run slot.
+    ``is_weighed``: whether locks play a role in the order. ``running``: the jobs that hold a run
+    slot, each with the names of its buckets. ``owners``: the owners of locks, those of jobs that
+    have just started among them. ``priorities``: of the jobs that hold a run slot.
     """
 
     own: Candidate

@@ -59,7 +59,7 @@ def class_of(job: jobs.Job, phase: Phase) -> JobClass:
 
 def _with_reasons(job: jobs.Job, template: _Template, known: JobClass) -> JobClass:
     """The class with what users gave as reasons; jobs with the same ones share it."""
-    reason = shared_text(listing.job_reason(job))
+    reason = shared_text(listing.in_listing(listing.job_reason(job)))
     limits = job_views.rate_limits(op.input for op in job.ops)
     last = template.with_reasons
     if (
@@ -158,7 +158,7 @@ def _found_template(job: jobs.Job, place: int) -> _Template:
         with contextlib.suppress(errors.DependencyError):
             depends = tuple(opcodes.dependencies(job.ops[place].input))
     ended = JobClass(
-        summary=shared_text(listing.job_summary(job)),
+        summary=shared_text(listing.in_listing(listing.job_summary(job))),
         shown=listing.shared_values(job),
         depends=depends,
         needs_user_opcodes=_needs_user_opcodes(job),

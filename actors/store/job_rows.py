@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ...storage.jobs.listing import in_listing
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ class JobClass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What filter rules see of its opcodes but their reasons; None: its file alone has it."""
 
     summary: str = ""
+    """This and the reason are cut for listings."""
+
     shown: tuple[tuple[str, Any], ...] = ()
     """The values of further fields of listings (`storage/jobs/listing`)."""
 
@@ -196,13 +197,13 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
         return JobSummary(
             id=self.id,
             status=self.status,
-            summary=in_listing(self.summary),
+            summary=self.summary,
             priority=self.priority,
             received=self.received,
             started=self.started,
             ended=self.ended,
             process_id=self.process_id,
-            reason=in_listing(self.reason),
+            reason=self.reason,
             archived=archived,
             **dict(self.whole_class.shown),
         )

@@ -138,8 +138,7 @@ class QueueReader:
         else:
             body = self._body(job_id)
         body = _sendable(body, f"job-{job_id} in the queue directory")
-        summary = listing.in_listing(row.summary)
-        return messages.JobDocument(id=job_id, body=body, summary=summary)
+        return messages.JobDocument(id=job_id, body=body, summary=row.summary)
 
     def dependencies(self) -> messages.DependenciesListed:
         """Which jobs wait for which, in the form of the chained-jobs document."""

@@ -99,6 +99,6 @@ class Load:
 
 def _place_of(thread: threading.Thread) -> str:
     """Where the thread is, the outermost call first."""
-    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way
+    frame = sys._current_frames().get(thread.ident or 0)
     found = traceback.extract_stack(frame) if frame is not None else []
     return " > ".join(f"{one.name}:{one.lineno}" for one in found)
