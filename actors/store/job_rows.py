@@ -194,19 +194,20 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
-        return JobSummary(
+        own, run = self.whole_class, self.run
+        found = JobSummary(
             id=self.id,
             status=self.status,
-            summary=self.summary,
+            summary=own.summary,
             priority=self.priority,
             received=self.received,
-            started=self.started,
-            ended=self.ended,
-            process_id=self.process_id,
-            reason=self.reason,
+            started=run.started,
+            ended=run.ended,
+            process_id=run.process_id,
+            reason=own.reason,
             archived=archived,
-            **dict(self.whole_class.shown),
         )
+        return msgspec.structs.replace(found, **dict(own.shown)) if own.shown else found
 
     def as_pending(self) -> PendingJob:
         """The row as the scheduler sees it."""
