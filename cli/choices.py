@@ -185,7 +185,7 @@ proposed_rule_option = click.option(
     "--rule",
     metavar="JSON|YAML|@FILE",
     help='A rule that is only proposed, such as \'{"action": "PAUSE"}\'. Its keys: priority, '
-    "predicates, action, reason, valid_from, valid_until, uuid.",
+    "predicates, action, reason, valid_from, valid_until, uuid, name, first.",
 )
 
 

@@ -31,15 +31,18 @@ _COLUMNS = {
     "state": Column("state", lambda rule: rule.state),
     "from": Column("from", lambda rule: output.absolute(rule.valid_from)),
     "until": Column("until", lambda rule: output.absolute(rule.valid_until)),
+    "name": Column("name", lambda rule: rule.name or "-"),
 }
 _USUAL = ("uuid", "watermark", "priority", "predicates", "action", "reason", "state", "until")
+"""The columns without ``--fields``; if a rule has a name, behind its UUID also that."""
+
 _STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
 """The fields of those columns that have another name in a stored rule."""
 
 _COMPLETION_SECONDS = 1.0
 
 
-def _known_uuids(
+def _known_rules(
     context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The rules that a shell offers as completions; none if no daemon answers soon."""
@@ -54,9 +57,10 @@ def _known_uuids(
         return []
     given = context.params.get("uuids") or ()
     return [
-        CompletionItem(row.uuid, help=f"{action_text(row.action)} {reason_text(row)}".strip())
+        CompletionItem(known, help=f"{action_text(row.action)} {reason_text(row)}".strip())
         for row in rows
-        if row.uuid.startswith(incomplete) and row.uuid not in given
+        for known in (row.name, row.uuid)
+        if known and known.startswith(incomplete) and known not in given
     ]
 
 
@@ -94,7 +98,7 @@ def add(
 @filter_rules.command(
     cls=rule_options.RuleCommand, short_help="Store a rule in the place of another."
 )
-@click.argument("uuid", shell_complete=_known_uuids)
+@click.argument("uuid", metavar="RULE", shell_complete=_known_rules)
 @rule_options.rule_options
 @repeating.key_option()
 @click.pass_obj
@@ -107,7 +111,8 @@ def replace(
 ) -> None:
     """Store a rule in the place of the one with this UUID; if there is none, it is a new one.
 
-    Nothing of the old rule is kept: what is not given has its default, and the watermark is new.
+    RULE is a UUID, or the name of a rule that exists. Nothing else of the old rule is kept: what is
+    not given has its default, and the watermark is new.
     """
     rule = rule_options.described(**described)
     rule_options.check_named(uuid)
@@ -116,11 +121,11 @@ def replace(
 
 
 @filter_rules.command()
-@click.argument("uuids", nargs=-1, required=True, metavar="UUID...", shell_complete=_known_uuids)
+@click.argument("uuids", nargs=-1, required=True, metavar="RULE...", shell_complete=_known_rules)
 @repeating.key_option()
 @click.pass_obj
 def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
-    """Delete rules. They are no longer in force when this returns."""
+    """Delete rules, by UUID or name. They are no longer in force when this returns."""
     with call.client() as client, repeating.under(key) as used:
         for uuid in uuids:
             # Each is a change of its own.
@@ -129,7 +134,7 @@ def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
 
 
 @filter_rules.command("list", short_help="List the rules in their order.")
-@click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
+@click.argument("uuids", nargs=-1, metavar="[RULE...]", shell_complete=_known_rules)
 @output.style_options
 @click.pass_obj
 def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> int:
@@ -137,6 +142,8 @@ def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> int:
     names = output.chosen_fields(style, _USUAL, tuple(_COLUMNS))
     with call.client() as client:
         rows, code = known(uuids, lambda chosen: client.filters(chosen or None))
+    if not style.fields and any(row.name for row in rows):
+        names = [names[0], "name", *names[1:]]
     if code and not rows:
         return code
     if style.output == "json":
@@ -157,7 +164,7 @@ def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
 
 
 @filter_rules.command()
-@click.argument("uuids", nargs=-1, metavar="[UUID...]", shell_complete=_known_uuids)
+@click.argument("uuids", nargs=-1, metavar="[RULE...]", shell_complete=_known_rules)
 @output.output_option
 @click.pass_obj
 def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
@@ -169,6 +176,8 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
         return code
     for row in rows:
         output.echo(f"UUID: {row.uuid}")
+        if row.name:
+            output.echo(f"  Name: {row.name}")
         output.echo(f"  Watermark: {row.watermark}")
         output.echo(f"  Priority: {row.priority}")
         output.echo(f"  Predicates: {_compact(row.predicates)}")
@@ -180,7 +189,7 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
 
 @filter_rules.command(short_help="Tell which rule applies to each job, or would.")
 @choices.proposed_rule_option
-@click.option("--without", metavar="UUID", help="As if this rule were deleted.")
+@click.option("--without", metavar="RULE", help="As if this rule were deleted.")
 @output.output_option
 @click.pass_obj
 def test(call: Call, *, rule: str | None, without: str | None, output_kind: str) -> None:

@@ -128,7 +128,7 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @queue.command(short_help="Tell what a change would do; play a trace of jobs.")
 @choices.proposed_rule_option
-@click.option("--without", metavar="UUID", help="Without this filter rule.")
+@click.option("--without", metavar="RULE", help="Without this filter rule.")
 @click.option("--slots", type=_SLOTS, metavar="N", help="With so many run slots.")
 @click.option(
     "--priority", "priorities", multiple=True, metavar="ID=N", help="With this priority of a job."

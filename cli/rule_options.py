@@ -61,6 +61,17 @@ def _with_whole_action(words: Sequence[str]) -> list[str]:
     return found
 
 
+def _named(_: click.Context, __: click.Parameter, name: str | None) -> str:
+    if name is None:
+        return ""
+    # An empty name is probably an unset variable of a script.
+    check_named(name, "--name")
+    try:
+        return rules.parse_name(name, where="--name")
+    except errors.FilterRuleError as error:
+        raise errors.UsageError(error.text) from error
+
+
 _OPTIONS = (
     click.option(
         "--priority",
@@ -125,6 +136,14 @@ _OPTIONS = (
         help="Applies from then on: now, +30m, 2026-11-21T18:00, or seconds since the epoch.",
     ),
     click.option("--valid-until", type=Moment(), metavar="TIME", help="Applies until then."),
+    click.option(
+        "--name",
+        type=choices.Text(),
+        callback=_named,
+        metavar="NAME",
+        help="What may be typed in the place of the UUID; no two rules have the same.",
+    ),
+    click.option("--first", is_flag=True, help="Looked at before the other rules of its priority."),
 )
 
 
@@ -147,6 +166,8 @@ def described(
     reason: str,
     valid_from: float | None,
     valid_until: float | None,
+    name: str,
+    first: bool,
 ) -> dict[str, Any]:
     """The rule that the options describe, as the client library takes it."""
     found = [] if predicates is None else _list(predicates, "--predicates")
@@ -173,6 +194,8 @@ def described(
         "reason": reason,
         "valid_from": valid_from,
         "valid_until": valid_until,
+        "name": name,
+        "first": first,
     }
 
 

@@ -7,6 +7,7 @@ and at once after each event of the job.
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,13 @@ JOBS_MAX = 3
 ANSWER_SECONDS = 2.0
 """Deadline of a question: events of the job wait meanwhile."""
 
+
+def _deleting(rule: str) -> str:
+    return f"`ganger filter delete {shlex.quote(rule)}`"
+
+
 _COMMANDS = remedy_words.Commands(
-    delete_rule="`ganger filter delete {rule}`",
+    delete_rule=_deleting,
     set_slots=" (`ganger queue limit {slots}`)",
     set_priority=" (`ganger job change-priority {job} --priority {priority}`)",
 )

@@ -28,6 +28,8 @@ class WrittenRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     action: Any = "CONTINUE"
     valid_from: float | None = None
     valid_until: float | None = None
+    name: str = ""
+    first: bool = False
 
 
 class Rule(WrittenRule, kw_only=True):
@@ -66,7 +68,7 @@ async def show_filter(call: Call) -> dict[str, Any]:
     """One rule."""
     uuid = call.path["uuid"]
     for rule in await call.client.filters():
-        if rule.uuid == uuid:
+        if uuid in (rule.uuid, rule.name):
             return _shown(rule)
     raise HttpError(404)
 
@@ -112,7 +114,8 @@ def _shown(rule: FilterRow) -> dict[str, Any]:
         "uuid": rule.uuid,
     }
     window = {"valid_from": rule.valid_from, "valid_until": rule.valid_until}
-    return {**found, **{name: at for name, at in window.items() if at is not None}}
+    own = {"name": rule.name or None, "first": rule.first or None, **window}
+    return {**found, **{name: value for name, value in own.items() if value is not None}}
 
 
 RESOURCES = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..storage.filters.rules import is_uuid
 from . import roles
 from .declarations import Call, Right
 from .filters import WrittenRule
@@ -35,6 +36,9 @@ async def refusal(call: Call, right: Right) -> str | None:
         return f"user {user.name} may not keep filter rules that look at {hidden}"
     rules = [call.body.predicates] if isinstance(call.body, WrittenRule) else []
     if uuid := call.path.get("uuid"):
+        if not is_uuid(uuid):
+            # The name might be somebody else's rule's when the handler looks.
+            return f"user {user.name} may name filter rules by their UUIDs only"
         rules += [rule.predicates for rule in await call.client.filters() if rule.uuid == uuid]
     if any(not concerns_only(rule, allowed) for rule in rules):
         names = ", ".join(sorted(allowed)) or "no opcode"

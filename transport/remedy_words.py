@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .messages import HoldingBack, Remedy
 
@@ -19,7 +19,9 @@ _JOBS_SHOWN_MAX = 10
 class Commands(NamedTuple):
     """What a user types to carry out the steps of a remedy: templates that `remedy` fills in."""
 
-    delete_rule: str = "filter rule {rule} is deleted"
+    delete_rule: Callable[[str], str] = "filter rule {} is deleted".format
+    """Of the name or UUID of a rule."""
+
     set_slots: str = ""
     set_priority: str = ""
 
@@ -89,7 +91,7 @@ def taken(held_back: HoldingBack) -> str:
 
 
 def _rules(wanted: Remedy, commands: Commands) -> str:
-    text = " and ".join(commands.delete_rule.format(rule=rule) for rule in wanted.rules)
+    text = " and ".join(map(commands.delete_rule, wanted.rules))
     if wanted.accept_below is not None:
         text += f", or an ACCEPT rule with a priority below {wanted.accept_below}"
     return text + (f", or it is {wanted.until}" if wanted.until else "")

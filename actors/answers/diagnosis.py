@@ -177,6 +177,7 @@ class Diagnosis:
                 ": ".join(filter(None, (known.describe(uuid), self._because(known, uuid, row)))),
                 known.priority(uuid),
                 known.ends_at(uuid),
+                known.name(uuid),
             )
             for uuid in uuids
         ]
@@ -191,9 +192,10 @@ class Diagnosis:
     # ------------------------------------------------------------ what if
 
     def _check_proposed(self, message: messages.TestFilters | messages.Simulate) -> None:
-        if message.rule is not None:
-            rule_requests.build_rule(message.rule, watermark=0, now_nanoseconds=0)
         assert self._gate.rules is not None
+        if message.rule is not None:
+            rule = rule_requests.addressed(message.rule, self._gate.rules.names)
+            rule_requests.build_rule(rule, watermark=0, now_nanoseconds=0)
         if message.without is not None and not self._gate.rules.knows(message.without):
             raise errors.UnknownFilterError(f"without: there is no rule {message.without}")
 

@@ -37,6 +37,8 @@ class HoldingRule(NamedTuple):
     until: str = ""
     """A time in words; "": it does not end."""
 
+    name: str = ""
+
 
 def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) -> list[Obstacle]:
     """What holds back a pending job, in the order in which the scheduler looks at it.
@@ -210,7 +212,7 @@ def without_rules(remedy: Remedy, rules: Sequence[HoldingRule]) -> Remedy:
     first = min(rule.priority for rule in rules)
     return msgspec.structs.replace(
         remedy,
-        rules=[rule.uuid for rule in rules],
+        rules=[rule.name or rule.uuid for rule in rules],
         accept_below=first if first > 0 else None,
         # These times are written so that the later one is the greater text.
         until=max(rule.until for rule in rules) if all(rule.until for rule in rules) else "",

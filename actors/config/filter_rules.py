@@ -99,22 +99,23 @@ class FilterRules:
                 self._in_force.in_force(message.serial)
 
     def _list(self, envelope: Envelope, message: messages.ListFilters) -> None:
-        for wanted in message.uuids or ():
-            rule_requests.check_known(_filters(self._configuration.snapshot), wanted)
-        listed = rule_requests.listed(
-            self.known.values(), message.uuids, self._runtime.wall_clock()
-        )
+        stored = _filters(self._configuration.snapshot)
+        uuids = None
+        if message.uuids is not None:
+            uuids = [rule_requests.uuid_of(stored, wanted) for wanted in message.uuids]
+        listed = rule_requests.listed(self.known.values(), uuids, self._runtime.wall_clock())
         envelope.reply(messages.FiltersListed(filters=listed))
 
     # ------------------------------------------------------------ requests
 
     def _take_rule(self, envelope: Envelope, message: messages.ReplaceFilter) -> None:
         # Refuse a wrong rule now. The watermark comes from the queue.
-        asked_for = message
+        asked_for, stored = message, _filters(self._configuration.snapshot)
+        message = rule_requests.addressed(message, rule_requests.stored_names(stored))
         if message.uuid is None:
             message = msgspec.structs.replace(message, uuid=str(uuid.uuid4()))
         rule = rule_requests.build_rule(message, watermark=0, now_nanoseconds=time.time_ns())
-        rule_requests.with_rule(_filters(self._configuration.snapshot), rule)
+        rule_requests.with_rule(stored, rule)
         asked = _Asked(envelope, rule, asked_for)
         self._asked.append(asked)
         answered = functools.partial(self._change_rules, asked)
@@ -164,7 +165,9 @@ class FilterRules:
         who, stored_as = asked.message.sender, messages.FilterStored(uuid=rule.uuid)
 
         def make(snapshot: Configuration) -> Made:
-            # The rules have changed since the first check.
+            # The rules have changed since the first check. A repetition under a key meets its own
+            # rule, so that names are looked at here alone.
+            rule_requests.check_name_is_free(_filters(snapshot), rule)
             changed = rule_requests.with_rule(_filters(snapshot), rule)
             stored = Change(ObjectKind.FILTER, rule.uuid, changed[rule.uuid])
             return Made(Edit([stored], who, "filter rule stored"), done)
@@ -179,12 +182,12 @@ class FilterRules:
         who = asked.message.sender
 
         def make(snapshot: Configuration) -> Made:
-            rule_requests.check_known(_filters(snapshot), unwanted)
-            gone = Change(ObjectKind.FILTER, rules.parse_uuid(unwanted), None)
-            return Made(Edit([gone], who, "filter rule deleted"), done)
+            found = rule_requests.uuid_of(_filters(snapshot), unwanted)
+            gone = Change(ObjectKind.FILTER, found, None)
+            return Made(Edit([gone], who, "filter rule deleted"), functools.partial(done, found))
 
-        def done(_: Configuration) -> None:
-            self.known.pop(unwanted, None)
+        def done(found: str, _: Configuration) -> None:
+            self.known.pop(found, None)
             self._announce(asked.envelope, messages.Done())
 
         self._add(asked, make, messages.Done())

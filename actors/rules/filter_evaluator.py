@@ -423,11 +423,16 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             changes_at = found.chain.changes_at
             if changes_at is None or self.runtime.wall_clock() < changes_at:
                 return found
-        known = [rule for rule in self._rules if rule.uuid != asked.without]
+        known = [
+            rule
+            for rule in self._rules
+            if asked.without is None or asked.without not in (rule.uuid, rule.name)
+        ]
         if asked.rule is not None:
             # As if it were stored now: behind all other rules of its priority.
+            named = rule_requests.addressed(asked.rule, rule_requests.known_names(self._rules))
             proposed = rule_requests.build_rule(
-                asked.rule, watermark=last_id, now_nanoseconds=time.time_ns()
+                named, watermark=last_id, now_nanoseconds=time.time_ns()
             )
             known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
         found = SharedVerdicts(filtering.compile_chain(known, self.runtime.wall_clock()))

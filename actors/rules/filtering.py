@@ -28,7 +28,7 @@ from ...storage.filters.predicates import (
     compile_predicate,
     looks_at,
 )
-from ...storage.filters.rules import ActionName, FilterRule
+from ...storage.filters.rules import USER_SOURCE, ActionName, FilterRule
 from ...storage.jobs.jobs import PRIORITIES
 
 __all__ = [
@@ -199,10 +199,20 @@ def describe(rules: Iterable[FilterRule], verdict: Verdict) -> str:
     done = _DONE_BY.get(verdict.action, "accepted")
     for rule in rules:
         if rule.uuid == verdict.rule:
-            reasons = "; ".join(text for _, text, _ in rule.reason_trail if text)
-            reason = f", reason: {reasons}" if reasons else ""
-            return f"{done} by filter rule {rule.uuid} (priority {rule.priority}{reason})"
+            return f"{done} by {_shown(rule)}"
     return f"{done} by filter rule {verdict.rule}"
+
+
+def _shown(rule: FilterRule) -> str:
+    """A rule without a name by its UUID and place; one with a name by what users say of it."""
+    reasons = "; ".join(text for _, text, _ in rule.reason_trail if text)
+    if not rule.name:
+        reason = f", reason: {reasons}" if reasons else ""
+        return f"filter rule {rule.uuid} (priority {rule.priority}{reason})"
+    sources = (source for source, _, _ in rule.reason_trail if source.startswith(USER_SOURCE))
+    user = next(sources, "").removeprefix(USER_SOURCE)
+    about = ": ".join(filter(None, (user, reasons)))
+    return f"the rule '{rule.name}'" + (f" ({about})" if about else "")
 
 
 def touched(rule: FilterRule, facts: JobFacts) -> str:

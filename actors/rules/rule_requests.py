@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import errors
+from ...storage import errors, wording
 from ...storage.filters import rules
 from ...storage.filters.filters import searches
 from ...transport.messages import FilterRow
@@ -46,11 +46,41 @@ def build_rule(message: ReplaceFilter, *, watermark: int, now_nanoseconds: int) 
             "reason_trail": trail,
             "valid_from": message.valid_from,
             "valid_until": message.valid_until,
+            "name": message.name,
+            "first": message.first,
         }
     )
     rules.check_window(rule)
     signed = (*rule.reason_trail, (_OWN_SOURCE, "", now_nanoseconds))
     return msgspec.structs.replace(rule, reason_trail=signed)
+
+
+def addressed(message: ReplaceFilter, names: Mapping[str, str]) -> ReplaceFilter:
+    """The request with a UUID in the place of a name; ``names``: the UUIDs of rules by name."""
+    if message.uuid is None or message.uuid not in names:
+        return message
+    return msgspec.structs.replace(
+        message, uuid=names[message.uuid], name=message.name or message.uuid
+    )
+
+
+def stored_names(filters: Mapping[str, Any]) -> dict[str, str]:
+    """The UUIDs of the stored rules that have a name, readable or not."""
+    found = ((raw.get("name"), uuid) for uuid, raw in filters.items() if isinstance(raw, dict))
+    return {name: uuid for name, uuid in found if isinstance(name, str) and name}
+
+
+def known_names(known: Iterable[rules.FilterRule]) -> dict[str, str]:
+    """The UUIDs of the rules that have a name."""
+    return {rule.name: rule.uuid for rule in known if rule.name}
+
+
+def check_name_is_free(filters: Mapping[str, Any], rule: rules.FilterRule) -> None:
+    """`FilterRuleError` if another rule has this one's name."""
+    other = stored_names(filters).get(rule.name)
+    if other is not None and other != rule.uuid:
+        text = f"name: {wording.shown(rule.name)} is the name of the rule {other} already"
+        raise errors.FilterRuleError(text)
 
 
 def with_rule(filters: Mapping[str, Any], rule: rules.FilterRule) -> dict[str, Any]:
@@ -91,10 +121,20 @@ def _size(filters: Mapping[str, Any]) -> int:
     return len(msgspec.json.encode(filters))
 
 
-def check_known(filters: Mapping[str, Any], uuid: str) -> None:
-    """`UnknownFilterError` unless a stored rule, readable or not, has this UUID."""
-    if rules.parse_uuid(uuid) not in filters:
-        raise errors.UnknownFilterError(f"Filter rule with UUID {uuid} does not exist")
+def uuid_of(filters: Mapping[str, Any], wanted: str) -> str:
+    """The UUID of the stored rule, readable or not, with this UUID or name.
+
+    Raises `UnknownFilterError`.
+    """
+    if wanted in filters:
+        return wanted
+    if rules.is_uuid(wanted):
+        raise errors.UnknownFilterError(f"Filter rule with UUID {wanted} does not exist")
+    found = stored_names(filters).get(wanted)
+    if found is None:
+        text = f"there is no filter rule with the UUID or name {wording.shown(wanted)}"
+        raise errors.UnknownFilterError(text)
+    return found
 
 
 def listed(
@@ -116,6 +156,8 @@ def _row(rule: rules.FilterRule, now: float) -> FilterRow:
         reason_trail=raw["reason_trail"],
         valid_from=rule.valid_from,
         valid_until=rule.valid_until,
+        name=rule.name,
+        first=rule.first,
         state="expired"
         if rule.is_expired(now)
         else "in force"

@@ -15,7 +15,7 @@ from ...storage.filters import rules
 from ...storage.filters.metering import Meter, TooMuchWorkError
 from ...storage.filters.rules import ActionName
 from ...transport.messages import GateAnswered
-from . import filtering, gating
+from . import filtering, gating, rule_requests
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -111,9 +111,14 @@ class RulesInForce:
                 rejected[place] = text
         return rejected
 
-    def knows(self, uuid: str) -> bool:
-        """Whether a rule has this UUID."""
-        return any(rule.uuid == uuid for rule in self._rules)
+    def knows(self, wanted: str) -> bool:
+        """Whether a rule has this UUID or name."""
+        return any(wanted in (rule.uuid, rule.name) for rule in self._rules)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The UUIDs of the rules that have a name."""
+        return rule_requests.known_names(self._rules)
 
     def stopping(self, job: jobs.Job) -> list[str]:
         """The rules that keep the next opcode of a chosen job from starting, in order."""
@@ -129,6 +134,10 @@ class RulesInForce:
         """Whether other rules would hold or limit the job if it had this priority."""
         facts = filtering.JobFacts.of(job.id, job.judged_inputs)
         return priority in filtering.refused_priorities(self._chain, facts, [priority])
+
+    def name(self, uuid: str) -> str:
+        """The name of the rule ``uuid``; "" if it has none."""
+        return next((rule.name for rule in self._rules if rule.uuid == uuid), "")
 
     def priority(self, uuid: str) -> int:
         """The priority of the rule ``uuid``; 0 if it does not exist any more."""

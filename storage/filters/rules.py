@@ -30,6 +30,12 @@ SEARCHES_MAX: Final = 1_000
 RULES_BYTES_MAX: Final = 4 * 1024 * 1024
 """Most bytes of all stored rules, as JSON: a listing of all of them fits into a frame."""
 
+NAME_LENGTH_MAX: Final = 100
+"""Longest name of a rule, in characters."""
+
+USER_SOURCE: Final = "user:"
+"""Begins the source of a reason that says who stored the rule; the user's name follows."""
+
 INTEGER_MAX: Final = 2**63 - 1
 """Largest number anywhere in a rule: what fits into a frame."""
 
@@ -72,12 +78,18 @@ class FilterRule(msgspec.Struct, frozen=True, kw_only=True):
     reason_trail: tuple[ReasonEntry, ...] = ()
     valid_from: float | None = None
     valid_until: float | None = None
+    name: str = ""
+    """What users may write in the place of the UUID; no two rules have the same. "": none."""
+
+    first: bool = False
+    """Whether it comes before the other rules of its priority."""
+
     extra: dict[str, Any] = {}
 
     @property
-    def order(self) -> tuple[int, int, str]:
+    def order(self) -> tuple[int, bool, int, str]:
         """The sort key of the rule in the chain."""
-        return self.priority, self.watermark, self.uuid
+        return self.priority, not self.first, self.watermark, self.uuid
 
     def is_expired(self, now: float) -> bool:
         """Whether the rule's window has ended."""
@@ -115,6 +127,8 @@ def parse_rule(raw: object, *, where: str = "") -> FilterRule:
         reason_trail=_trail(raw.get("reason_trail", []), f"{where}reason_trail"),
         valid_from=valid_from,
         valid_until=valid_until,
+        name=parse_name(raw.get("name", ""), where=f"{where}name"),
+        first=_flag(raw.get("first", False), f"{where}first"),
         extra={key: value for key, value in raw.items() if key not in _KEYS},
     )
 
@@ -160,6 +174,10 @@ def to_raw(rule: FilterRule) -> dict[str, Any]:
         raw["valid_from"] = rule.valid_from
     if rule.valid_until is not None:
         raw["valid_until"] = rule.valid_until
+    if rule.name:
+        raw["name"] = rule.name
+    if rule.first:
+        raw["first"] = True
     return raw | rule.extra
 
 
@@ -177,6 +195,37 @@ def parse_uuid(raw: object, *, where: str = "uuid") -> str:
 
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether this is the UUID of a rule, and not its name."""
+    return _UUID.fullmatch(text) is not None
+
+
+def parse_name(raw: object, *, where: str = "name") -> str:
+    """The name of a rule, "" for none; `FilterRuleError` if it is taken for something else."""
+    if raw is None or raw == "":
+        return ""
+    if (
+        not isinstance(raw, str)
+        or len(raw) > NAME_LENGTH_MAX
+        or not raw.isprintable()
+        or raw != raw.strip()
+        or raw.startswith("-")
+        or is_uuid(raw)
+    ):
+        text = (
+            f"expected up to {NAME_LENGTH_MAX} printable characters, no UUID, and no dash or space"
+            f" at the beginning, not {brief(raw)}"
+        )
+        raise rule_error(where, text)
+    return raw
+
+
+def _flag(raw: object, where: str) -> bool:
+    if not isinstance(raw, bool):
+        raise rule_error(where, f"expected true or false, not {brief(raw)}")
+    return raw
 
 
 def _non_negative(raw: object, where: str) -> int:

@@ -147,6 +147,8 @@ def test_a_rule_without_options_does_nothing_to_every_job(daemon: FilterDaemon) 
         "reason": "",
         "valid_from": None,
         "valid_until": None,
+        "name": "",
+        "first": False,
     }
 
 

@@ -132,7 +132,7 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Show
     return run
 
 
-FILTER = "uuid,watermark,priority,predicates,action,reason,state,from,until"
+FILTER = "uuid,watermark,priority,predicates,action,reason,state,from,until,name"
 JOB = "id,status,summary,priority,received,started,ended,duration,process_id,archived,reason,eta"
 TABLES = [
     ("filter", FILTER),

@@ -44,8 +44,9 @@ def slow_verdict(raw_rules: list[dict[str, Any]], job: Job) -> tuple[str | None,
     return None, "ACCEPT"
 
 
-def place_of(rule: dict[str, Any]) -> tuple[int, int, str]:
-    return rule["priority"], rule["watermark"], rule["uuid"]
+def place_of(rule: dict[str, Any]) -> tuple[int, int, int, str]:
+    later = 0 if rule.get("first") else 1
+    return rule["priority"], later, rule["watermark"], rule["uuid"]
 
 
 def slow_applies(rule: dict[str, Any], job: Job) -> bool:
@@ -310,21 +311,23 @@ RULES = st.lists(
     st.fixed_dictionaries(
         {
             "uuid": st.sampled_from([f"{n:08x}-0000-4000-8000-000000000000" for n in range(6)]),
-            "watermark": st.integers(0, 3),
-            "priority": st.integers(0, 2),
+            "watermark": st.integers(0, 1),
+            "priority": st.integers(0, 1),
             "predicates": st.lists(PREDICATES, max_size=2),
             "action": ACTIONS,
         },
         optional={
             "valid_from": st.sampled_from([5, NOW]) | st.sampled_from([9, 11]),
             "valid_until": st.sampled_from([12, 13.5, 20]),
+            "first": st.sampled_from([False, False, False, True]),
+            "name": st.sampled_from(["a", "b c/d"]),
         },
     )
     | st.fixed_dictionaries(
         {
             "uuid": st.sampled_from([f"{n:08x}-1111-4000-8000-000000000000" for n in range(3)]),
-            "watermark": st.integers(0, 3),
-            "priority": st.integers(0, 2),
+            "watermark": st.integers(0, 1),
+            "priority": st.integers(0, 1),
             "predicates": st.lists(PREDICATES, max_size=1),
             "action": ACTIONS,
             "valid_until": st.sampled_from([9, NOW, 10.5]),
@@ -457,14 +460,14 @@ def test_the_generated_chains_come_to_each_action_and_depend_on_their_order_ofte
     actions: Counter[str] = Counter()
     by_order: Counter[str] = Counter()
 
-    @settings(max_examples=1_000, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=1_500, deadline=None, derandomize=True, database=None)
     @given(RULES, JOBS)
     def count(raw_rules: list[dict[str, Any]], job: Job) -> None:
         uuid, action = slow_verdict(raw_rules, job)
         actions[action if isinstance(action, str) else "RATE_LIMIT"] += uuid is not None
         applying = [raw for raw in raw_rules if slow_applies(raw, job)]
         by_order["more than one"] += len(applying) > 1
-        for key in ("priority", "watermark", "uuid"):
+        for key in ("priority", "first", "watermark", "uuid"):
             others = [raw for raw in applying if raw["uuid"] != uuid]
             by_order[key] += any(place_decides(key, uuid, raw_rules, other) for other in others)
 
@@ -480,5 +483,5 @@ def place_decides(
 ) -> bool:
     """Whether this is the first part of their places in which two rules differ."""
     [winner] = [raw for raw in raw_rules if raw["uuid"] == uuid]
-    parts = ["priority", "watermark", "uuid"]
-    return next(part for part in parts if winner[part] != other[part]) == key
+    parts = ["priority", "first", "watermark", "uuid"]
+    return next(part for part in parts if winner.get(part) != other.get(part)) == key

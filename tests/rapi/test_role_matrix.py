@@ -151,10 +151,13 @@ def app_for(*, is_required: bool = True) -> ASGIApp:
 def path_of(resource: Resource) -> str:
     """A path of the resource, with something in each part that varies."""
     parts = [
-        ("7" if part.endswith(":int}") else "node") if part.startswith("{") else part
+        VALUES.get(part, "7" if part.endswith(":int}") else "node") if part[:1] == "{" else part
         for part in resource.path.split("/")
     ]
     return "/".join(parts)
+
+
+VALUES = {"{uuid}": "00000000-0000-4000-8000-000000000001"}
 
 
 def body_for(method: Method) -> Any:

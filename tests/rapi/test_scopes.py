@@ -49,7 +49,10 @@ class Daemon:
         return Job([Op(f"OP_{name}") for name in names])
 
     async def filters(self) -> list[Stored]:
-        return [Stored("0a-0a", [for_("OP_A")]), Stored("0b-0b", [])]
+        return [
+            Stored("0a0a0a0a-0000-4000-8000-000000000000", [for_("OP_A")]),
+            Stored("0b0b0b0b-0000-4000-8000-000000000000", []),
+        ]
 
 
 def refusal(
@@ -101,11 +104,14 @@ WORDS = "user joe may only keep filter rules for OP_A, OP_B"
         (Rule(), None, WORDS),
         (NewRule(), None, WORDS),
         (Rule(predicates=[for_("OP_C")]), None, WORDS),
-        (Rule(predicates=[for_("OP_B")]), "0c-0c", None),
-        (Rule(predicates=[for_("OP_B")]), "0a-0a", None),
-        (Rule(predicates=[for_("OP_B")]), "0b-0b", WORDS),
-        (msgspec.UNSET, "0a-0a", None),
-        (msgspec.UNSET, "0b-0b", WORDS),
+        (Rule(predicates=[for_("OP_B")]), "0c0c0c0c-0000-4000-8000-000000000000", None),
+        (Rule(predicates=[for_("OP_B")]), "0a0a0a0a-0000-4000-8000-000000000000", None),
+        (Rule(predicates=[for_("OP_B")]), "0b0b0b0b-0000-4000-8000-000000000000", WORDS),
+        (msgspec.UNSET, "0a0a0a0a-0000-4000-8000-000000000000", None),
+        (msgspec.UNSET, "0b0b0b0b-0000-4000-8000-000000000000", WORDS),
+        # The name may be another rule's when the handler looks.
+        (msgspec.UNSET, "nightly", "user joe may name filter rules by their UUIDs only"),
+        (Rule(predicates=[for_("OP_A")]), "", None),
     ],
 )
 def test_an_operator_keeps_rules_for_his_opcodes_only(

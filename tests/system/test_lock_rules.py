@@ -127,3 +127,53 @@ def test_a_simulated_rule_on_locks_tells_what_it_would_hold(client: Client, gate
     assert {row.id: row.then is not None for row in rows} == {touching: True, other: False}
     gate.let_through(2)
     end(client, touching, other)
+
+
+# Names.
+
+
+def test_a_name_stands_for_the_uuid_everywhere(daemon: Daemon, client: Client) -> None:
+    uuid = client.add_filter(predicates=[ON_N7], action="PAUSE", name="work on n7", reason="memory")
+    held = client.submit(command({"node": {"shared": ["n7"]}}))
+    run_by(client)
+    why = daemon.run("job", "why", str(held)).stdout
+    assert "paused by the rule 'work on n7' (memory): it takes node/n7 (shared)" in why
+    assert "`ganger filter delete 'work on n7'`" in why
+    assert [row.uuid for row in client.filters(["work on n7"])] == [uuid]
+    assert {row.then for row in client.test_filters(without="work on n7")} == {None}
+    assert client.simulate(without="work on n7").start == [held]
+    proposed = {"uuid": "work on n7", "action": "ACCEPT"}
+    assert {row.then for row in client.test_filters(proposed)} == {(uuid, "ACCEPT")}
+    assert daemon.run("filter", "info", "work on n7").stdout.startswith(f"UUID: {uuid}\n  Name: w")
+    assert client.replace_filter("work on n7", action="CONTINUE") == uuid
+    daemon.replace_killed()
+    [row] = client.filters(["work on n7"])
+    assert (row.action, row.name) == ("CONTINUE", "work on n7")
+    assert client.replace_filter("work on n7", name="n7") == uuid
+    assert daemon.run("filter", "delete", "n7").stdout == "Filter rule n7 is deleted\n"
+    assert client.filters() == []
+
+
+def test_a_name_that_is_taken_or_unknown_is_refused(client: Client) -> None:
+    first = client.add_filter(name="nightly", key="once")
+    # A repetition under the same key is no second rule.
+    assert client.add_filter(name="nightly", key="once") == first
+    with pytest.raises(errors.FilterRuleError, match=f"'nightly' is the name of the rule {first}"):
+        client.add_filter(name="nightly")
+    with pytest.raises(errors.FilterRuleError, match=r"^uuid: Unable to parse UUID"):
+        client.replace_filter("weekly")
+    for request in (client.delete_filter, lambda name: client.filters([name])):
+        with pytest.raises(errors.UnknownFilterError, match="the UUID or name 'weekly'"):
+            request("weekly")
+    with pytest.raises(errors.UnknownFilterError, match="there is no rule weekly"):
+        client.test_filters(without="weekly")
+    assert [row.uuid for row in client.filters()] == [first]
+
+
+def test_a_rule_that_is_first_decides_before_older_ones(client: Client) -> None:
+    client.add_filter(action="ACCEPT")
+    held = client.add_filter(action="PAUSE", first=True, predicates=[ON_N7])
+    job = client.submit(command({"node": {"shared": ["n7"]}}))
+    end(client, client.submit(command({})))
+    assert statuses(client, job) == ["queued"]
+    assert client.filters()[0].uuid == held

@@ -58,12 +58,16 @@ class ClusterVerbs:
         uuid: str | None = None,
         valid_from: float | None = None,
         valid_until: float | None = None,
+        name: str = "",
+        first: bool = False,
         key: str | None = None,
         timeout: float | None = None,
     ) -> str:
         """Store a filter rule and return its UUID; when this returns the rule is in force.
 
-        The daemon tries rules by ``priority`` (lowest first), then age. The first rule whose
+        The daemon tries rules by ``priority`` (lowest first), those that are to be ``first`` of
+        their priority before the others, then age. ``name``: what may stand in the place of the
+        UUID in every verb; no two rules have the same. The first rule whose
         ``predicates`` all match a job, and whose ``action`` is not ``CONTINUE``, applies to the
         job. Actions: ``ACCEPT``, ``PAUSE``, ``REJECT``, ``CONTINUE``, ``["RATE_LIMIT", n]`` (also
         ``"RATE_LIMIT n"``).
@@ -82,6 +86,8 @@ class ClusterVerbs:
             predicates=predicates,
             action=action,
             reason=reason,
+            name=name,
+            first=first,
         )
         stored = self._caller.call(message, timeout)
         return stored.uuid
@@ -96,10 +102,16 @@ class ClusterVerbs:
         reason: requests.Reason = "",
         valid_from: float | None = None,
         valid_until: float | None = None,
+        name: str = "",
+        first: bool = False,
         key: str | None = None,
         timeout: float | None = None,
     ) -> str:
-        """As `add_filter`, in place of the rule with this UUID; without one it is a new rule."""
+        """As `add_filter`, in place of the rule with this UUID; without one it is a new rule.
+
+        In the place of a rule with this name, which must exist, and whose name the new one keeps
+        unless it has another ``name``.
+        """
         return self.add_filter(
             priority=priority,
             predicates=predicates,
@@ -108,6 +120,8 @@ class ClusterVerbs:
             uuid=uuid,
             valid_from=valid_from,
             valid_until=valid_until,
+            name=name,
+            first=first,
             key=key,
             timeout=timeout,
         )
@@ -115,7 +129,7 @@ class ClusterVerbs:
     def delete_filter(
         self, uuid: str, *, key: str | None = None, timeout: float | None = None
     ) -> None:
-        """Delete a filter rule; when this returns it is no longer in force.
+        """Delete the filter rule with this UUID or name; then it is no longer in force.
 
         ``key``: as in `add_filter`.
         """

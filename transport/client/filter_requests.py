@@ -37,7 +37,7 @@ RULE_KEYS: Final = tuple(
 _STORED_KEYS: Final = ("watermark", "state", "reason_trail")
 """Further keys of a stored rule: a listed rule may be proposed as it is."""
 
-_NULLABLE_KEYS: Final = ("uuid", "reason", "valid_from", "valid_until")
+_NULLABLE_KEYS: Final = ("uuid", "reason", "valid_from", "valid_until", "name")
 
 
 def new_filter(

@@ -99,9 +99,10 @@ class FilterStored(Reply, frozen=True):
 class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
     """Store a filter rule. The reply comes when the rule is in force. ``request``: `ChangeObjects`.
 
-    Without ``uuid`` the rule is new and gets one; else it replaces the rule of that UUID. The store
-    sets its watermark to the last job id. ``reason`` is a text or a whole reason trail. Times are
-    seconds since the epoch.
+    Without ``uuid`` the rule is new and gets one; else it replaces the rule of that UUID, or of
+    that name, which it keeps unless it has another ``name``. ``first``: before the other rules of
+    its priority. The store sets its watermark to the last job id. ``reason`` is a text or a whole
+    reason trail. Times are seconds since the epoch.
     """
 
     uuid: str | None = None
@@ -111,6 +112,8 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
     reason: Any = ""
     valid_from: Any = None
     valid_until: Any = None
+    name: Any = ""
+    first: Any = False
     sender: str = ""
     """Who asks; the daemon fills it in."""
 
@@ -120,7 +123,7 @@ class ReplaceFilter(Request[FilterStored], frozen=True, kw_only=True):
 class DeleteFilter(Request[Done], frozen=True):
     """Delete a filter rule. The reply comes when the rule is no longer in force.
 
-    ``request``: as in `ChangeObjects`.
+    ``uuid``: or its name. ``request``: as in `ChangeObjects`.
     """
 
     uuid: str
@@ -142,6 +145,8 @@ class FilterRow(msgspec.Struct, frozen=True, kw_only=True):
     valid_from: float | None = None
     valid_until: float | None = None
     state: Literal["in force", "not yet", "expired"] = "in force"
+    name: str = ""
+    first: bool = False
 
 
 class FiltersListed(Reply, frozen=True):
@@ -151,7 +156,7 @@ class FiltersListed(Reply, frozen=True):
 
 
 class ListFilters(Request[FiltersListed], frozen=True):
-    """List the filter rules with these UUIDs; None: all rules."""
+    """List the filter rules with these UUIDs or names; None: all rules."""
 
     uuids: list[str] | None = None
 

@@ -115,8 +115,9 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The smallest change that would let a job start or go on, as data; `remedy_words` words it.
 
     All of these together: ``is_disk``: the disk takes writes; ``depends``: these jobs end as
-    required; ``locks``: these end or give their locks back; ``rules``: these filter rules are
-    deleted, or an ACCEPT rule has a priority below ``accept_below``, or the time is ``until``;
+    required; ``locks``: these end or give their locks back; ``rules``: these filter rules (names,
+    or else UUIDs) are deleted, or an ACCEPT rule has a priority below ``accept_below``, or the time
+    is ``until``;
     ``ends``: one running job of each group ends, or there are ``slots`` run slots instead of the
     ends that free one; ``needs_slots``: there are so many run slots; ``priority``: the job has this
     priority or better; ``is_turn``: no such change is known, the job starts after those before it

@@ -406,13 +406,7 @@ def test_a_deletion_that_waited_for_its_turn_is_refused_to_the_one_that_asked(
     ("uuid", "refusal"),
     [
         (UUID, ("UnknownFilterError", f"Filter rule with UUID {UUID} does not exist")),
-        (
-            "x",
-            (
-                "FilterRuleError",
-                "uuid: Unable to parse UUID 'x'; expected 8-4-4-4-12 lower-case hexadecimal digits",
-            ),
-        ),
+        ("x", ("UnknownFilterError", "there is no filter rule with the UUID or name 'x'")),
     ],
 )
 def test_only_a_rule_that_is_there_can_be_deleted_or_asked_for(

@@ -96,15 +96,42 @@ def test_rules_come_in_order_however_they_are_asked_for() -> None:
     ("wanted", "error", "text"),
     [
         (B, errors.UnknownFilterError, f"Filter rule with UUID {B} does not exist"),
-        (A.upper(), errors.FilterRuleError, "Unable to parse UUID"),
+        (A.upper(), errors.UnknownFilterError, f"the UUID or name '{A.upper()}'"),
+        ("", errors.UnknownFilterError, "the UUID or name ''"),
     ],
 )
-def test_a_uuid_that_no_rule_has_is_refused(
+def test_a_uuid_or_name_that_no_rule_has_is_refused(
     wanted: str, error: type[errors.GangerError], text: str
 ) -> None:
-    rule_requests.check_known({A: None}, A)
+    stored: dict[str, Any] = {A: None, C: {"name": "the third"}}
+    assert rule_requests.uuid_of(stored, A) == A
+    assert rule_requests.uuid_of(stored, "the third") == C
     with pytest.raises(error, match=text):
-        rule_requests.check_known({A: None}, wanted)
+        rule_requests.uuid_of(stored, wanted)
+
+
+@pytest.mark.parametrize(
+    "name", [7, " a", "a ", "-a", "a\nb", "x" * 101, A, "a\x1b[31m", ["a"], {}]
+)
+def test_a_bad_name_is_refused(name: object) -> None:
+    with pytest.raises(errors.FilterRuleError, match=r"^name: expected up to 100 printable"):
+        built(name=name)
+
+
+def test_a_name_is_for_one_rule_alone() -> None:
+    stored = {A: rules.to_raw(rule(A, name="nightly"))}
+    rule_requests.check_name_is_free(stored, rule(A, name="nightly"))
+    rule_requests.check_name_is_free(stored, rule(B, name="nightly 2"))
+    rule_requests.check_name_is_free(stored, rule(B))
+    with pytest.raises(errors.FilterRuleError, match=f"'nightly' is the name of the rule {A}"):
+        rule_requests.check_name_is_free(stored, rule(B, name="nightly"))
+
+
+def test_a_rule_that_is_first_comes_before_others_of_its_priority_alone() -> None:
+    stored = [rule(A, priority=1, first=True), rule(B), rule(C, watermark=9, first=True)]
+    assert [row.uuid for row in rule_requests.listed(stored, None, 0.0)] == [C, B, A]
+    with pytest.raises(errors.FilterRuleError, match="first: expected true or false, not 'yes'"):
+        built(first="yes")
 
 
 # A new rule, unlike a stored one, needs a sensible window, and room.

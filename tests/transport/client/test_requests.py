@@ -288,7 +288,7 @@ def test_a_limit_may_be_one_text() -> None:
     assert asked.action == ["RATE_LIMIT", 4]
 
 
-KNOWN = "uuid, priority, predicates, action, reason, valid_from, valid_until"
+KNOWN = "uuid, priority, predicates, action, reason, valid_from, valid_until, name, first"
 NO_ACTION = 'action: expected one of ACCEPT, PAUSE, REJECT, CONTINUE, or ["RATE_LIMIT", n], got '
 
 
