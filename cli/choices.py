@@ -102,6 +102,24 @@ class Age(click.ParamType[float]):
         return float(int(number) * (unit or 1))
 
 
+class Bytes(click.ParamType[int]):
+    """A number of bytes: ``4096``, ``200K``, ``1.5M``, ``2G``, ``1T`` (of 1024 each)."""
+
+    name = "bytes"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,3})?)([KMGT]?)(?:i?B)?", str(value), re.ASCII)
+        if found is None:
+            expected = f"expected a number with K, M, G or T, such as 200M, got {str(value)[:60]!r}"
+            self.fail(expected, param, ctx)
+        number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+        if number > plain_values.INTEGER_MAX:
+            self.fail(f"expected less than 8 million T, got {str(value)[:60]!r}", param, ctx)
+        return number
+
+
 class Whole(click.ParamType[int]):
     """A whole number within bounds. Help does not show bounds that only say what can be stored."""
 

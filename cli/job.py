@@ -16,6 +16,7 @@ from . import (
     logs,
     output,
     progress,
+    purging,
     reading,
     repeating,
     retrying,
@@ -52,6 +53,7 @@ def job() -> None:
 
 
 job.add_command(logs.logs)
+job.add_command(purging.purge)
 
 
 @job.command(short_help="Submit a job, jobs or a plan.")

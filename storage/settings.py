@@ -260,6 +260,12 @@ WATCHED_AT_ONCE = 256
 WATCHED_WITH_LOG_AT_ONCE = 32
 """The same where each job's log is read."""
 
+PURGE_PAGE_JOBS = 2_000
+"""Jobs at which one request to purge looks; clients go on behind them."""
+
+PURGED_AT_ONCE = 50
+"""Jobs whose files are looked at, and removed, before other requests have their turn."""
+
 ARCHIVED_AT_ONCE = 256
 """Jobs that are archived before other requests have their turn."""
 

@@ -8,11 +8,24 @@ from collections.abc import Iterable
 
 _SHOWN_CHARACTERS_MAX = 60
 _LINE_CHARACTERS_MAX = 4_000
+_KIB = 1024
 
 
 def counted(count: int, noun: str) -> str:
     """The count with its noun, such as ``1 job`` and ``2 jobs``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def size(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> size(1), size(512), size(1536), size(3 * 1024**3)
+    ('1 byte', '512 bytes', '1.5 KiB', '3.0 GiB')
+    """
+    if count < _KIB:
+        return counted(int(count), "byte")
+    power = min(4, (int(count).bit_length() - 1) // 10)
+    return f"{count / _KIB**power:.1f} {' KMGT'[power]}iB"
 
 
 def text_of(value: object) -> str:

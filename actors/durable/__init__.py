@@ -9,6 +9,7 @@ the turn that a message begins, and whoever hung it there learns of nothing.
 - `log_segments`: when a new segment of the log begins, and when older ones go.
 - `change_log`: the changes of the configuration.
 - `file_writer`: writes the files of jobs, and keeps each state that is newer than its file.
+- `purged_jobs`: the jobs that went for good, and that a state in the log must not bring back.
 - `disk_state`: whether the disk takes writes.
 
 What is flushed, by whom, and when:

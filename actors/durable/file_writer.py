@@ -306,6 +306,13 @@ class FileWriter:
             self._directory.write(job_id, known[1], flush=False)
         self._directory.archive(job_id)
 
+    def purge(self, job_id: int) -> None:
+        """The job goes for good: no file gets a state of it any more."""
+        self._withdraw(job_id)
+        self._in_doubt.discard(job_id)
+        self._given_up.discard(job_id)
+        self._drop(job_id)
+
     # ------------------------------------------------------------ doubts
 
     def doubt_owned(self) -> None:

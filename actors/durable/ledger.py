@@ -24,6 +24,7 @@ from ...storage import errors, settings
 from ...storage.log.records import (
     ConfigWritten,
     JobArchived,
+    JobsPurged,
     JobsStored,
     StateFiled,
     StateStored,
@@ -35,7 +36,7 @@ from .file_writer import FileWriter
 from .log_segments import InThread, LogSegments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...storage.log.journal import Cut, Journal
     from ...storage.log.records import EncodedChange, Record
@@ -182,6 +183,19 @@ class Ledger:
     ) -> None:
         """The job goes to the archive; its file is moved once that is durable."""
         self._append(JobArchived(job_id), lambda: self.segments.archive(job_id, done), failed)
+
+    def store_purged(
+        self, files: Mapping[int, list[str]], done: Callable[[], None], failed: Failed
+    ) -> None:
+        """These jobs, which have ended, go for good; their files go once that is durable."""
+
+        def stored() -> None:
+            for job_id in files:
+                self.files.purge(job_id)
+            self.segments.purge(files)
+            done()
+
+        self._append(JobsPurged(list(files)), stored, failed)
 
     def store_changes(
         self,

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import errors, settings
 from ...storage.log.logged_changes import LoggedChanges
-from ...storage.log.records import ConfigWritten, StateStored
-from ...storage.queue_files import read_back, replay
+from ...storage.log.records import ConfigWritten, JobsPurged, StateStored
+from ...storage.queue_files import read_back, removal, replay
 from ...storage.queue_files.compaction import Compaction
 from .file_writer import parts
+from .purged_jobs import PurgedJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,6 +85,11 @@ class LogSegments:
         self._repeated: set[int] = set()
         self._repeated_bytes = 0
         self._unarchived: dict[int, Callable[[], None]] = {}
+        self._purged = PurgedJobs()
+        self._unremoved: dict[int, list[str]] = {}
+        self.large_files: list[int] = []
+        """Descriptors of large files that were removed: closed, they give their space back."""
+
         self._refused_inputs: list[str] = []
         self._inputs_to_remove: list[str] = []
         self._compaction: Compaction | None = None
@@ -100,6 +106,8 @@ class LogSegments:
         self._journal.go_on_from(recovered.position)
         self._files.begin(recovered)
         self._unarchived = dict.fromkeys(recovered.unarchived, _nothing)
+        self._purged.begin(recovered.purged)
+        self._unremoved = dict(recovered.unremoved)
         self._refused_inputs = list(recovered.refused_inputs)
         # A flush by our predecessor failed, or it died during one, or before it.
         self.is_doubtful = self._journal.has_older
@@ -139,6 +147,12 @@ class LogSegments:
         """Move the file of an archived job; the next segment repeats what cannot be moved."""
         self._unarchived[job_id] = done
         self._move_archived()
+
+    def purge(self, files: Mapping[int, list[str]]) -> None:
+        """Remove the files of purged jobs; what cannot be removed now, `renew` removes."""
+        self._purged.note(files, self._covered)
+        self._unremoved.update(files)
+        self._remove_purged()
 
     def remove_inputs(self, names: Iterable[str]) -> None:
         """Delete the inputs of a refused submission, once its record is certainly gone.
@@ -209,7 +223,7 @@ class LogSegments:
             return
         assert self._in_thread.compact is not None
         wanted, left_out = self._files.begin_compaction(self._covered)
-        compaction = Compaction(self._directory, wanted, left_out)
+        compaction = Compaction(self._directory, wanted, left_out, self._purged.ids)
         try:
             cut = self._journal.prepare_cut(compaction.check)
         except errors.StorageError as error:
@@ -241,6 +255,7 @@ class LogSegments:
         self._files.end_compaction()
         if compaction.is_done:
             self._sealed -= self._compacted
+            self._purged.segments_gone(self._sealed, self._covered)
             self._remove_inputs(self._inputs_to_remove)
             return self._uncovered(compaction)
         self._refused_inputs += self._inputs_to_remove
@@ -287,6 +302,7 @@ class LogSegments:
         # Only the old segments have what the late files lack.
         self._files.write_pending()
         self._archive_late()
+        self._remove_purged()
         is_fresh, self.is_fresh = self.is_fresh, False
         if is_fresh:
             self._covered &= self._repeated
@@ -304,6 +320,7 @@ class LogSegments:
             raise
         self.is_doubtful = self.is_fresh = False
         self._sealed = 0
+        self._purged.segments_gone(0, self._covered)
         names, self._refused_inputs = self._refused_inputs, []
         self._remove_inputs(names)
 
@@ -317,7 +334,10 @@ class LogSegments:
             self._journal.append(change)
         if self.changes.written is not None:
             self._journal.append(ConfigWritten(self.changes.written))
+        if purged := self._purged.ids | self._unremoved.keys():
+            self._journal.append(JobsPurged(sorted(purged)))
         self._journal.write(self._last_id())
+        self._purged.segment_begun(self._covered)
         # The older segments may go at any moment from now on.
         self._covered, self._repeated = set(states), set(states)
         self._repeated_bytes = self._journal.size
@@ -330,7 +350,7 @@ class LogSegments:
 
     def _check(self) -> Check:
         """Reads back the files for which the newest segment does not answer, before others go."""
-        left_out = self._files.answered
+        left_out = self._files.answered | self._purged.ids
         return lambda old: read_back.check(self._directory, old, left_out)
 
     def _archive_late(self) -> None:
@@ -349,6 +369,17 @@ class LogSegments:
             del self._unarchived[job_id]
             self._files.forget(job_id)
             done()
+
+    def _remove_purged(self) -> None:
+        """Remove the files of purged jobs; the journal remembers those that cannot be removed."""
+        for job_id, paths in list(self._unremoved.items()):
+            try:
+                self.large_files += removal.remove(paths)
+            except errors.StorageError as error:
+                self._disk.refuse_writes(error)
+                return
+            del self._unremoved[job_id]
+            self._directory.spool.forget(job_id)
 
     def _remove_inputs(self, names: Iterable[str]) -> None:
         for name in names:

@@ -15,8 +15,9 @@ class Recovered(msgspec.Struct, kw_only=True):
     and those of ``ahead`` have newer ones, which are here. ``archived`` are all archived jobs of
     the journal, and ``unarchived`` those whose files could not be moved. ``journaled`` is how many
     jobs the journal has, ``position`` that of its last record. ``changes``: of the configuration.
-    ``given_up`` have ended and lie in the archive, damaged or older: the states that a damaged
-    journal has of them do not count, and no file will ever have them.
+    ``purged`` are gone for good, as the journal says, and ``unremoved`` has their files that could
+    not be removed. ``given_up`` have ended and lie in the archive, damaged or older: the states
+    that a damaged journal has of them do not count, and no file will ever have them.
     """
 
     last_id: int = 0
@@ -31,3 +32,5 @@ class Recovered(msgspec.Struct, kw_only=True):
     archived: dict[int, replay.State | None] = {}
     journaled: int = 0
     given_up: set[int] = set()
+    purged: set[int] = set()
+    unremoved: dict[int, list[str]] = {}

@@ -10,7 +10,8 @@ the end or the return of a job registers a listener with the `JobStore`.
   choices back, and obeys the limit of running jobs.
 - `hand_over`: gives a chosen job to its process. `reusing`: whether the process may serve several.
 - `lifecycle`: jobs that have a process: states, returns, exits, deaths.
-- `control`: what users ask of jobs: cancel, kill, priority, retry, archive.
+- `control`: what users ask of jobs: cancel, kill, priority, retry, archive. `purging`: jobs that go
+  for good.
 
 The way of a job, which every change of the daemon has to keep whole:
 
@@ -56,4 +57,6 @@ The way of a job, which every change of the daemon has to keep whole:
    it the next such job, with a lock file and a hand-over of its own, as if it were a fresh process
    (docs/decisions/processes-serve-more-than-one-job.md).
 7. Archive. On request the file moves to ``archive/``, in folders of 10,000.
+8. Purge. On request an ended job goes for good, archived or not, with its output and input. The log
+   has that first, so a start removes what a crash has left (`durable.purged_jobs`).
 """

@@ -320,7 +320,11 @@ class Control:
             # Its process is about to leave; until then the process writes the file.
             self._retries.setdefault(job_id, []).append(retried_by)
             return
-        job = self._read_ended(job_id)
+        try:
+            job = self._read_ended(job_id)
+        except errors.UnknownJobError:
+            # It was purged meanwhile.
+            return
         known = job.extra.get(jobs.RETRIED_BY_KEY)
         repeats = [*(known if isinstance(known, list) else ()), retried_by]
         job.extra[jobs.RETRIED_BY_KEY] = repeats[-settings.RETRIES_NOTED_MAX :]

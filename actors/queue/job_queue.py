@@ -32,6 +32,7 @@ from .choices import Choices
 from .control import Control
 from .hand_over import HandOver
 from .lifecycle import Lifecycle
+from .purging import Purging
 
 MessageT = TypeVar("MessageT", bound=messages.Message)
 Route = Callable[[Envelope[Any], Any], None]
@@ -58,6 +59,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.estimating = Estimating(self.runtime, self.store)
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.choices, self.lifecycle)
+        self.purging = Purging(self.runtime, self.store)
         self.admission = Admission(self.runtime, self.store, self.gate, self.control.link_retry)
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.answers = InstalledAnswers(self)
@@ -177,7 +179,7 @@ def _needs_all_rows(message: messages.QueueMessage) -> bool:
     match message:
         case messages.WatchJobs():
             return message.ids is None
-        case messages.ListDependencies():
+        case messages.ListDependencies() | messages.PurgeJobs():
             return True
     return False
 
@@ -238,6 +240,7 @@ def from_clients(queue: JobQueue) -> Routes:
             _handled(messages.ChangeJobPriority, control.change_priority),
             _handled(messages.ArchiveJob, lambda envelope, one: control.archive(envelope, one.id)),
             _handled(messages.AutoArchiveJobs, autoarchive),
+            _handled(messages.PurgeJobs, queue.purging.purge),
             _handled(
                 messages.ExplainJob, lambda envelope, one: diagnosis.explain(envelope, one.id)
             ),
@@ -305,6 +308,7 @@ def from_components(queue: JobQueue) -> Routes:
             _handled(messages.JobWaitsDue, queue.answers.take),
             _noted(messages.GatheredDue, lambda _: store.reader.watches.send_gathered()),
             _noted(messages.StoreEstimates, lambda _: queue.estimating.store()),
+            _noted(messages.LargeFilesGone, lambda _: store.note_space()),
             _noted(messages.StoreAges, lambda _: announcements.ages.store()),
             _noted(messages.DiskRetried, lambda _: store.retry_disk()),
             _noted(messages.Compacted, store.note_compacted),

@@ -152,21 +152,26 @@ def _without_reasons(op: jobs.OpcodeEntry) -> dict[str, Any]:
 
 
 def _found_template(job: jobs.Job, place: int) -> _Template:
-    depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    if place < len(job.ops):
-        # If they are malformed, no daemon wrote them: the job's process will refuse the opcode.
-        with contextlib.suppress(errors.DependencyError):
-            depends = tuple(opcodes.dependencies(job.ops[place].input))
+    depends = _dependencies(job.ops[place]) if place < len(job.ops) else ()
+    later = (target for op in job.ops[place + 1 :] for target, _ in _dependencies(op))
     ended = JobClass(
         summary=shared_text(listing.in_listing(listing.job_summary(job))),
         shown=listing.shared_values(job),
         depends=depends,
+        needed_later=tuple(dict.fromkeys(later)),
         needs_user_opcodes=_needs_user_opcodes(job),
         work=_shared(tuple([estimates.key_of(op.input) for op in job.ops])),
     )
     foreseen = foreseen_of_job([op.input for op in job.ops[place:]])
     pending = ended if foreseen is None else msgspec.structs.replace(ended, foreseen=foreseen)
     return _Template(pending, pending, ended)
+
+
+def _dependencies(op: jobs.OpcodeEntry) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    # If they are malformed, no daemon wrote them: the job's process will refuse the opcode.
+    with contextlib.suppress(errors.DependencyError):
+        return tuple(opcodes.dependencies(op.input))
+    return ()
 
 
 def _needs_user_opcodes(job: jobs.Job) -> bool:

@@ -54,6 +54,9 @@ class JobClass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The values of further fields of listings (`storage/jobs/listing`)."""
 
     depends: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    needed_later: tuple[int, ...] = ()
+    """The jobs on which its later opcodes depend."""
+
     reason: str = ""
     limits: tuple[tuple[str, int], ...] = ()
     needs_user_opcodes: bool = False
@@ -155,6 +158,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     summary = _OfClass[str]("summary")
     reason = _OfClass[str]("reason")
     depends = _OfClass[tuple[tuple[int, tuple[str, ...]], ...]]("depends")
+    needed_later = _OfClass[tuple[int, ...]]("needed_later")
     limits = _OfClass[tuple[tuple[str, int], ...]]("limits")
     needs_user_opcodes = _OfClass[bool]("needs_user_opcodes")
     work = _OfClass[tuple[str, ...]]("work")

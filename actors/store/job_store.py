@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message, PendingEnd
     from ..runtime.component import Runtime
+    from ..runtime.dispatcher import Alarm
     from ..runtime.idle_work import IdleWork
     from .job_rows import Row
     from .job_table import JobTable
@@ -73,6 +74,7 @@ class JobStore:
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
         self._unsettled: list[int] = []
         self._is_retry_due = False
+        self._retry: Alarm | None = None
         self._failed_retries = 0
         self._ended: list[Listener] = []
         self._returned: list[Listener] = []
@@ -308,12 +310,17 @@ class JobStore:
 
     def retry_disk(self) -> None:
         """Find out whether the disk takes writes again, and if so, make up for what it refused."""
-        if not self.ledger.retry():
+        if self.ledger.retry():
+            self._go_on()
+        else:
             self._retry_later()
-            return
+
+    def _go_on(self) -> None:
         self._log.info("the disk takes writes again")
         self.change_log.settle()
         self._is_retry_due = False
+        if self._retry is not None:
+            self._retry.cancel()
         self._failed_retries = 0
         unsettled, self._unsettled = self._unsettled, []
         for job_id in unsettled:
@@ -324,12 +331,18 @@ class JobStore:
                     listener(row)
         self.announcements.whole_queue()
 
+    def note_space(self) -> None:
+        """There is more space than before: try at once what the disk has refused."""
+        if self.ledger.is_read_only and self.ledger.retry():
+            self._go_on()
+
     def _retry_later(self) -> None:
         self._is_retry_due = True
         # Each attempt may write files anew: pauses grow, to spare a disk that keeps failing.
         self._failed_retries = self._failed_retries + 1 if self.ledger.segments.is_doubtful else 0
         factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
-        self._runtime.later(settings.DISK_RETRY_SECONDS * factor, messages.DiskRetried())
+        seconds = settings.DISK_RETRY_SECONDS * factor
+        self._retry = self._runtime.later(seconds, messages.DiskRetried())
 
     def _compact_in_thread(self, compaction: Compaction, cut: Cut) -> None:
         """Have a thread compact sealed segments; `Compacted` follows."""

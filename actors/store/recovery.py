@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
-from ...storage.queue_files import compaction, job_files, read_back, replay, spool
+from ...storage.queue_files import compaction, job_files, read_back, removal, replay, spool
 from . import reconciling
 from .job_classes import row_of
 from .job_rows import Phase
@@ -55,10 +55,11 @@ def load(
         _archive_again(directory, job_id, state, loaded)
     progress("listing the queue", 0, 0)
     names = directory.names()
+    _remove_purged(directory, said.purged, names, loaded)
     strange = directory.strange_names(names)
     loaded.quarantined += [f"{name}: no job has that number" for name in strange]
     loaded.quarantined += directory.keep_damaged(said.damaged)
-    in_files = set(directory.live_ids(names)).difference(said.archived)
+    in_files = set(directory.live_ids(names)).difference(said.archived, said.purged)
     ids = in_files | _only_in_journal(directory, said, in_files, loaded)
     loader = _JobLoader(directory, said, loaded, daemon_lock)
     for job_id in _told(ids, progress):
@@ -258,6 +259,18 @@ def _note_mended(
         return
     if job_files.is_damaged(found):
         loaded.mended.append(job.id)
+
+
+def _remove_purged(
+    directory: QueueDirectory, purged: set[int], names: list[str], loaded: Loaded
+) -> None:
+    """Remove what a crash has left of purged jobs."""
+    loaded.purged = purged
+    for job_id, path in removal.left_of(directory.places, purged, names):
+        try:
+            removal.close(removal.remove([path]))
+        except errors.StorageError:
+            loaded.unremoved.setdefault(job_id, []).append(path)
 
 
 def _archive_again(

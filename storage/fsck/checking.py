@@ -73,6 +73,8 @@ class Facts(msgspec.Struct, kw_only=True):
     archived: list[FoundJob] = []
     states: dict[int, FoundJob] = {}
     archivals: dict[int, Archival] = {}
+    purged_files: list[tuple[str, int]] = []
+    """The files that are left of jobs that were purged, each with its job."""
     journaled_id: int = 0
     quarantined_id: int = 0
     segments: list[JournalSegment] = []
@@ -131,6 +133,9 @@ def check(facts: Facts) -> list[Finding]:
         found += _tails(facts.segments)
         found += _misplaced(facts)
         found += _queue(facts)
+        for path, job_id in facts.purged_files:
+            what = f"job {job_id} was purged"
+            found.append(Finding(FindingKind.PURGED_LEFT, path, what, job_id))
         found += _archive(facts)
         found += _beside(facts)
         found += _lock_files(facts)

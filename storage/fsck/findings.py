@@ -38,6 +38,7 @@ class FindingKind(enum.StrEnum):
     MISPLACED = "misplaced"
     JOURNAL_AHEAD = "journal-ahead"
     NOT_ARCHIVED = "not-archived"
+    PURGED_LEFT = "purged-left"
     JOURNAL_DAMAGED = "journal-damaged"
     JOURNAL_TORN = "journal-torn"
     STATE_UNREADABLE = "state-unreadable"
@@ -132,6 +133,11 @@ KINDS: dict[FindingKind, KindInfo] = {
         "the job was archived, but its file is not (whole) in the archive",
         _R,
         "moves it, as a daemon's start does",
+    ),
+    FindingKind.PURGED_LEFT: KindInfo(
+        "a file of a job that was purged is left: the daemon was killed before it removed all",
+        _R,
+        "removes it, as a daemon's start does",
     ),
     FindingKind.JOURNAL_DAMAGED: KindInfo(
         "behind a damaged record of the journal lie whole ones: the disk is damaged, or they "

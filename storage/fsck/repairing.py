@@ -218,6 +218,7 @@ ACTIONS: dict[FindingKind, Callable[[_Repairer, Finding], str]] = {
     FindingKind.SERIAL: _Repairer.write_serial,
     FindingKind.JOURNAL_AHEAD: _Repairer.bring_up,
     FindingKind.NOT_ARCHIVED: _Repairer.archive,
+    FindingKind.PURGED_LEFT: _Repairer.remove,
     FindingKind.JOURNAL_DAMAGED: _Repairer.copy_segment,
     FindingKind.MISPLACED: _Repairer.move_to_place,
     FindingKind.JOB_UNREADABLE: _Repairer.quarantined,

@@ -100,12 +100,14 @@ class _Survey:
         self._places = places
         self._queue = os.fspath(places.queue)
         self._directory = job_files.QueueDirectory(places)
+        self._purged: set[int] = set()
         self.facts = Facts(queue=self._queue)
         self._read_lock_files()
         self._read_version()
         self._list_queue()
         self._read_journal()
         self._read_jobs(progress)
+        self._leave_out_purged()
         limit = recorded_id(self.facts) + settings.JOB_ID_JUMP_MAX
         self.facts.quarantined_id = self._directory.highest_quarantined_id(limit)
         self._read_other_files()
@@ -206,6 +208,7 @@ class _Survey:
             return
         journaled = replay.read_journal(kept)
         self.facts.journaled_id = journaled.last_id
+        self._purged = journaled.purged
         for job_id, (serial, body) in journaled.states.items():
             found = self._job(job_id, os.fspath(self._places.journal), body)
             # The serial of the record counts, as in a replay.
@@ -251,6 +254,20 @@ class _Survey:
         for job_id, path in live:
             if job_id in paths:
                 self.facts.duplicates[job_id] = _is_same(path, paths[job_id])
+
+    def _leave_out_purged(self) -> None:
+        """Of a job that was purged no file counts: what is left of it only has to go."""
+        facts, purged = self.facts, self._purged
+        if not purged:
+            return
+        jobs, files = (*facts.jobs, *facts.archived), facts.spool_files
+        facts.purged_files = [
+            *((job.path, job.job_id) for job in jobs if job.job_id in purged),
+            *((file.path, file.job_id) for file in files if file.job_id in purged),
+        ]
+        facts.jobs = [job for job in facts.jobs if job.job_id not in purged]
+        facts.archived = [job for job in facts.archived if job.job_id not in purged]
+        facts.spool_files = [file for file in files if file.job_id not in purged]
 
     def _list_archive(self) -> Iterator[tuple[int, str]]:
         for name in documents.names_in(self._places.archive):

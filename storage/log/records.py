@@ -2,7 +2,7 @@
 
 A record has a position: its number since the log began. The queue appends all of them
 (`actors/durable/ledger`). Format 2 has the changes of the configuration, which had a journal of
-their own before.
+their own before; format 3 has the jobs that were purged.
 """
 
 from __future__ import annotations
@@ -60,6 +60,12 @@ class JobArchived(msgspec.Struct, frozen=True, tag="archived", array_like=True):
     job_id: int
 
 
+class JobsPurged(msgspec.Struct, frozen=True, tag="purged", array_like=True):
+    """These jobs, which had ended, are gone for good: no older record restores anything of them."""
+
+    ids: list[int]
+
+
 class OpcodeAnswer(msgspec.Struct, frozen=True):
     """What an opcode of a job resulted in, and the lines that it logs."""
 
@@ -101,11 +107,11 @@ class ConfigWritten(msgspec.Struct, frozen=True, tag="written", array_like=True)
     is_anew: bool = False
 
 
-JobRecord = JobsStored | StateStored | StateFiled | JobArchived
+JobRecord = JobsStored | StateStored | StateFiled | JobArchived | JobsPurged
 
 Record = SegmentBegun | JobRecord | ConfigChanged | ConfigWritten
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 RECORDS: RecordFormat[Record] = RecordFormat(Record, "journal", FORMAT_VERSION)
 """The records of the log."""

@@ -49,17 +49,23 @@ class Compaction:
     """One run of the compactor. One thread takes `steps`, the queue's calls the rest."""
 
     def __init__(
-        self, directory: QueueDirectory, wanted: Mapping[int, int], left_out: Container[int]
+        self,
+        directory: QueueDirectory,
+        wanted: Mapping[int, int],
+        left_out: Container[int],
+        purged: Container[int] = (),
     ) -> None:
         """``wanted``: the jobs whose files to write, with the serials of their states.
 
-        ``left_out``: the jobs for which the newest segment, or a process, answers.
+        ``left_out``: the jobs for which the newest segment, or a process, answers; ``purged``:
+        those that are gone for good, also since it began.
         """
         _under_way[directory.path] = self
         self._directory = directory
         self._wanted = wanted
         self._left = dict(wanted)
         self._left_out = left_out
+        self._purged = purged
         self._said = replay.JournalContent({}, {}, 0)
         self._current = -1
         # Held while a file is written, and while the last one is known to be.
@@ -76,7 +82,7 @@ class Compaction:
 
     def check(self, _: Sequence[Path]) -> None:
         """Raise `StorageError` unless the disk has, in files, what the sealed segments have."""
-        read_back.check_content(self._directory, self._said, self._left_out)
+        read_back.check_content(self._directory, self._said, self._left_out, self._purged)
 
     def steps(self, cut: Cut) -> Iterator[None]:
         """Do everything; between two steps the thread may rest. ``cut`` has the segments."""

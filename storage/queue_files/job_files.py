@@ -41,6 +41,12 @@ def path(queue: str | os.PathLike[str], job_id: int) -> str:
     return f"{os.fspath(queue)}/job-{job_id}"
 
 
+def id_of(name: str) -> int | None:
+    """The job in the name of a job file; None if it is no such name."""
+    match = _JOB_NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
 def archive_folder(archive: str | os.PathLike[str], job_id: int) -> str:
     """The folder of this job in the archive."""
     return f"{os.fspath(archive)}/{job_id // ARCHIVE_FOLDER_JOBS}"
@@ -76,6 +82,7 @@ class QueueDirectory:
     """The job files of one queue."""
 
     def __init__(self, places: Places) -> None:
+        self.places = places
         self._queue = os.fspath(places.queue)
         self._archive = os.fspath(places.archive)
         self._quarantine = os.fspath(places.quarantine)

@@ -40,10 +40,17 @@ def check(directory: QueueDirectory, old: Sequence[Path], left_out: Container[in
 
 
 def check_content(
-    directory: QueueDirectory, said: JournalContent, left_out: Container[int]
+    directory: QueueDirectory,
+    said: JournalContent,
+    left_out: Container[int],
+    purged: Container[int] = (),
 ) -> None:
-    """As `check`, of segments that say this."""
-    found = missing(directory, said, left_out)
+    """As `check`, of segments that say this.
+
+    ``purged``: the jobs that go for good. Their files may go meanwhile, later than they are here.
+    """
+    missed = missing(directory, said, left_out)
+    found = (job_id for job_id in missed if job_id not in purged)
     names = [f"job-{job_id}" for job_id in itertools.islice(found, _NAMED_MAX)]
     if names:
         more = " and others" if next(found, None) is not None else ""

@@ -31,15 +31,17 @@ State = tuple[int, bytes]
 class JournalContent(msgspec.Struct):
     """The newest state of each job in the journal, the archived jobs, and the last id given.
 
-    ``filed``: the newest states that only files have: serial and digest. ``position``: of the last
-    record. ``changes``: those of the configuration. ``damaged``: the segments with whole records
-    behind damaged bytes.
+    ``filed``: the newest states that only files have: serial and digest. ``purged``: the jobs that
+    are gone for good, of which no other record counts. ``position``: of the last record.
+    ``changes``: those of the configuration. ``damaged``: the segments with whole records behind
+    damaged bytes.
     """
 
     states: dict[int, State]
     archived: dict[int, State | None]
     last_id: int
     filed: dict[int, tuple[int, bytes]] = {}
+    purged: set[int] = set()
     position: int = 0
     changes: LoggedChanges = msgspec.field(default_factory=LoggedChanges)
     damaged: list[Path] = []
@@ -57,19 +59,31 @@ class JournalContent(msgspec.Struct):
                     self._note_state(job_id, serial, body)
             case records.StateStored():
                 self._note_state(record.job_id, record.serial, record.body)
-            case records.StateFiled():
+            case records.StateFiled() if record.job_id not in self.purged:
                 self.last_id = max(self.last_id, record.job_id)
                 if record.serial > self.filed.get(record.job_id, (0,))[0]:
                     self.filed[record.job_id] = record.serial, record.digest
-            case records.JobArchived():
+            case records.JobArchived() if record.job_id not in self.purged:
                 # A second record, after two requests at the same time, adds nothing.
                 self.filed.pop(record.job_id, None)
                 known = self.archived.get(record.job_id)
                 self.archived[record.job_id] = self.states.pop(record.job_id, known)
+            case records.JobsPurged():
+                self._purge(record.ids)
             case records.ConfigChanged() | records.ConfigWritten():
                 self.changes.note(record)
 
+    def _purge(self, ids: list[int]) -> None:
+        self.last_id = max(self.last_id, *ids)
+        self.purged.update(ids)
+        for job_id in ids:
+            self.states.pop(job_id, None)
+            self.filed.pop(job_id, None)
+            self.archived.pop(job_id, None)
+
     def _note_state(self, job_id: int, serial: int, body: bytes) -> None:
+        if job_id in self.purged:
+            return
         self.last_id = max(self.last_id, job_id)
         known = self.states.get(job_id)
         if known is None or serial > known[0]:

@@ -148,9 +148,9 @@ class SpoolDirectory:
         Call it before the job's own file moves: after a crash between the two the job is live, and
         the queue archives it again.
         """
-        for name in (output_name(job_id), *sorted(self._inputs_of(job_id))):
+        for name in (output_name(job_id), *sorted(self.inputs_of(job_id))):
             self._move(name, f"{target}/{FOLDER}")
-        self._known().pop(job_id, None)
+        self.forget(job_id)
 
     def remove_file(self, name: str) -> None:
         """Delete one file, if it is there."""
@@ -175,8 +175,13 @@ class SpoolDirectory:
             self._durable_targets.add(target)
             os.rename(source, f"{target}/{name}")
 
-    def _inputs_of(self, job_id: int) -> set[str]:
+    def inputs_of(self, job_id: int) -> set[str]:
+        """The names of the files with the standard input of a live job."""
         return set(self._known().get(job_id, ()))
+
+    def forget(self, job_id: int) -> None:
+        """The job's files are gone."""
+        self._known().pop(job_id, None)
 
     def _known(self) -> dict[int, set[str]]:
         if self._inputs is None:

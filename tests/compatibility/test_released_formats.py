@@ -239,7 +239,7 @@ def later_journal(queue: Path) -> str:
     path = queue / "journal/00000009.journal"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(records.RECORDS.packed(records.SegmentBegun(records.FORMAT_VERSION + 1, 900)))
-    return f"{path}: journal format 3, supported is 2"
+    return f"{path}: journal format 4, supported is 3"
 
 
 def unknown_record(queue: Path) -> str:
@@ -247,7 +247,7 @@ def unknown_record(queue: Path) -> str:
     payload = msgspec.msgpack.encode(["renamed", 3, 900])
     packed = checked_records.HEAD.pack(len(payload), zlib.crc32(payload)) + payload
     path.write_bytes(path.read_bytes().rstrip(b"\0") + packed)
-    return f"{path}: a record of an unknown kind; supported is format 2"
+    return f"{path}: a record of an unknown kind; supported is format 3"
 
 
 @pytest.mark.parametrize("make_later", [later_queue, later_journal, unknown_record])

@@ -120,6 +120,17 @@ def test_a_reply_of_a_later_version_is_read_all_the_same() -> None:
 
 GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (messages.ReadPlan(), {"type": "read_plan"}),
+    (
+        messages.PurgeJobs(ids=[7], age_seconds=60.0, bytes_min=4096, after=3, is_dry_run=True),
+        {
+            "type": "purge_jobs",
+            "ids": [7],
+            "age_seconds": 60.0,
+            "bytes_min": 4096,
+            "after": 3,
+            "is_dry_run": True,
+        },
+    ),
     (messages.NextJob(job_id=7), {"type": "next_job", "job_id": 7}),
     (
         messages.JobLeft(job_id=7, has_locks=False, has_group=True, is_free=True, unclean="umask"),

@@ -14,4 +14,5 @@
   `transport.zmq.dealer`. `forks`: a client that finds itself in a child process.
 - `caller` waits for threads, `async_caller` for asyncio. `spans`: for how long.
 - `following`: jobs until their end. `output_reading`: a job's output. `etas`: when jobs will start.
+  `purges`: what goes for good, page by page.
 """

@@ -42,6 +42,7 @@ from ..messages import (
     JobSpec,
     LimitsRead,
     PriorityOutcome,
+    PurgeJobs,
     ReadJob,
     ReadPlan,
     RetryJob,
@@ -58,6 +59,7 @@ from .cluster_verbs import ClusterVerbs
 from .connection import Connection, EndpointResolver, client_pair
 from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
+from .purges import PurgedJobs, purges
 from .streams import Streams
 
 
@@ -372,6 +374,31 @@ class Client(ClusterVerbs):
         """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
         message = AutoArchiveJobs(age_seconds=requests.checked_age(age))
         return self._caller.call(message, timeout)
+
+    def purge(
+        self,
+        ids: Iterable[int] | None = None,
+        *,
+        older_than: float | None = None,
+        larger_than: int = 0,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> PurgedJobs:
+        """Remove jobs that have ended, live or archived, with their output, for good.
+
+        Of all jobs, or those with these ``ids``, the ones that ended more than ``older_than``
+        seconds ago and take ``larger_than`` bytes at least; one of the three must be given. The
+        reply says how many bytes each took, and which stay, and why: a job on which another one
+        depends does. With ``dry_run``: says which, and removes nothing. ``timeout``: of each
+        request, of which there may be many.
+        """
+        found = PurgedJobs()
+        parts = purges(ids, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
+        for first in [*parts]:
+            asked: PurgeJobs | None = first
+            while asked is not None:
+                asked = found.take(asked, self._caller.call(asked, timeout))
+        return found
 
     def retry(
         self,

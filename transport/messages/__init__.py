@@ -48,7 +48,7 @@ from .values import *
 
 QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
-    | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs
+    | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs | PurgeJobs
     | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs | ReadPlan
     | ReadRuleHits | ListJobVersions | AwaitJobChange
 )
@@ -67,7 +67,7 @@ ClientRequest = (
 
 ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobsChanged | JobLogged | WatchEnded
-    | CancelOutcome | PriorityOutcome | ArchiveOutcome
+    | CancelOutcome | PriorityOutcome | ArchiveOutcome | PurgeOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead | RuleHits
     | JobVersions | JobAwaited
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
@@ -132,7 +132,7 @@ QueueMessage = (
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
-    | StoreEstimates | StoreAges | JobWaitsDue | GatheredDue
+    | StoreEstimates | StoreAges | LargeFilesGone | JobWaitsDue | GatheredDue
     | StoreChanges | ConfigFilesWritten | AwaitSettled
 )
 ReaderMessage = ReadOutput | OutputGrew

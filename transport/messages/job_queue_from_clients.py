@@ -285,6 +285,32 @@ class ArchiveJob(Request[ArchiveOutcome], frozen=True):
     id: int
 
 
+class PurgeOutcome(Reply, frozen=True):
+    """The jobs that are purged, each with the bytes that it took; and those left out, with why.
+
+    ``next_after``: go on with this `PurgeJobs.after`; None: that was all.
+    """
+
+    jobs: list[tuple[int, int]]
+    left_out: list[tuple[int, str]] = []
+    next_after: int | None = None
+
+
+class PurgeJobs(Request[PurgeOutcome], frozen=True):
+    """Remove jobs that have ended, live or archived, with their output, for good.
+
+    Those of ``ids``; None: all with higher ids than ``after`` that ended more than ``age_seconds``
+    ago and take ``bytes_min`` at least. A job on which another one depends stays. One request looks
+    at some thousand jobs. ``is_dry_run``: tell which, and remove nothing.
+    """
+
+    ids: list[int] | None = None
+    age_seconds: float | None = None
+    bytes_min: int = 0
+    after: int = 0
+    is_dry_run: bool = False
+
+
 class AutoArchiveJobs(Request[ArchiveOutcome], frozen=True):
     """Archive final jobs that ended more than ``age_seconds`` ago (negative: all final ones).
 

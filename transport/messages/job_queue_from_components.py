@@ -133,6 +133,10 @@ class SegmentMade(Notice, frozen=True):
     error: str | None = None
 
 
+class LargeFilesGone(Notice, frozen=True):
+    """From the queue's own thread: the space of large files of purged jobs is free."""
+
+
 class JobWaitsDue(Notice, frozen=True):
     """From the queue to itself: clients that wait for a change of a job are to be answered."""
 

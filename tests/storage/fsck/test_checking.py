@@ -222,6 +222,10 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"jobs": [job()], "archivals": {3: LOST}},
         at("not-archived", "job-3"),
     ),
+    "a file of a job that was purged": (
+        {"purged_files": [("/q/archive/0/job-3", 3)]},
+        at("purged-left", "archive/0/job-3"),
+    ),
     "an archived job that was lost": (
         {"archivals": {3: JOURNALED}},
         at("not-archived", "job-3"),

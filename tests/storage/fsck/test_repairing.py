@@ -24,6 +24,7 @@ from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import (
     ConfigChanged,
     JobArchived,
+    JobsPurged,
     JobsStored,
     Record,
     SegmentBegun,
@@ -176,6 +177,16 @@ def lose_from_the_archive(disk: Damaged) -> None:
     (disk.places.archive / "0/job-4").unlink()
 
 
+def purge_and_leave_everything(disk: Damaged) -> None:
+    (disk.queue / "serial").write_bytes(b"5\n")
+    for folder in (disk.queue, disk.places.archive / "0"):
+        (folder / "job-5").write_bytes(body(5, 2, SUCCESS))
+        (folder / "spool").mkdir()
+        (folder / "spool/job-5-output").write_bytes(OUTPUT)
+    new = JobsStored([(5, 1, body(5, 1, QUEUED))])
+    disk.journal(new, StateStored(5, 2, body(5, 2, SUCCESS)), JobArchived(5), JobsPurged([5]))
+
+
 def damage_the_journal(disk: Damaged) -> None:
     path = disk.journal(StateStored(2, 2, body(2, 2, ERROR)), StateStored(3, 1, body(3, 1, QUEUED)))
     data = bytearray(path.read_bytes())
@@ -296,6 +307,7 @@ DAMAGES: dict[Callable[[Damaged], None], set[FindingKind]] = {
     move_back: {FindingKind.NOT_ARCHIVED},
     tear_what_was_moved_back: {FindingKind.NOT_ARCHIVED},
     lose_from_the_archive: {FindingKind.NOT_ARCHIVED},
+    purge_and_leave_everything: {FindingKind.PURGED_LEFT},
     damage_the_journal: {FindingKind.JOURNAL_DAMAGED},
     damage_the_journal_of_the_configuration: {FindingKind.JOURNAL_DAMAGED},
     tear_the_configuration: {FindingKind.CONFIG_TORN},
@@ -395,6 +407,8 @@ def test_a_repair_deletes_only_files_without_meaning(
     meaningless = {".tmp-job-1.7.0", ".tmp-locks.data.7.0"}
     if (disk.queue / "serial").read_bytes() > b"4\n":
         meaningless.add("serial")
+    if damage is purge_and_leave_everything:
+        meaningless |= {"job-5", "job-5-output"}
     if damage is forget_a_state:
         # An older state, whole, of which the journal has the newer one.
         meaningless.add("job-1")
@@ -621,7 +635,7 @@ def test_a_journal_of_another_version_is_refused_before_anything_changes(
     before = disk.content()
     with pytest.raises(errors.DataDirectoryError) as caught:
         disk.repair()
-    assert caught.value.text == f"{path}: journal format 3, supported is 2"
+    assert caught.value.text == f"{path}: journal format 4, supported is 3"
     assert disk.content() == before
 
 

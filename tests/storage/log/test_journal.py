@@ -261,7 +261,7 @@ def test_a_journal_of_a_later_format_is_refused(directory: Path) -> None:
     path.write_bytes(records.RECORDS.packed(SegmentBegun(records.FORMAT_VERSION + 1, 5)))
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
-    assert caught.value.text == f"{path}: journal format 3, supported is 2"
+    assert caught.value.text == f"{path}: journal format 4, supported is 3"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_whole_record_of_an_unknown_kind_is_refused_and_not_cut(
     path.write_bytes(records.RECORDS.packed(FIRST) + head + unknown)
     with pytest.raises(errors.DataDirectoryError) as caught:
         replayed(directory)
-    assert caught.value.text == f"{path}: a record of an unknown kind; supported is format 2"
+    assert caught.value.text == f"{path}: a record of an unknown kind; supported is format 3"
 
 
 # What a replay leaves out.

@@ -35,7 +35,7 @@ from ganger.storage.disk import documents
 from ganger.storage.disk.paths import Places
 from ganger.storage.jobs import jobs
 from ganger.storage.locks.locks import Owner
-from ganger.storage.queue_files import job_files, output_files, spool
+from ganger.storage.queue_files import job_files, output_files, removal, spool
 from ganger.transport import messages
 from ganger.transport.client.output_reading import OutputReading
 from ganger.transport.envelopes import Envelope
@@ -377,6 +377,15 @@ class Machine:
         self.note(promises.ArchiveAsked())
         self._ask(messages.AutoArchiveJobs(age_seconds=-1.0), self._archived)
 
+    def purge(self, *ids: int) -> None:
+        """Purge jobs that have ended, archived or not."""
+        self.note(promises.PurgeAsked(ids))
+        self._ask(messages.PurgeJobs(ids=list(ids)), self._purged)
+
+    def _purged(self, answer: Any) -> None:
+        if isinstance(answer, messages.PurgeOutcome) and answer.jobs:
+            self.note(promises.Purged(tuple(job_id for job_id, _ in answer.jobs)))
+
     def _archived(self, answer: Any) -> None:
         if isinstance(answer, messages.ArchiveOutcome) and answer.archived:
             self.note(promises.Archived(tuple(answer.archived)))
@@ -433,7 +442,7 @@ class Machine:
 
     def look(self, kept_keys: dict[str, list[int]], ids: set[int]) -> Found:
         """What there is; ``ids`` are asked for also if no listing has them."""
-        component = self.queue.component
+        component, queue = self.queue.component, self.places.queue
         found: dict[int, tuple[jobs.Job, bool]] = {}
         for job_id in {*ids, *(row.id for row in component.store.table)}:
             with contextlib.suppress(errors.StorageError, errors.UnknownJobError):
@@ -455,6 +464,7 @@ class Machine:
                 for name in _lost_inputs(self.places, job, is_archived=is_archived)
             ],
             files=set(component.store.ledger.directory.live_ids()),
+            left={job_id for job_id, _ in removal.left_of(self.places, ids, os.listdir(queue))},
             configuration=configuration["serial_no"],
             marked=configuration["cluster"].get(SERIAL_MARK, 1),
             unanswered=[

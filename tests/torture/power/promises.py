@@ -19,6 +19,18 @@ class ArchiveAsked(msgspec.Struct, frozen=True):
     ids: tuple[int, ...] = ()
 
 
+class PurgeAsked(msgspec.Struct, frozen=True):
+    """These jobs may be gone from now on."""
+
+    ids: tuple[int, ...]
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """Jobs were purged."""
+
+    ids: tuple[int, ...]
+
+
 class Offered(msgspec.Struct, frozen=True):
     """A submission was sent: its number, its key, and the work of each opcode of each job."""
 
@@ -123,7 +135,7 @@ OfOneJob = (
     | Ended | Recorded | Began
 )  # fmt: skip
 Event = (
-    OfOneJob | ArchiveAsked | Archived | Offered | Submitted | Withdrawn
+    OfOneJob | ArchiveAsked | Archived | PurgeAsked | Purged | Offered | Submitted | Withdrawn
     | Configured | Authorised | Shown
 )  # fmt: skip
 
@@ -135,6 +147,8 @@ class PromisedJob(msgspec.Struct, kw_only=True):
     key: str | None
     is_archived: bool = False
     may_be_archived: bool = False
+    is_purged: bool = False
+    may_be_purged: bool = False
     final: JobStatus | None = None
     is_cancel_granted: bool = False
     cancels: int = 0
@@ -175,6 +189,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Standard input that is missing beside its job, or is another."""
     files: set[int]
     """Ids of the files that lie in the queue directory."""
+    left: set[int]
+    """The jobs of which any file lies anywhere."""
     configuration: int
     unanswered: list[int]
     """The changes of which a repetition would not get the first reply."""
@@ -212,10 +228,9 @@ class Promises:
                     self._configuration = event.serial
             case Authorised():
                 self._clients.add(event.key)
-            case Archived() | ArchiveAsked():
+            case Archived() | ArchiveAsked() | Purged() | PurgeAsked():
                 for job_id in event.ids or self.jobs:
-                    self.jobs[job_id].may_be_archived = True
-                    self.jobs[job_id].is_archived |= isinstance(event, Archived)
+                    _take_removal(self.jobs[job_id], event)
             case Ended() if event.job_id not in self.jobs:
                 # The replies of the others name the jobs that the disk refused.
                 assert event.status is JobStatus.CANCELED
@@ -234,6 +249,8 @@ class Promises:
         broken = BrokenPromises()
         quarantined = {name.partition(":")[0] for name in found.quarantined}
         for job_id, known in self.jobs.items():
+            if job_id not in found.jobs and known.may_be_purged:
+                continue
             if job_id not in found.jobs:
                 how = "quarantined" if f"job-{job_id}" in quarantined else "gone without a word"
                 broken.lost.append(f"job {job_id} is {how}")
@@ -247,6 +264,7 @@ class Promises:
                 broken.other.append(f"job {job_id} was archived without a request")
         self._check_offers(found, broken)
         self._check_keys(found, broken)
+        self._check_purged(found, broken)
         for job_id in sorted(found.files - found.jobs.keys()):
             if f"job-{job_id}" not in quarantined:
                 broken.other.append(f"the file of job {job_id} is dropped without a word")
@@ -304,6 +322,11 @@ class Promises:
             if works and len(works) != whole[number]:
                 broken.other.append(f"submission {number} is there in part")
 
+    def _check_purged(self, found: Found, broken: BrokenPromises) -> None:
+        purged = {job_id for job_id, known in self.jobs.items() if known.is_purged}
+        for job_id in sorted(purged & (found.left | found.jobs.keys())):
+            broken.other.append(f"job {job_id} was purged, and something of it is there again")
+
     def _check_keys(self, found: Found, broken: BrokenPromises) -> None:
         for key, ids in found.ids_by_key.items():
             promised = [job_id for job_id, known in self.jobs.items() if known.key == key]
@@ -314,7 +337,11 @@ class Promises:
     def keys(self) -> dict[str, list[int]]:
         """The keys that must be known still: none of their jobs may have been archived."""
         kept: dict[str, list[int]] = {}
-        gone = {known.key for known in self.jobs.values() if known.may_be_archived}
+        gone = {
+            known.key
+            for known in self.jobs.values()
+            if known.may_be_archived or known.may_be_purged
+        }
         for job_id, known in self.jobs.items():
             if known.key is not None and known.key not in gone:
                 kept.setdefault(known.key, []).append(job_id)
@@ -354,6 +381,14 @@ def output_of(op: OpcodeEntry) -> bytes:
 def work_of(job: Job) -> tuple[str, ...]:
     """What tells one job of a script from another: the text that each opcode works on."""
     return tuple(str(op.input.get("comment")) for op in job.ops)
+
+
+def _take_removal(known: PromisedJob, event: Event) -> None:
+    is_purge = isinstance(event, Purged | PurgeAsked)
+    known.may_be_purged |= is_purge
+    known.is_purged |= isinstance(event, Purged)
+    known.may_be_archived |= not is_purge
+    known.is_archived |= isinstance(event, Archived)
 
 
 def _take_of_one(known: PromisedJob, event: OfOneJob) -> None:

@@ -108,6 +108,13 @@ class Script:
         if ids:
             self._machine.archive(self._dice.choice(ids))
 
+    def _purge(self) -> None:
+        store = self._machine.queue.component.store
+        ids = [row.id for row in store.table if row.phase is Phase.ENDED and row.status.is_final]
+        ids += store.ledger.directory.archived_ids()
+        if ids:
+            self._machine.purge(*self._disk_dice.sample(ids, min(len(ids), 2)))
+
     def _autoarchive(self) -> None:
         self._machine.autoarchive()
 
@@ -135,6 +142,7 @@ _ACTIONS = {
     "_reprioritise": 3,
     "_archive": 3,
     "_autoarchive": 1,
+    "_purge": 1,
     "_configure": 2,
     "_authorise": 1,
     "_kill_process": 1,

@@ -364,6 +364,58 @@ def the_first_job_in_the_archive(machine: Machine) -> None:
         submit(machine, job(opcode("c")))
 
 
+def jobs_purged_while_the_journal_has_them(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=3)), job(opcode(text(40_000))), job(opcode("c")))
+    for job_id in (1, 2, 3):
+        start(machine, job_id)
+        run(machine, job_id)
+    machine.archive(2)
+    machine.end_turn()
+    machine.purge(1, 2)
+    machine.end_turn()
+    for _ in range(3):
+        renew_journal(machine)
+    machine.purge(3)
+    machine.end_turn()
+    restart(machine)
+    machine.end_turn()
+    renew_journal(machine)
+
+
+def a_purge_whose_segment_goes_with_the_one_before(machine: Machine) -> None:
+    def fill_segment() -> None:
+        submit(machine, job(opcode(text(JOURNAL_SEGMENT_BYTES, "r"))))
+
+    fill_segment()
+    submit(machine, job(opcode("a")), job(opcode("b")))
+    for job_id in (2, 3):
+        start(machine, job_id)
+        run(machine, job_id)
+    fill_segment()
+    machine.purge(2, 3)
+    machine.end_turn()
+    fill_segment()
+    # Only now the compactor works: at the first segment, then at the two others together.
+    for _ in range(3):
+        machine.run_timers()
+        machine.end_turn()
+
+
+def a_purge_that_the_disk_refused(machine: Machine) -> None:
+    submit(machine, job(opcode("a", words=3)), job(opcode("b")))
+    for job_id in (1, 2):
+        start(machine, job_id)
+        run(machine, job_id)
+    machine.archive(1)
+    machine.end_turn()
+    machine.next_flushes_fail = [True]
+    machine.purge(1, 2)
+    machine.end_turn()
+    _make_up(machine)
+    machine.purge(1, 2)
+    machine.end_turn()
+
+
 def output_after_a_flush_that_failed(machine: Machine) -> None:
     submit(machine, job(opcode("a", words=3), opcode("b", words=2)))
     start(machine, 1)
@@ -454,6 +506,9 @@ SCENES: list[Play] = [
     a_refusal_of_which_another_program_heard,
     a_page_that_leaves_the_memory_after_a_refusal,
     a_large_job_that_waits_when_the_disk_refuses,
+    jobs_purged_while_the_journal_has_them,
+    a_purge_whose_segment_goes_with_the_one_before,
+    a_purge_that_the_disk_refused,
     output_after_a_flush_that_failed,
     inputs_of_a_submission_that_was_refused,
     inputs_of_a_submission_that_was_refused_once_more,

@@ -216,6 +216,10 @@ class FakeDaemon:
                 reply = messages.ArchiveOutcome(archived=[message.id])
             case messages.AutoArchiveJobs():
                 reply = messages.ArchiveOutcome(archived=[], left=2)
+            case messages.PurgeJobs():
+                left_out = [(9, "there is no job 9")] if message.after else []
+                page = [(message.after + 1, 4096)]
+                reply = messages.PurgeOutcome(page, left_out, None if message.after else 1)
             case messages.ListLocks():
                 row = messages.LockRow(name="node/n1", mode="shared", owners=["1"], pending=[])
                 reply = messages.LocksListed(rows=[row])

@@ -125,6 +125,9 @@ def test_the_smaller_verbs_give_the_daemons_answers(client: Client) -> None:
     assert client.cancel(1).text == "Job 1 canceled"
     assert client.archive(1).archived == [1]
     assert client.autoarchive(3600).left == 2
+    purged = client.purge(older_than=3600)
+    assert (purged.jobs, purged.left_out) == ({1: 4096, 2: 4096}, {9: "there is no job 9"})
+    assert purged.freed_bytes == 8192
     assert [row.name for row in client.locks()] == ["node/n1"]
     client.stop()
 

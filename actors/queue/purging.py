@@ -1,0 +1,192 @@
+"""Removes ended jobs for good, live or archived: the only thing that gives space back.
+
+The log has first that a job is purged; then its files go, and a start removes what a crash has
+left. A job on which another one depends stays, since that one could not start any more.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+from ...storage import errors, settings
+from ...storage.queue_files import removal
+from ...transport import messages
+from ..store.job_rows import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from ...transport.envelopes import Envelope
+    from ...transport.messages import Message
+    from ..runtime.component import Runtime
+    from ..runtime.works import Work
+    from ..store.job_rows import Row
+    from ..store.job_store import JobStore
+
+    Files = dict[int, list[str]]
+
+_NEEDING_AT_ONCE = 5_000
+"""Jobs whose dependencies are looked at before other requests have their turn."""
+
+
+class Purging:
+    """Carries out requests to purge jobs, a page of jobs at a time."""
+
+    def __init__(self, runtime: Runtime, store: JobStore) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._table = store.table
+        self._ledger = store.ledger
+        self._directory = store.ledger.directory
+
+    def purge(self, envelope: Envelope, message: messages.PurgeJobs) -> None:
+        """Purge the jobs of one page, in slices. `BadRequestError` if there are too many ids."""
+        if message.ids is not None and len(message.ids) > settings.PURGE_PAGE_JOBS:
+            text = f"ids: expected at most {settings.PURGE_PAGE_JOBS}, got {len(message.ids)}"
+            raise errors.BadRequestError(text)
+        self._runtime.work(self._purging(envelope, message), envelope, outlives_asker=True)
+
+    def _purging(self, envelope: Envelope, message: messages.PurgeJobs) -> Work:
+        needed = yield from self._needed()
+        page = _Page(message, removal.JobFiles(self._runtime.host.places, self._live_inputs))
+        ids, page.next_after = self._ids(message)
+        for place, part in enumerate(_slices(ids)):
+            if place:
+                yield
+            found: Files = {}
+            for job_id in part:
+                files = self._chosen(job_id, page, needed)
+                if files is not None:
+                    found[job_id] = files
+            if found and not message.is_dry_run:
+                self._refuse_if_read_only()
+                self._store_purged(found)
+        outcome = messages.PurgeOutcome(page.jobs, page.left_out, page.next_after)
+        self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
+        return None
+
+    def _live_inputs(self, job_id: int) -> Iterable[str]:
+        return self._directory.spool.inputs_of(job_id)
+
+    def _ids(self, message: messages.PurgeJobs) -> tuple[list[int], int | None]:
+        """The jobs to look at, in the order of their ids, and where the next page begins."""
+        if message.ids is not None:
+            return sorted(set(message.ids)), None
+        live = self._table.ids_after(message.after)
+        archived = self._directory.archived_ids_after(message.after)
+        merged = (job_id for job_id, _ in itertools.groupby(heapq.merge(live, archived)))
+        ids = list(itertools.islice(merged, settings.PURGE_PAGE_JOBS))
+        return ids, ids[-1] if len(ids) == settings.PURGE_PAGE_JOBS else None
+
+    def _needed(self) -> Generator[None, None, dict[int, int]]:
+        """The jobs on which jobs depend that have not ended, each with one of these."""
+        needed: dict[int, int] = {}
+        after, has_more = 0, True
+        while has_more:
+            rows, has_more = self._table.page(after=after, limit=_NEEDING_AT_ONCE, statuses=None)
+            for row in rows:
+                if not row.status.is_final:
+                    needed.update((target, row.id) for target, _ in row.depends)
+                    needed.update(dict.fromkeys(row.needed_later, row.id))
+            if has_more:
+                after = rows[-1].id
+                yield
+        return needed
+
+    def _chosen(self, job_id: int, page: _Page, needed: dict[int, int]) -> list[str] | None:
+        """The files of the job if it is to go; otherwise the page says why not, if it was named."""
+        message = page.message
+        row = self._table.find(job_id)
+        try:
+            if why := self._obstacle(job_id, row, message):
+                if message.ids is not None:
+                    page.left_out.append((job_id, why))
+                return None
+            if message.age_seconds is not None and not self._is_older(job_id, row, message):
+                return None
+        except errors.StorageError as error:
+            # A file that cannot be read does not say how old it is.
+            page.left_out.append((job_id, error.text))
+            return None
+        files = page.files.of(job_id)
+        size = sum(files.values())
+        # Another request may have purged it meanwhile.
+        if not files or size < message.bytes_min:
+            return None
+        if job_id in needed:
+            page.left_out.append((job_id, f"job {needed[job_id]} depends on job {job_id}"))
+            return None
+        page.jobs.append((job_id, size))
+        return list(files)
+
+    def _obstacle(self, job_id: int, row: Row | None, message: messages.PurgeJobs) -> str:
+        """Why this job cannot be purged; empty: it can."""
+        if row is None:
+            is_there = message.ids is None or self._directory.archived_among([job_id])
+            return "" if is_there else f"there is no job {job_id}"
+        if not row.status.is_final:
+            return f"job {job_id} is {row.status}: only a job that has ended can be purged"
+        if row.phase is not Phase.ENDED:
+            return f"the process of job {job_id} is about to leave: try again"
+        return ""
+
+    def _is_older(self, job_id: int, row: Row | None, message: messages.PurgeJobs) -> bool:
+        assert message.age_seconds is not None
+        if row is not None:
+            ended = row.ended or row.started or row.received
+        else:
+            body = self._directory.read_archived(job_id)
+            ended = None if body is None else removal.ended_at(body)
+        return ended is not None and ended < time.time() - message.age_seconds
+
+    def _store_purged(self, files: Files) -> None:
+        def stored() -> None:
+            for job_id in files:
+                if self._table.find(job_id) is not None:
+                    self._table.remove(job_id)
+                self._store.reader.unreadable.pop(job_id, None)
+            self._free_large()
+
+        # The reply hangs on the same flush, and tells of a failure.
+        self._ledger.store_purged(files, stored, lambda _: None)
+
+    def _free_large(self) -> None:
+        """Have a thread free the space of large files: that takes long."""
+        segments = self._ledger.segments
+        large, segments.large_files = segments.large_files, []
+        if not large:
+            return
+
+        def free() -> Message:
+            removal.close(large)
+            return messages.LargeFilesGone()
+
+        try:
+            self._runtime.in_thread(free)
+        except RuntimeError:
+            # There is no thread to be had.
+            removal.close(large)
+
+    def _refuse_if_read_only(self) -> None:
+        if self._ledger.is_read_only:
+            raise self._ledger.refusal()
+
+
+class _Page:
+    """What one request has found so far."""
+
+    def __init__(self, message: messages.PurgeJobs, files: removal.JobFiles) -> None:
+        self.message = message
+        self.files = files
+        self.jobs: list[tuple[int, int]] = []
+        self.left_out: list[tuple[int, str]] = []
+        self.next_after: int | None = None
+
+
+def _slices(ids: list[int]) -> Iterable[list[int]]:
+    for start in range(0, len(ids), settings.PURGED_AT_ONCE):
+        yield ids[start : start + settings.PURGED_AT_ONCE]
