@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DaemonUnreachableError,
         DeadlineError,
         GangerError,
+        JobEndedError,
         OpcodeError,
         OperatorError,
         RejectedError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         UnknownJobError,
     )
     from .storage.jobs.jobs import JobStatus
+    from .storage.jobs.outcomes import Outcome
     from .storage.opcodes import (
         LevelNeeds,
         LockNeeds,
@@ -44,6 +46,7 @@ __all__ = [
     "DaemonUnreachableError",
     "DeadlineError",
     "GangerError",
+    "JobEndedError",
     "JobStatus",
     "LevelNeeds",
     "LockNeeds",
@@ -52,6 +55,7 @@ __all__ = [
     "OperationContext",
     "OperationError",
     "OperatorError",
+    "Outcome",
     "RejectedError",
     "TryAgainError",
     "UnknownJobError",
@@ -66,6 +70,7 @@ _HOMES = {
     "DaemonUnreachableError": (".storage.errors", "DaemonUnreachableError"),
     "DeadlineError": (".storage.errors", "DeadlineError"),
     "GangerError": (".storage.errors", "GangerError"),
+    "JobEndedError": (".storage.errors", "JobEndedError"),
     "JobStatus": (".storage.jobs.jobs", "JobStatus"),
     "LevelNeeds": (".storage.opcodes", "LevelNeeds"),
     "LockNeeds": (".storage.opcodes", "LockNeeds"),
@@ -74,6 +79,7 @@ _HOMES = {
     "OperationContext": (".storage.opcodes", "OperationContext"),
     "OperationError": (".storage.opcodes", "OperationError"),
     "OperatorError": (".storage.errors", "OperatorError"),
+    "Outcome": (".storage.jobs.outcomes", "Outcome"),
     "RejectedError": (".storage.errors", "RejectedError"),
     "TryAgainError": (".storage.errors", "TryAgainError"),
     "UnknownJobError": (".storage.errors", "UnknownJobError"),

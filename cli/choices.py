@@ -10,6 +10,7 @@ import click
 
 from ..storage import errors, plain_values, settings
 from ..storage.jobs.jobs import JobStatus
+from ..storage.jobs.outcomes import DEPENDENCY_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ class Endpoint(click.ParamType[str]):
 
 
 class Dependency(click.ParamType[tuple[int, list[str]]]):
-    """A dependency: ``17`` (it must succeed) or ``17:success,error``."""
+    """A dependency: ``17`` (it must succeed) or ``17:success,failed``."""
 
     name = "dependency"
 
@@ -77,9 +78,9 @@ class Dependency(click.ParamType[tuple[int, list[str]]]):
         number, _, names = str(value).partition(":")
         statuses = names.split(",") if names else ["success"]
         is_id = number.isdecimal() and len(number) <= _ID_DIGITS_MAX
-        if not is_id or not set(statuses) <= set(FINAL_STATUSES):
-            known = ", ".join(FINAL_STATUSES)
-            self.fail(f"expected ID or ID:STATUS,... of {known}, got {value!r}", param, ctx)
+        if not is_id or not set(statuses) <= set(DEPENDENCY_WORDS):
+            known = ", ".join(DEPENDENCY_WORDS)
+            self.fail(f"expected ID or ID:WORD,... of {known}, got {value!r}", param, ctx)
         return int(number), statuses
 
 
@@ -227,8 +228,9 @@ def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "depends",
         type=Dependency(),
         multiple=True,
-        metavar="ID[:STATUS,...]",
-        help="Start only after this job (has succeeded). May be repeated.",
+        metavar="ID[:WORD,...]",
+        help="Start only after this job (has succeeded, or ended in one of these statuses or "
+        "outcomes; always: in any). May be repeated.",
     )
     @click.option("--dry-run", is_flag=True, help="Check everything, store nothing.")
     @functools.wraps(function)

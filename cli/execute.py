@@ -8,7 +8,7 @@ import click
 
 from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
-from . import choices, hints, logs, output, reading, whys
+from . import choices, following, hints, logs, output, reading, whys
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _ended(client: Client, job_id: int, *, quiet: bool) -> int:
         text = f"job {job_id} is stored; when a daemon runs again, {watch}"
         output.echo(f"ganger: {text}", err=True)
         raise
-    return _exit_code(client.job(job_id))
+    return _exit_code(client, client.job(job_id))
 
 
 def _follow(client: Client, job_id: int, *, quiet: bool) -> None:
@@ -132,27 +132,23 @@ def _follow(client: Client, job_id: int, *, quiet: bool) -> None:
     printer.finish()
 
 
-def _exit_code(job: job_views.JobInfo) -> int:
+def _exit_code(client: Client, job: job_views.JobInfo) -> int:
     assert job.ops is not None
-    result, code = job.ops[0].result, 1
+    result = job.ops[0].result
     if job.status is jobs.JobStatus.SUCCESS:
         return int(result.get("exit_code") or 0) if isinstance(result, dict) else 0
+    code, hint = 0 if following.has_ended_well(client, job) else 1, ""
     match result:
         case [_, [str(text), dict(details), *_]]:
             if (ended := _code_of(details)) is not None:
                 if text != f"command exited with code {ended}":
-                    output.echo(f"ganger: job {job.id}: {text}", err=True)
+                    output.echo(f"ganger: job {job.id} {following.ending(job)}", err=True)
                 # One that is ended on request may end with 0, and has not succeeded.
                 return ended or 1
-            reason, code = text, int(details.get("shell_code") or 1)
-        case [_, [str(text), *_]]:
-            reason = text
-        case _:
-            reason = str(result) if result is not None else "no result"
-    hint = (
-        hints.shell(job.ops[0].input.get("argv") or []) if reason.startswith(_NOT_STARTED) else ""
-    )
-    output.echo(f"ganger: job {job.id} ended with status {job.status}: {reason}{hint}", err=True)
+            code = int(details.get("shell_code") or 1)
+            if text.startswith(_NOT_STARTED):
+                hint = hints.shell(job.ops[0].input.get("argv") or [])
+    output.echo(f"ganger: job {job.id} {following.ending(job)}{hint}", err=True)
     return code
 
 

@@ -8,14 +8,63 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage.jobs import job_views, jobs, listing
+from ..storage import errors
+from ..storage.jobs import job_views, jobs, listing, outcomes
+from ..storage.jobs.outcomes import Outcome
 from . import output, whys
 from .call import INTERRUPTED_EXIT_CODE
+from .output import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..transport.client.client import Client
+
+
+FAILS = (
+    "fail if one fails, is lost, killed, timed out, rejected or canceled, or is skipped because "
+    "of such a job"
+)
+"""When commands that wait for jobs fail, in their help."""
+
+
+def outcome(job: job_views.JobInfo) -> Outcome | None:
+    """What happened to the job; None: it has not ended. A daemon before outcomes sends none."""
+    return job.outcome or outcomes.end_of(job.status, None).outcome
+
+
+def state(job: job_views.JobInfo) -> str:
+    """The outcome of a job that has ended, else its status."""
+    return str(outcome(job) or job.status)
+
+
+STATE = Column("state", state, lambda job: output.status_text(state(job)))
+
+
+def ending(job: job_views.JobInfo) -> str:
+    """How a job ended, without its subject: ``failed: exit code 1``."""
+    found = outcome(job)
+    assert found is not None
+    return (
+        f"{outcomes.VERBS[found]}: {job.reason_ended}"
+        if job.reason_ended
+        else outcomes.VERBS[found]
+    )
+
+
+def has_ended_well(client: Client, job: job_views.JobInfo) -> bool:
+    """Whether the job has succeeded, or was not needed.
+
+    A job that was skipped is as the job that is the cause.
+    """
+    found = outcome(job)
+    if found is not Outcome.SKIPPED or job.cause is None:
+        return found in {Outcome.SUCCESS, Outcome.SKIPPED}
+    try:
+        [cause] = client.jobs([job.cause])
+    except errors.UnknownJobError:
+        return False
+    return outcome(cause) in {Outcome.SUCCESS, Outcome.SKIPPED}
 
 
 def duration(job: job_views.JobInfo) -> float | None:
@@ -33,7 +82,7 @@ def wait(
     *,
     quiet: bool,
 ) -> int:
-    """Wait for jobs, with progress on a terminal; 0 if all succeeded, else 1.
+    """Wait for jobs, with progress on a terminal; 0 if all of them ended well, else 1.
 
     Prints what they wait for unless ``quiet``. `DeadlineError` after ``timeout`` seconds;
     interrupted: 130, and the jobs go on.
@@ -43,11 +92,11 @@ def wait(
         for part in whys.watched(client, ids, log=False, timeout=timeout, quiet=quiet)
         if isinstance(part, job_views.StatusChange)
     )
-    final: dict[int, jobs.JobStatus] = {}
+    final: dict[int, job_views.JobInfo] = {}
     try:
         for change in _shown(changes, ids, names):
             if change.status.is_final:
-                final[change.job_id] = change.status
+                final[change.job_id] = change.job
     except KeyboardInterrupt:
         left = [str(job_id) for job_id in ids if job_id not in final]
         goes_on = "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on"
@@ -56,11 +105,17 @@ def wait(
             err=True,
         )
         return INTERRUPTED_EXIT_CODE
-    failed = [job_id for job_id in ids if final.get(job_id) is not jobs.JobStatus.SUCCESS]
-    for job_id in failed:
-        name = f" ({names[job_id]})" if job_id in names else ""
-        output.echo(f"Job {job_id}{name} ended with status {final.get(job_id)}", err=True)
-    return 1 if failed else 0
+    code = 0
+    for job_id in dict.fromkeys(ids):
+        job = final.get(job_id)
+        if job is None:
+            output.echo(f"Job {job_id} has not ended", err=True)
+            code = 1
+        elif outcome(job) is not Outcome.SUCCESS:
+            name = f" ({names[job_id]})" if job_id in names else ""
+            output.echo(f"Job {job_id}{name} {ending(job)}", err=True)
+            code = code if has_ended_well(client, job) else 1
+    return code
 
 
 def _shown(
@@ -109,11 +164,12 @@ def tell(part: job_views.StatusChange | job_views.LogLine) -> None:
     if isinstance(part, job_views.LogLine):
         output.echo(f"{output.absolute(part.time)} job {part.job_id} {part.kind}: {part.text}")
         return
-    when, status = output.absolute(_since(part)), str(part.status)
+    when, shown = output.absolute(_since(part)), state(part.job)
+    why = f" ({part.job.reason_ended})" if part.job.reason_ended else ""
     output.echo(
         f"{when} job {part.job_id} is ",
-        output.Styled(status, fg=_plain_colour(status), bold=part.status.is_final),
-        f": {part.job.summary}",
+        output.Styled(shown, fg=_plain_colour(shown), bold=part.status.is_final),
+        f"{why}: {part.job.summary}",
     )
 
 
@@ -146,6 +202,9 @@ def _show_job(job: job_views.JobInfo) -> None:
     output.echo(f"Job ID: {job.id}")
     lines = {
         "Status": str(job.status) + (" (archived)" if job.archived else ""),
+        "Outcome": str(outcome(job) or ""),
+        "Ended because": job.reason_ended,
+        "Cause": "" if job.cause is None else f"job {job.cause}",
         "Summary": job.summary,
         "Reason": job.reason,
         "Priority": str(job.priority),

@@ -36,15 +36,17 @@ if TYPE_CHECKING:
 
 
 def _columns() -> Iterator[tuple[str, Column]]:
-    """The columns of the table of listed fields, and how long a job has run."""
+    """The columns of the table of listed fields, the state of a job, and how long it has run."""
     for name in listing.shown_in("command"):
         yield name, output.column(name, listing.TYPES[name])
+        if name == "status":
+            yield "state", following.STATE
         if name == "ended":
             yield "duration", Column("duration", lambda job: output.span(following.duration(job)))
 
 
 COLUMNS = dict(_columns())
-USUAL = ("id", "status", "summary", "received", "duration")
+USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
 
 
 @click.group()
@@ -61,7 +63,7 @@ job.add_command(purging.purge)
 @click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
 @choices.submission_options
 @repeating.key_option("a submission")
-@click.option("--wait", is_flag=True, help="Wait for the jobs; fail if one does not succeed.")
+@click.option("--wait", is_flag=True, help=f"Wait for the jobs; {following.FAILS}.")
 @click.option(
     "--timeout", type=choices.Seconds(), help="With --wait: give up after this many seconds."
 )
@@ -193,7 +195,10 @@ def list_jobs(
 def _plain(
     info: job_views.JobInfo, fields: Sequence[str], columns: Mapping[str, Column]
 ) -> dict[str, Any]:
-    made: dict[str, Callable[[job_views.JobInfo], Any]] = {"duration": following.duration}
+    made: dict[str, Callable[[job_views.JobInfo], Any]] = {
+        "duration": following.duration,
+        "state": following.state,
+    }
     if "eta" in columns:
         made["eta"] = columns["eta"].plain
     return {name: made[name](info) if name in made else getattr(info, name) for name in fields}
@@ -220,7 +225,11 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
 @whys.quiet_option
 @click.pass_obj
 def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) -> int:
-    """Wait until jobs have ended; exit code 0 if all of them succeeded, else 1.
+    """Wait until jobs have ended; the exit code is 1 if one has not ended well, else 0.
+
+    A job ends well if it succeeds, or is skipped because it was not needed: an alarm, say, whose
+    check has succeeded. A job that was canceled or rejected has not ended well, and neither has
+    one that was skipped because of a job that did not.
 
     When nothing happens for a second, standard error tells what the first of them wait for.
     """
@@ -312,7 +321,7 @@ def _outcome(
     [now] = client.jobs([job_id])
     if now.is_final:
         where = " and is archived" if now.archived else ""
-        return False, f"Job {job_id} has ended with status {now.status}{where}"
+        return False, f"Job {job_id} has ended ({following.state(now)}){where}"
     if now.status is jobs.JobStatus.RUNNING:
         return False, f"{outcome.text}: it is running{hint}"
     return False, outcome.text

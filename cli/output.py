@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from ..storage.jobs.jobs import JobStatus
+from ..storage.jobs.outcomes import Outcome
 from ..storage.plain_values import encoded
 from . import layout
 
@@ -37,7 +38,15 @@ COLOURS = {
     "canceled": "magenta",
     "success": "green",
     "error": "bold red",
+    "failed": "bold red",
+    "killed": "bold red",
+    "lost": "bold red",
+    "rejected": "magenta",
+    "skipped": "cyan",
+    "timed-out": "bold red",
 }
+"""Of statuses and outcomes."""
+
 
 _HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -213,6 +222,9 @@ def column(name: str, kind: object) -> Column:
     find = operator.attrgetter(name)
     columns: dict[object, Column] = {
         JobStatus: Column(name, find, lambda row: status_text(find(row))),
+        Outcome | None: Column(
+            name, lambda row: find(row) or "-", lambda row: status_text(find(row) or "-")
+        ),
         int: Column(name, find),
         bool: Column(name, lambda row: "yes" if find(row) else "no"),
         float | None: Column(

@@ -7,8 +7,8 @@ Three forms are known::
     [[...], [...]] or {"jobs": [...]}        many jobs; with names and ``after`` a plan
 
 In a plan ``after`` names the jobs that must come first: ``after: [build]`` (it must have
-succeeded) or ``after: [{build: [success, error]}]``. A plan becomes one submission in which
-every job stands behind those it waits for.
+succeeded), ``after: [{build: [success, failed]}]`` or ``after: [{build: always}]``. A plan becomes
+one submission in which every job stands behind those it waits for.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..storage import errors, settings
+from ..storage.jobs.outcomes import DEPENDENCY_WORDS
 from . import reading
-from .choices import FINAL_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -180,8 +180,8 @@ def _after(after: object, where: str) -> list[tuple[str, list[str]]]:
 def _statuses(statuses: object, where: str) -> list[str]:
     if isinstance(statuses, str):
         statuses = [statuses]
-    known = ", ".join(FINAL_STATUSES)
-    if not isinstance(statuses, list) or not set(map(str, statuses)) <= set(FINAL_STATUSES):
+    known = ", ".join(DEPENDENCY_WORDS)
+    if not isinstance(statuses, list) or not set(map(str, statuses)) <= set(DEPENDENCY_WORDS):
         raise errors.PlanError(f"{where}: expected some of {known}, got {statuses!r}")
     return [str(status) for status in statuses]
 

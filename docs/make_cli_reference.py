@@ -78,14 +78,32 @@ jobs:
     after: [backup]
     ops: [{OP_ID: OP_EXEC, argv: [make, check]}]
   - name: alarm
-    after: [{backup: [error, canceled]}]
+    after: [{backup: [failed, lost]}, {check: always}]
     ops: [{OP_ID: OP_EXEC, argv: [make, alarm]}]
 ```
 
 `after` names jobs of the same file, `depends` the ids of jobs submitted before. Both wait for
-success, or for the statuses that they name. Each job gets a higher id than the jobs that it waits
+success, or for the words that they name:
+
+- `success`, `error`, `canceled`: the other job has ended with this status of Ganeti's.
+- `failed`, `skipped`, `rejected`, `killed`, `timed-out`, `lost`: it has ended with this
+  [outcome](client.md#how-a-job-ended).
+- `always`: it has ended, in whatever way. One word may stand without a list: `{check: always}`.
+- `any-failed`: of all jobs with this word, one has failed, timed out, been killed or lost.
+
+A job whose words cannot come true any more is skipped, with the first of them as the reason; of
+`any-failed`, when all of these jobs have ended without. If it is skipped because another job has
+succeeded, it was not needed. Each job gets a higher id than the jobs that it waits
 for. `--reason`, `--priority` and `--depend` apply to each job of the file that does not set them
 itself (for `--depend`: that has neither `after` nor `depends`).
+
+## What makes waiting commands fail
+
+`ganger job submit --wait`, `ganger job wait` and `ganger exec` end with 0 if each job has succeeded
+or was not needed. A job that failed, timed out, was killed, lost, rejected or canceled has not
+ended well: a script that waits for a job goes on only if its work is done, so a job that somebody
+has canceled counts, too. A job that was skipped counts as the job that is the cause: it was not
+needed if that has succeeded.
 
 ## What `exec` runs
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from ..storage import errors
 from ..storage.access import rapi_settings
+from ..storage.access.rapi_users import NOBODY
 from ..storage.jobs.job_views import LogLine, OutputChunk, StatusChange
 from .declarations import Call, Method, Parameter, Resource, Right, whole
 from .event_streams import COMMENT, EventStream, event
 from .feed import Feed, JobEvent, following
 from .problems import HttpError
+from .views import without_output
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,7 +30,8 @@ async def stream_events(call: Call) -> EventStream:
     """
     feed = call.of(Feed)
     jobs = {_job_id(text) for text in call.query.get("job", [])}
-    return EventStream(_counted(feed, _events(feed, _place(feed, call), jobs)))
+    events = _events(feed, _place(feed, call), jobs, hides_output=call.user is NOBODY)
+    return EventStream(_counted(feed, events))
 
 
 def _place(feed: Feed, call: Call) -> int | None:
@@ -42,7 +45,7 @@ def _place(feed: Feed, call: Call) -> int | None:
 
 
 async def _events(
-    feed: Feed, after: int | None, wanted: Collection[int]
+    feed: Feed, after: int | None, wanted: Collection[int], *, hides_output: bool
 ) -> AsyncGenerator[bytes, None]:
     place = feed.last if after is None else after
     yield event("hello", {"last": feed.last, "connected": feed.is_connected}, _id(feed, place))
@@ -55,6 +58,8 @@ async def _events(
             yield event("lost", {"last": feed.last}, _id(feed, feed.last))
         else:
             found = [one for one in events if _is_wanted(one, wanted)]
+            if hides_output:
+                found = [without_output(one) for one in found]
             parts = [event("job", one, _id(feed, one.number)) for one in found]
             if parts:
                 yield b"".join(parts)
@@ -115,9 +120,16 @@ async def _log(call: Call, job_id: int, serial: int, size: int) -> AsyncGenerato
                         yield _output(part, data, f"{serial}.{sent}")
                 case StatusChange():
                     kind = "end" if part.job.is_final else "status"
-                    yield event(kind, {"id": job_id, "status": str(part.status)})
+                    yield event(kind, _status(part))
     except errors.GangerError as error:
         yield event("error", {"message": error.text})
+
+
+def _status(part: StatusChange) -> dict[str, object]:
+    shown: dict[str, object] = {"id": part.job_id, "status": str(part.status)}
+    if part.job.outcome is not None:
+        shown |= {"outcome": part.job.outcome, "reason_ended": part.job.reason_ended}
+    return shown
 
 
 def _output(part: OutputChunk, data: bytes, number: str) -> bytes:

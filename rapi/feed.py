@@ -19,6 +19,7 @@ from ..storage import errors
 from ..storage.access import rapi_settings
 from ..storage.jobs.job_views import JobInfo, StatusChange
 from ..storage.jobs.jobs import JobStatus
+from ..storage.jobs.outcomes import Outcome
 
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
@@ -30,7 +31,8 @@ _FINAL = tuple(status for status in JobStatus if status.is_final)
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A job has another status. Times in seconds since the epoch.
 
-    ``previous``: the status before; None: it was not known.
+    ``previous``: the status before; None: it was not known. ``outcome``, ``reason_ended`` and
+    ``cause``: those of a job that has ended.
     """
 
     number: int
@@ -44,6 +46,9 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     received: float | None
     started: float | None
     ended: float | None
+    outcome: Outcome | None = None
+    reason_ended: str = ""
+    cause: int | None = None
 
 
 class Feed:
@@ -105,6 +110,9 @@ class Feed:
             received=job.received,
             started=job.started,
             ended=job.ended,
+            outcome=job.outcome,
+            reason_ended=job.reason_ended,
+            cause=job.cause,
         )
         self._events.append(event)
         for heard in self._heard:

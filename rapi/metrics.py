@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
+from ..storage.jobs.outcomes import Outcome
 from ..transport.messages import DaemonInfo, FilterRow, LockWait
 from .declarations import Call, Method, Resource, Right
 from .feed import Feed
@@ -44,6 +45,8 @@ class JobTimes:
         self._waiting_since: dict[int, float] = {}
         self.ended: Counter[str] = Counter()
         """How many jobs have ended, by final status."""
+        self.outcomes: Counter[str] = Counter()
+        """How many jobs have ended, by outcome."""
 
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(name, text, ["opcode"], registry=self.registry, buckets=_SECONDS)
@@ -62,6 +65,7 @@ class JobTimes:
             return
         if job.is_final:
             self.ended[event.status] += 1
+            self.outcomes[str(event.outcome)] += 1
             if job.started is not None:
                 self._start.labels(name).observe(max(0.0, job.started - job.received))
                 if job.ended is not None:
@@ -111,6 +115,12 @@ class _Now:
             if status.is_final:
                 ended.add_metric([str(status)], self._times.ended[status])
         yield ended
+        outcomes = CounterMetricFamily(
+            "ganger_job_outcomes", "Jobs that ended while this exporter lived", labels=["outcome"]
+        )
+        for outcome in Outcome:
+            outcomes.add_metric([str(outcome)], self._times.outcomes[outcome])
+        yield outcomes
         yield CounterMetricFamily("ganger_flushes", "Flushes of the journal", value=info.flushes)
         restarts = CounterMetricFamily(
             "ganger_component_restarts", "Restarts by the supervisor", labels=["component"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..storage.access.rapi_users import NOBODY
 from ..storage.jobs import listing
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
@@ -22,6 +23,7 @@ from .declarations import Call, Method, Parameter, Resource, Right
 from .explanations import plain
 from .feed import Feed
 from .problems import HttpError
+from .views import without_output
 
 _LISTED = 200
 _LISTED_MAX = 1_000
@@ -76,6 +78,8 @@ async def list_queue(call: Call) -> Listed:
     feed = call.of(Feed)
     found = [job for job in _newest(feed) if _matches(job, statuses, words)]
     shown = [job for job in found if not before or job.id < before][:limit]
+    if call.user is NOBODY:
+        shown = [without_output(job) for job in shown]
     return Listed(shown, len(found), _counts(feed), f"{feed.mark}.{feed.last}", _COLUMNS)
 
 

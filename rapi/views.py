@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from ..storage.access.rapi_users import NOBODY, User
 from ..storage.filters.predicates import looks_at, parse_predicates
-from ..storage.jobs.job_views import OutputChunk
+from ..storage.jobs import outcomes
+from ..storage.jobs.job_views import OutputChunk, StatusChange
 from ..storage.opcodes import catalogue
 from ..storage.queries import job_masks
 from . import jobs, roles
@@ -24,9 +25,10 @@ from .job_listing import JobListing
 from .problems import HttpError
 
 if TYPE_CHECKING:
-    from ..storage.jobs.job_views import JobChange, JobInfo, LogLine, OpInfo, StatusChange
+    from ..storage.jobs.job_views import JobChange, JobInfo, LogLine, OpInfo
     from ..transport.client.async_client import AsyncClient
     from ..transport.messages import Simulated
+    from .feed import JobEvent
 
 
 class View(msgspec.Struct, frozen=True):
@@ -41,6 +43,15 @@ def view(client: AsyncClient) -> View:
     """What this client shows."""
     bodies = JobBodies(client, functools.partial(jobs.read_body, client))
     return View(client, {JobListing: JobListing(client), JobBodies: bodies})
+
+
+_Ended = TypeVar("_Ended", "JobInfo", "JobEvent")
+
+
+def without_output(told: _Ended) -> _Ended:
+    """The same, without what a command has printed in the reason why the job has ended."""
+    shown = outcomes.without_output(told.reason_ended)
+    return told if shown == told.reason_ended else msgspec.structs.replace(told, reason_ended=shown)
 
 
 class Views:
@@ -87,6 +98,8 @@ class _Veiled:
     async def job(self, job_id: int) -> JobInfo:
         """As the client's."""
         job = await self._client.job(job_id)
+        if self._hides_output:
+            job = without_output(job)
         return msgspec.structs.replace(job, ops=[self._shown(op) for op in job.ops or ()])
 
     def _shown(self, op: OpInfo) -> OpInfo:
@@ -119,7 +132,9 @@ class _Veiled:
     ) -> AsyncIterator[StatusChange | LogLine | OutputChunk | None]:
         """As the client's."""
         async for part in self._client.follow(job_id, pause=pause):
-            if not (self._hides_output and isinstance(part, OutputChunk)):
+            if self._hides_output and isinstance(part, StatusChange):
+                yield msgspec.structs.replace(part, job=without_output(part.job))
+            elif not (self._hides_output and isinstance(part, OutputChunk)):
                 yield part
 
     async def simulate(

@@ -224,6 +224,46 @@ class RejectedError(BadRequestError):
     """Why each rejected job is rejected, by its place in the submission."""
 
 
+class JobEndedError(BadRequestError):
+    """A job has not ended in success."""
+
+    http_status = 409
+    job_id: int = 0
+    reason: str = ""
+    """Why, in one line."""
+
+    cause: int | None = None
+    """The id of the other job that is the root cause, if there is one."""
+
+
+class JobFailedError(JobEndedError):
+    """A job has failed."""
+
+
+class JobTimedOutError(JobFailedError):
+    """A job has exceeded its own time limit."""
+
+
+class JobKilledError(JobFailedError):
+    """A job was killed on request."""
+
+
+class JobLostError(JobFailedError):
+    """The process of a job has died, or could not be started."""
+
+
+class JobSkippedError(JobEndedError):
+    """A job was skipped, because of how a job has ended that it depends on."""
+
+
+class JobRejectedError(JobEndedError):
+    """A filter rule has rejected a job."""
+
+
+class JobCanceledError(JobEndedError):
+    """A job was canceled."""
+
+
 class NotAllowedError(BadRequestError):
     """The peer may not do this."""
 

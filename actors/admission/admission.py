@@ -312,7 +312,7 @@ class Admission:
         if new.count <= settings.SUBMITTED_AT_ONCE:
             self.announce_new()
             gone = [(one.row.id, JobStatus.CANCELED) for one in new.jobs]
-            self._store.announcements.finished(gone)
+            self._store.announcements.finished(messages.JobsFinished(jobs=gone))
         self._ledger.segments.remove_inputs(new.inputs)
         if isinstance(error, errors.OutcomeUnknownError):
             error = self._keys.doubt(new.key, error)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ...storage.jobs import outcomes
 from ...storage.locks.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import EXPLAINED_JOBS_MAX, START_ATTEMPTS_MAX
 from ...transport import remedy_words
@@ -224,7 +225,9 @@ def explained(
 ) -> JobExplained:
     """The whole answer. ``remedy`` lets the job go on; ``position``: that of a pending job."""
     if row.status.is_final:
-        text = f"job {row.id} has ended: {row.status}"
+        # Who sees no output of commands may ask this, too.
+        reason = outcomes.without_output(row.shown_ending.reason)
+        text = f"job {row.id} has ended: {row.end.outcome}{reason and f', {reason}'}"
     elif obstacles:
         text = f"job {row.id} is {row.status}: {obstacles[0].text}"
     elif row.process_id is not None:

@@ -122,9 +122,17 @@ def _shown(row: Row, name: str) -> object:
     return dict(row.whole_class.shown)[name]
 
 
+def _outcome(row: Row) -> str | None:
+    outcome = row.end.outcome
+    return None if outcome is None else outcome.value
+
+
 _FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
+    "cause": lambda row: row.shown_ending.cause,
     "end_ts": lambda row: _stamp(row.ended),
+    "outcome": _outcome,
     "priority": lambda row: row.priority,
+    "reason_ended": lambda row: row.shown_ending.reason,
     "received_ts": lambda row: _stamp(row.received),
     "start_ts": lambda row: _stamp(row.started),
     "status": lambda row: row.status.value,

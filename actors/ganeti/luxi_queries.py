@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ...storage import errors
+from ...storage.ganeti.queries.jobs import JOBS, OURS
 from ...storage.queries import job_masks
 from ...transport import messages
 from ...transport.client.query_requests import Query, next_query
@@ -102,6 +103,9 @@ def _request(
 
 def _query_fields(_given: MethodContext, what: str, fields: Fields | None) -> Talk:
     _check_resource("QueryFields", what, [what, fields])
+    if what == "job" and not fields:
+        # What Ganeti's tools list are Ganeti's fields.
+        fields = [name for name in JOBS.fields if name not in OURS]
     reply = yield Ask(CONFIG_STORE, messages.QueryFields(what, fields))
     return {"fields": reply.fields}
 

@@ -26,8 +26,9 @@ import msgspec
 
 from ...storage import errors, opcodes, settings
 from ...storage.alive import lock_files
-from ...storage.jobs import job_bounds, job_ends, jobs
+from ...storage.jobs import job_bounds, job_ends, jobs, outcomes
 from ...storage.jobs.jobs import JobStatus, OpcodeEvent
+from ...storage.jobs.outcomes import Ending, Outcome
 from ...storage.locks.locks import Owner
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files
@@ -83,6 +84,7 @@ class JobActor:
         """What operations may use."""
         self._store = StoreOperations(self._running, self._daemon, self._await)
         self._is_canceled = False
+        self._is_to_be_killed = False
         self._has_locks = False
         """It holds locks or waits for some."""
         self._is_in_line = False
@@ -103,6 +105,7 @@ class JobActor:
             if not self._run_opcode(op):
                 break
         if not self._is_returned:
+            self._note_kill()
             self._recorder.record()
         if self._file.is_stale:
             return False
@@ -118,6 +121,12 @@ class JobActor:
             unclean=unclean or "",
         )
         return self._daemon.tell(left) and is_free
+
+    def _note_kill(self) -> None:
+        """A job that was to be killed, and has not succeeded, was killed, however it ended."""
+        found = outcomes.killed(self._job) if self._is_to_be_killed else None
+        if found is not None and found.outcome is Outcome.KILLED:
+            outcomes.note(self._job, found)
 
     @property
     def _has_ended_well(self) -> bool:
@@ -139,6 +148,7 @@ class JobActor:
             return False
         except JobRejectedError as rejected:
             text = job_bounds.end_text(str(rejected), len(self._job.ops))
+            outcomes.note(self._job, Ending(Outcome.REJECTED, str(rejected)))
             job_ends.cancel_pending(self._job, now(), source=jobs.FILTER_SOURCE, text=text)
             return False
         except ReturnedError as returned:
@@ -269,6 +279,8 @@ class JobActor:
         plain = [(job_id, list(statuses)) for job_id, statuses in depends]
         outcome = self._ask(messages.AskDependencies(job_id=self._job.id, depends=plain))
         assert isinstance(outcome, messages.DependencyOutcome)
+        if outcome.ending is not None:
+            outcomes.note(self._job, outcome.ending)
         match outcome.verdict:
             case "open":
                 raise ReturnedError("it waits for other jobs")
@@ -392,6 +404,7 @@ class JobActor:
         elif message.kill and op.status is JobStatus.RUNNING:
             # Even if the operation succeeds, no other one begins.
             accepted = self.context.must_be_killed = self._is_canceled = True
+            self._is_to_be_killed = True
             text = (
                 f"Job {job_id} is running and will be killed: SIGTERM to its command now, "
                 "SIGKILL soon after; what does not react at all is ended "

@@ -17,9 +17,8 @@ from ..runtime.addresses import CONFIG_STORE
 from ..store.job_rows import Phase, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from ...transport.messages import PendingEnd
     from ..runtime.component import Runtime
     from ..store.job_store import JobStore
     from .hand_over import HandOver
@@ -69,13 +68,14 @@ class Choices:
             if row is not None and row.phase is Phase.PENDING:
                 self._table.give_status(row, JobStatus.QUEUED)
                 self._store.reader.changed(row)
-        self._end_unsatisfiable(message.unsatisfiable)
+        self._end_unsatisfiable(message)
 
-    def _end_unsatisfiable(self, unsatisfiable: Sequence[tuple[int, PendingEnd, str]]) -> None:
-        for job_id, verdict, text in unsatisfiable:
+    def _end_unsatisfiable(self, message: messages.JobsChosen) -> None:
+        for job_id, verdict, text in message.unsatisfiable:
             if (row := self._table.find(job_id)) is not None:
                 with self._reading(row):
-                    self._store.end_pending(job_id, verdict, text)
+                    decisive = message.dependencies.get(job_id)
+                    self._store.end_pending(job_id, verdict, text, decisive)
 
     @contextlib.contextmanager
     def _reading(self, row: Row) -> Iterator[None]:

@@ -14,6 +14,14 @@ from ...storage import errors, settings, wording
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import (
+    DEATH_SOURCE,
+    OF_STATUS,
+    START_SOURCE,
+    Ending,
+    Outcome,
+    ending_of,
+)
 from ...storage.queue_files import job_files
 from ...transport import messages
 from ..processes import sessions
@@ -30,9 +38,6 @@ if TYPE_CHECKING:
     from ..runtime.component import Runtime
     from ..store.job_store import JobStore
     from ..store.start_gate import StartGate
-
-DEATH_SOURCE = "gnt:daemon:luxid:deathdetection"
-START_SOURCE = "gnt:daemon:luxid:startjobs"
 
 
 class Lifecycle:
@@ -118,11 +123,24 @@ class Lifecycle:
         row.take_priority(message.priority)
         row.started = message.started
         row.ended = message.ended
+        if message.status.is_final and message.status is not JobStatus.SUCCESS:
+            row.ending = self._ending_in(row, message)
         self._reader.log_reaches(row, message.log_serial)
         self._reader.forget_appended(row.id, message.log_serial)
         self._store.move(row, message.status, has_locks=message.has_locks)
         if message.status is JobStatus.SUCCESS:
             self._estimating.learn(message.body)
+
+    def _ending_in(self, row: Row, message: messages.RecordState) -> Ending:
+        """How the job ended, from the text of its final state: in the message, or in the file."""
+        body = message.body
+        try:
+            job = self._read_file(row) if body is None else jobs.decode_job(body)
+            if (found := ending_of(job)) is not None:
+                return found
+        except errors.StorageError as error:
+            self._log.error("state of a process cannot be read", job=row.id, error=error.text)
+        return Ending(OF_STATUS[message.status][0], "its file cannot be read")
 
     def catch_up(self, job_id: int) -> None:
         """Take in a newer state of the job's file before the whole job is shown.
@@ -198,9 +216,12 @@ class Lifecycle:
 
     def dependencies_of(self, message: messages.AskDependencies) -> messages.DependencyOutcome:
         """Whether the dependencies of the job's next opcode are satisfied."""
-        statuses = {target: self._store.status(target) for target, _ in message.depends}
-        outcome = dependency_outcome(message.depends, statuses)
-        return messages.DependencyOutcome(verdict=outcome.verdict, text=outcome.text)
+        ends = {target: self._store.end_of(target) for target, _ in message.depends}
+        found = dependency_outcome(message.depends, ends)
+        if found.verdict not in ("canceled", "failed"):
+            return messages.DependencyOutcome(verdict=found.verdict)
+        skipped = self._store.skipped(found.decisive, message.depends)
+        return messages.DependencyOutcome(verdict=found.verdict, text=found.text, ending=skipped)
 
     # ------------------------------------------------------------ starts that failed
 
@@ -208,8 +229,9 @@ class Lifecycle:
         """End a job for which no process could be made."""
         row = self._table.find(message.job_id)
         if row is not None and row.phase is Phase.STARTING:
+            lost = Ending(Outcome.LOST, f"it failed to start: {message.text}")
             text = f"job {row.id} failed to start: {message.text}"
-            self._store.fail(row, self._store.read(row.id), START_SOURCE, text)
+            self._store.fail(row, self._store.read(row.id), START_SOURCE, text, ending=lost)
 
     def report_running(self) -> None:
         """Send a new executor the jobs that have a process, and those that need one."""
@@ -233,7 +255,7 @@ class Lifecycle:
             row = self._table.find(job.id)
             assert row is not None
             self._end_left_over(job)
-            self._store.fail(row, job, DEATH_SOURCE, death_text(job))
+            self._store.fail(row, job, DEATH_SOURCE, death_text(job), ending=_lost())
 
     def _end_left_over(self, job: jobs.Job) -> None:
         """End what the dead process left running: its locks are not free before (`LockManager`)."""
@@ -300,7 +322,8 @@ class Lifecycle:
             if was_killed:
                 self._killed.add(row.id)
             text = kill_text(job) if was_killed else death_text(job, exit_code)
-            self._store.fail(row, job, DEATH_SOURCE, text)
+            ending = _KILLED if was_killed else _lost(exit_code)
+            self._store.fail(row, job, DEATH_SOURCE, text, ending=ending)
 
     def _read_file(self, row: Row) -> jobs.Job:
         """The job as its process has written it."""
@@ -372,11 +395,12 @@ class Lifecycle:
         job = self._store.read(row.id)
         row.failed_starts += has_failed
         if row.failed_starts >= settings.START_ATTEMPTS_MAX:
-            text = (
-                f"job {row.id} failed to start: {row.failed_starts} of its processes, one after "
-                "the other, ended before it began"
+            why = (
+                f"{row.failed_starts} of its processes, one after the other, ended before it began"
             )
-            self._store.fail(row, job, START_SOURCE, text)
+            lost = Ending(Outcome.LOST, f"it failed to start: {why}")
+            text = f"job {row.id} failed to start: {why}"
+            self._store.fail(row, job, START_SOURCE, text, ending=lost)
             return
         job.livelock = None
         state = self._store.next_state(row, job)
@@ -392,6 +416,14 @@ class Lifecycle:
 def _show_times(row: Row, job: jobs.Job) -> None:
     row.started = jobs.seconds(job.start_timestamp)
     row.ended = jobs.seconds(job.end_timestamp)
+    row.show_ending(job)
+
+
+_KILLED = Ending(Outcome.KILLED, "on request; it did not react, and got SIGKILL")
+
+
+def _lost(exit_code: int | None = None) -> Ending:
+    return Ending(Outcome.LOST, _death(exit_code))
 
 
 def kill_text(job: jobs.Job) -> str:
@@ -401,7 +433,11 @@ def kill_text(job: jobs.Job) -> str:
 
 def death_text(job: jobs.Job, exit_code: int | None = None) -> str:
     """The error of a job whose process died; a negative exit code is the number of a signal."""
-    text = f"detected death of job {job.id} at {_now()}: its process ended without a result"
+    return f"detected death of job {job.id} at {_now()}: {_death(exit_code)}"
+
+
+def _death(exit_code: int | None) -> str:
+    text = "its process ended without a result"
     if exit_code is None:
         return text
     if exit_code >= 0:

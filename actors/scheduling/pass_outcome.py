@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 
 class Unsatisfiable(msgspec.Struct, frozen=True):
-    """A pending job that cannot start any more, and why."""
+    """A pending job that cannot start any more, and why.
+
+    ``dependency``: the job that it depends on whose end decides that; None: another reason.
+    """
 
     id: int
     verdict: PendingEnd
     text: str
+    dependency: int | None = None
 
 
 class Pass(msgspec.Struct, frozen=True):

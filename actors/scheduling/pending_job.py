@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import ANY_FAILED, JobEnd, Outcome
 from ...storage.prediction.lock_types import NO_LOCKS
-from .depending import Dependencies, cancelers
+from .depending import Dependencies, cancels, has_failed
 from .remedies import Buckets
 
 if TYPE_CHECKING:
@@ -65,13 +66,36 @@ class JobForecasts(msgspec.Struct, frozen=True):
 _NO_FORECASTS = JobForecasts()
 
 
+class WantedWords(msgspec.Struct):
+    """The accepted words of a job's dependencies, by their ids.
+
+    ``must_end``: the open ones that have to end in any case. Of the others, in the ``group``, one
+    has to fail; ``has_failed``: one has.
+    """
+
+    of: dict[int, list[tuple[str, ...]]]
+    must_end: set[int]
+    group: set[int]
+    has_failed: bool = False
+
+    @classmethod
+    def made(cls, depends: Dependencies) -> WantedWords:
+        """Those of these dependencies, of which nothing is known."""
+        words: dict[int, list[tuple[str, ...]]] = {}
+        for target, wanted in depends:
+            words.setdefault(target, []).append(wanted)
+        group = {target for target, wanted in depends if ANY_FAILED in wanted}
+        others = {target for target, wanted in depends if ANY_FAILED not in wanted}
+        return cls(words, others if group else set(), group)
+
+
 class OpenDependencies(msgspec.Struct):
     """The dependencies of a job, and what is known of them."""
 
     depends: Dependencies = ()
-    known: dict[int, JobStatus | None] = {}
+    known: dict[int, JobEnd | None] = {}
     targets: int = 0
-    cancelers: frozenset[int] | None = None
+    words: WantedWords | None = None
 
     @classmethod
     def on(cls, depends: Dependencies) -> OpenDependencies:
@@ -85,6 +109,9 @@ class OpenDependencies(msgspec.Struct):
 
 _NO_DEPENDENCIES = OpenDependencies()
 """Of all jobs without dependencies. It never changes."""
+
+
+_NEVER_STARTED = JobEnd(JobStatus.CANCELED, Outcome.SKIPPED)
 
 
 class Pending(msgspec.Struct, gc=False, eq=False):
@@ -151,29 +178,41 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         waits = self.waits
         return [target for target, _ in waits.depends if target not in waits.known]
 
-    def know(self, target: int, status: JobStatus | None) -> bool:
+    def know(self, target: int, end: JobEnd | None) -> bool:
         """Note how a dependency ended. Returns whether that can decide anything.
 
         The cost does not grow with their number: thousands may end one by one.
         """
         waits = self.waits
-        waits.known[target] = status
+        waits.known[target] = end
         if len(waits.known) == waits.targets:
             return True
-        return status is JobStatus.CANCELED and self.ends_with(target)
+        words = self._words()
+        words.must_end.discard(target)
+        words.has_failed |= target in words.group and has_failed(end)
+        is_decided = words.has_failed and not words.must_end
+        return is_decided or any(cancels(wanted, end) for wanted in words.of.get(target, ()))
 
     def ends_with(self, target: int) -> bool:
-        """Whether it is canceled if this dependency is."""
+        """Whether it is canceled if this dependency is, because that can never start."""
+        words = self._words().of.get(target, ())
+        return any(cancels(wanted, _NEVER_STARTED) for wanted in words)
+
+    def _words(self) -> WantedWords:
         waits = self.waits
-        if waits.cancelers is None:
-            waits.cancelers = cancelers(waits.depends)
-        return target in waits.cancelers
+        if waits.words is None:
+            waits.words = WantedWords.made(waits.depends)
+            waits.words.must_end -= waits.known.keys()
+            waits.words.has_failed = any(
+                has_failed(waits.known.get(target)) for target in waits.words.group
+            )
+        return waits.words
 
     def copy_under(self, verdict: JobVerdict, prediction: Prediction) -> Pending:
         """The job under another verdict, in no place yet, weighed by another prediction."""
         waits = _NO_DEPENDENCIES
         if not self.is_eligible and self.waits.depends:
-            waits = msgspec.structs.replace(self.waits, known=dict(self.waits.known))
+            waits = msgspec.structs.replace(self.waits, known=dict(self.waits.known), words=None)
         copy = Pending(self.id, self.priority, judged_by(verdict), self.wants, waits)
         copy.predict(prediction)
         return copy

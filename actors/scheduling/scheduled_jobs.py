@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ...storage.jobs.outcomes import OF_STATUS, JobEnd
 from ...storage.prediction.policy import Policy
 from ..runtime.id_maps import IdMap
 from ..runtime.id_sets import IdSet
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ...storage.jobs.jobs import JobStatus
+    from ...storage.jobs.outcomes import Outcome
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.messages import JobVerdict
     from .ageing import Steps
@@ -265,19 +267,21 @@ class ScheduledJobs:
             for dependency, _ in job.waits.depends:
                 self._forget_dependant(dependency, job_id)
 
-    def learn(self, job_id: int, status: JobStatus | None) -> None:
+    def learn(self, job_id: int, status: JobStatus | None, outcome: Outcome | None = None) -> None:
         """Take the ``status`` of a job; None: there is no such job.
 
-        A final one frees its slot and its locks, and decides about its dependants.
+        A final one frees its slot and its locks, and decides about its dependants. ``outcome``:
+        what happened to it, if the status by itself does not say that.
         """
         self._unknown.discard(job_id)
         if status is not None and not status.is_final:
             return
         self.vacate(job_id)
         self.remove(job_id)
+        end = None if status is None else JobEnd(status, outcome or OF_STATUS[status][0])
         for dependant in self._dependants.pop(job_id, ()):
             job = self._pending[dependant]
-            if job.know(job_id, status):
+            if job.know(job_id, end):
                 self._place(job)
 
     def reprioritise(self, job_id: int, priority: int) -> None:
@@ -334,7 +338,8 @@ class ScheduledJobs:
                 self._order.enter(job)
             case "canceled" | "failed":
                 self.remove(job.id)
-                self._ends.add(Unsatisfiable(job.id, outcome.verdict, outcome.text))
+                found = Unsatisfiable(job.id, outcome.verdict, outcome.text, outcome.decisive)
+                self._ends.add(found)
 
     def _forget_dependant(self, dependency: int, job_id: int) -> None:
         waiting = self._dependants.get(dependency)

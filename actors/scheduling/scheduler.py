@@ -87,10 +87,10 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 self._judge(message)
             case messages.JobsFinished():
                 for job_id, status in message.jobs:
-                    self._schedule.learn(job_id, status)
+                    self._schedule.learn(job_id, status, message.outcomes.get(job_id))
             case messages.StatusesReported():
                 for job_id, known in message.jobs:
-                    self._schedule.learn(job_id, known)
+                    self._schedule.learn(job_id, known, message.outcomes.get(job_id))
             case messages.JobReprioritised():
                 self._schedule.reprioritise(message.id, message.priority)
                 self._priorities = max(self._priorities, message.number)
@@ -158,6 +158,11 @@ class Scheduler(Component[messages.SchedulerMessage]):
                 priorities=self._priorities,
                 unsatisfiable=[(one.id, one.verdict, one.text) for one in decided.unsatisfiable],
                 eligible=decided.eligible,
+                dependencies={
+                    one.id: one.dependency
+                    for one in decided.unsatisfiable
+                    if one.dependency is not None
+                },
             )
             self.runtime.tell(JOB_QUEUE, chosen)
         self._questions = [one for one in self._questions if not self._is_answered(*one)]

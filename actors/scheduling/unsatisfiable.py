@@ -57,5 +57,7 @@ class UnsatisfiableJobs:
     def _next(self, doomed_by: Callable[[int], Iterable[int]]) -> Unsatisfiable:
         one = self._found.popleft()
         if one.verdict == "canceled":
-            self._found += [Unsatisfiable(each, "canceled", "") for each in doomed_by(one.id)]
+            self._found += [
+                Unsatisfiable(each, "canceled", "", one.id) for each in doomed_by(one.id)
+            ]
         return one

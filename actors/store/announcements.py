@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
+from ...storage.jobs import outcomes
 from ...transport import messages
 from ..runtime.addresses import FILTER_EVALUATOR
 from .ages import Ages
@@ -16,7 +17,6 @@ from .job_rows import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.jobs.jobs import JobStatus
     from ..durable.ledger import Ledger
     from ..runtime.component import Runtime
     from .job_rows import Row
@@ -64,9 +64,9 @@ class Announcements:
         notice = messages.JobsArrived(jobs=arrived, report=self.report)
         self._runtime.tell(FILTER_EVALUATOR, notice)
 
-    def finished(self, ends: list[tuple[int, JobStatus]]) -> None:
+    def finished(self, ends: messages.JobsFinished) -> None:
         """Announce the ends of jobs that may have been announced as pending just before."""
-        self._runtime.tell(FILTER_EVALUATOR, messages.JobsFinished(jobs=ends))
+        self._runtime.tell(FILTER_EVALUATOR, ends)
 
     def whole_queue(self) -> None:
         """Announce all pending jobs, page by page, and those that hold a run slot."""
@@ -192,6 +192,13 @@ class Announcements:
         self._unknown = {one: number for one, number in self._unknown.items() if number > known}
         rows = [row for row in map(self._table.find, self._unknown) if row is not None]
         return [row for row in rows if row.phase is Phase.PENDING]
+
+
+def finished(row: Row) -> messages.JobsFinished:
+    """The news of the end of a job."""
+    return messages.JobsFinished(
+        jobs=[(row.id, row.status)], outcomes=outcomes.telling({row.id: row.end})
+    )
 
 
 def _known_to_rules(row: Row) -> messages.JobToJudge:

@@ -16,6 +16,7 @@ import msgspec
 from ...storage import errors, opcodes
 from ...storage.jobs import job_views, jobs, listing
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import SUCCEEDED, ending_of
 from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
 from ...storage.prediction.declared import foreseen_of_job
@@ -75,13 +76,16 @@ def _with_reasons(job: jobs.Job, template: _Template, known: JobClass) -> JobCla
 
 def _run_of(job: jobs.Job) -> Execution:
     times = (job.start_timestamp, job.end_timestamp)
-    if job.livelock is None and job.process_id is None and times == (None, None):
+    ending = ending_of(job)
+    is_unknown = ending is None or ending is SUCCEEDED
+    if job.livelock is None and job.process_id is None and times == (None, None) and is_unknown:
         return NO_RUN
     return Execution(
         started=jobs.seconds(job.start_timestamp),
         ended=jobs.seconds(job.end_timestamp),
         process_id=job.process_id,
         lock_file=job.livelock,
+        ending=None if is_unknown else ending,
     )
 
 

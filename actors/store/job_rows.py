@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from ...storage.jobs.outcomes import OF_STATUS, SUCCEEDED, Ending, JobEnd, end_of, ending_of
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 
 if TYPE_CHECKING:
-    from ...storage.jobs.jobs import JobStatus
+    from ...storage.jobs.jobs import Job, JobStatus
     from ...storage.prediction.declared import Foreseen
 
 
@@ -93,6 +94,9 @@ class Execution(msgspec.Struct, kw_only=True, gc=False):
     failed_starts: int = 0
     """How many of its processes ended, one after the other, before it began."""
 
+    ending: Ending | None = None
+    """How it ended, or will have once that is durable; None: it has not, or a success."""
+
 
 NO_RUN = Execution()
 """Of all jobs that were not chosen yet. It never changes."""
@@ -173,6 +177,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     is_reprioritised = _OfRun[bool]("is_reprioritised")
     handed_serial = _OfRun[int]("handed_serial")
     failed_starts = _OfRun[int]("failed_starts")
+    ending = _OfRun["Ending | None"]("ending")
 
     @property
     def whole_class(self) -> JobClass:
@@ -196,9 +201,32 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             self.priority = priority
             self.inputs = None
 
+    def show_ending(self, job: Job) -> None:
+        """Take from the job how it ended, unless it has not, or in success."""
+        found = ending_of(job)
+        if found is not None and found is not SUCCEEDED:
+            self.ending = found
+        elif self.run.ending is not None:
+            self.run.ending = None
+
+    @property
+    def end(self) -> JobEnd:
+        """What dependencies look at."""
+        return end_of(self.status, self.run.ending)
+
+    @property
+    def shown_ending(self) -> Ending:
+        """How it ended; without a reason if it has not, or in success."""
+        known = self.run.ending
+        return SUCCEEDED if known is None or not self.status.is_final else known
+
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
         own, run = self.whole_class, self.run
+        outcome, ending = None, SUCCEEDED
+        if self.status.is_final:
+            ending = run.ending or SUCCEEDED
+            outcome = OF_STATUS[self.status][0] if run.ending is None else ending.outcome
         found = JobSummary(
             id=self.id,
             status=self.status,
@@ -210,6 +238,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             process_id=run.process_id,
             reason=own.reason,
             archived=archived,
+            outcome=outcome,
+            reason_ended=ending.reason,
+            cause=ending.cause,
         )
         return msgspec.structs.replace(found, **dict(own.shown)) if own.shown else found
 

@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage import errors, settings
 from ...storage.disk import free_memory
-from ...storage.jobs import job_bounds, job_ends, jobs
+from ...storage.jobs import job_bounds, job_ends, jobs, listing, outcomes
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import ANY_FAILED, SUCCEEDED, Ending, JobEnd, Outcome
 from ...transport import messages
 from ..durable.change_log import ChangeLog
 from ..durable.ledger import Ledger
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
-from .announcements import Announcements
+from ..scheduling.depending import none_failed
+from .announcements import Announcements, finished
 from .job_rows import Phase
 from .lazy_rows import LazyRows
 from .queue_reader import QueueReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ...storage.log.journal import Cut, Journal
     from ...storage.log.segment_ahead import SegmentAhead
@@ -149,23 +151,50 @@ class JobStore:
         """Whether the job lies in the archive."""
         return self.ledger.directory.read_archived(job_id) is not None
 
-    def status(self, job_id: int) -> JobStatus | None:
-        """The status of a live or archived job; None if there is no such job."""
+    def end_of(self, job_id: int) -> JobEnd | None:
+        """The status of a live or archived job, and how it ended; None if there is no such job."""
         row = self.table.find(job_id)
         if row is not None:
-            return row.status
+            return row.end
+        job = self._found_archived(job_id)
+        return None if job is None else outcomes.end_of(job.status, outcomes.ending_of(job))
+
+    def _found_archived(self, job_id: int) -> jobs.Job | None:
+        """A job from the archive; None if there is none that can be read."""
         try:
-            job = self.read_archived(job_id)
+            return self.read_archived(job_id)
         except errors.StorageError as error:
             # Nothing says how it ended: a job that depends on it fails as if it were missing.
             self._log.error("archived job cannot be read", job=job_id, error=error.text)
             return None
-        return None if job is None else job.status
 
     def report_statuses(self, ids: list[int]) -> None:
         """Send the scheduler the statuses of these jobs."""
-        found = [(job_id, self.status(job_id)) for job_id in ids]
-        self._runtime.tell(SCHEDULER, messages.StatusesReported(jobs=found))
+        ends = {job_id: self.end_of(job_id) for job_id in ids}
+        found = [(job_id, None if end is None else end.status) for job_id, end in ends.items()]
+        told = messages.StatusesReported(jobs=found, outcomes=outcomes.telling(ends))
+        self._runtime.tell(SCHEDULER, told)
+
+    def skipped(self, decisive: int | None, depends: Iterable[tuple[int, Iterable[str]]]) -> Ending:
+        """The ending of a job that cannot go on because of this dependency.
+
+        None: because of those of ``depends`` of which one should have failed.
+        """
+        if decisive is None:
+            group = [target for target, words in depends if ANY_FAILED in words]
+            text = (
+                f"not needed, as {none_failed(group)}" if group else "its dependencies have ended"
+            )
+            return Ending(Outcome.SKIPPED, outcomes.one_line(text))
+        other = self.table.find(decisive)
+        if other is not None:
+            # Its end may not be durable yet: it is stored in the same turn, before this one.
+            known = other.run.ending or (SUCCEEDED if other.status is JobStatus.SUCCESS else None)
+            return outcomes.skipped(decisive, other.summary, known)
+        job = self._found_archived(decisive)
+        if job is None:
+            return outcomes.skipped(decisive, "", None)
+        return outcomes.skipped(decisive, listing.job_summary(job), outcomes.ending_of(job))
 
     # ------------------------------------------------------------ new jobs and secrets
 
@@ -195,9 +224,9 @@ class JobStore:
             return
         if row.lock_file is None or row.phase is not Phase.HANDED_OVER:
             # The scheduler may not know the job yet: its end must not arrive before the job.
-            self.announcements.finished([(row.id, status)])
+            self.announcements.finished(finished(row))
             return
-        self._runtime.tell(SCHEDULER, messages.JobsFinished(jobs=[(row.id, status)]))
+        self._runtime.tell(SCHEDULER, finished(row))
         if has_locks:
             self._runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=row.lock_file))
 
@@ -208,15 +237,21 @@ class JobStore:
         for listener in self._returned:
             listener(row)
 
-    def fail(self, row: Row, job: jobs.Job, source: str, text: str) -> None:
+    def fail(self, row: Row, job: jobs.Job, source: str, text: str, *, ending: Ending) -> None:
         """End a job without a process in an error."""
         self._log.warning("job failed", job=row.id, reason=text)
         shown = job_bounds.end_text(text, len(job.ops))
+        outcomes.note(job, ending)
         job_ends.fail_whole(job, jobs.timestamp(time.time()), source=source, text=shown)
         self.store_end(row, job)
 
-    def end_pending(self, job_id: int, verdict: PendingEnd, text: str) -> None:
-        """End a pending job that can never start, or that a rule rejects."""
+    def end_pending(
+        self, job_id: int, verdict: PendingEnd, text: str, decisive: int | None = None
+    ) -> None:
+        """End a pending job that can never start, or that a rule rejects.
+
+        ``decisive``: the dependency whose end decides that.
+        """
         row = self.table.find(job_id)
         if row is None or row.phase is not Phase.PENDING:
             return
@@ -224,12 +259,15 @@ class JobStore:
         now = jobs.timestamp(time.time())
         match verdict:
             case "canceled":
+                outcomes.note(job, self.skipped(decisive, row.depends))
                 job_ends.cancel_from(job, job.next_index, now)
             case "rejected":
                 self._log.info("pending job is rejected", job=job_id, reason=text)
                 shown = job_bounds.end_text(text, len(job.ops))
+                outcomes.note(job, Ending(Outcome.REJECTED, text))
                 job_ends.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
             case "failed":
+                outcomes.note(job, self.skipped(decisive, row.depends))
                 result = job_bounds.error_result(["OpExecError", [text]])
                 job_ends.fail_from(job, job.next_index, now, result)
             case _:
@@ -242,6 +280,8 @@ class JobStore:
         ``envelope`` has the request that cancels it.
         """
         before, row.phase = row.phase, Phase.ENDED
+        # Jobs that can never start because of this one may end in the same turn.
+        row.show_ending(job)
         state = self.next_state(row, job)
 
         def stored() -> None:
@@ -256,6 +296,7 @@ class JobStore:
             self.end(row)
 
         def failed(error: errors.GangerError) -> None:
+            row.ending = None
             if before in (Phase.PENDING, Phase.STARTING):
                 row.phase = Phase.PENDING
             else:

@@ -40,7 +40,7 @@ def main() -> None:
         )
         alarm = client.submit(
             {"OP_ID": "OP_EXEC", "argv": ["echo", "the check has failed"]},
-            depends=[[check, ["error"]]],
+            depends=[[check, ["failed"]]],
         )
 
         # The daemon sends changes of status and lines of output as they happen.
@@ -54,7 +54,7 @@ def main() -> None:
         for job in client.wait(backup, check, alarm, timeout=30):
             assert job.ops is not None
             results = [op.result for op in job.ops]
-            print(f"job {job.id}: {job.summary} ended with {job.status}: {results[-1]}")
+            print(f"job {job.id}: {job.summary} ended: {job.error or job.outcome}: {results[-1]}")
 
         # A wrong job is refused at once, in one sentence, and nothing is stored.
         try:

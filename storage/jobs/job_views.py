@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from .. import opcodes
-from . import jobs, listing
+from .. import errors, opcodes
+from . import jobs, listing, outcomes
 from .jobs import JobStatus
 from .listing import JobSummary
+from .outcomes import Outcome
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +86,27 @@ class JobInfo(JobSummary, frozen=True, kw_only=True, gc=False):
     def is_final(self) -> bool:
         """Whether the job has ended."""
         return self.status.is_final
+
+    @property
+    def error(self) -> errors.JobEndedError | None:
+        """Why the job has not ended in success, to raise; None: it has, or has not ended."""
+        if self.outcome is None or self.outcome is Outcome.SUCCESS:
+            return None
+        why = f": {self.reason_ended}" if self.reason_ended else ""
+        error = _ERRORS[self.outcome](f"job {self.id} {outcomes.VERBS[self.outcome]}{why}")
+        error.job_id, error.reason, error.cause = self.id, self.reason_ended, self.cause
+        return error
+
+
+_ERRORS: Mapping[Outcome, type[errors.JobEndedError]] = {
+    Outcome.FAILED: errors.JobFailedError,
+    Outcome.SKIPPED: errors.JobSkippedError,
+    Outcome.REJECTED: errors.JobRejectedError,
+    Outcome.CANCELED: errors.JobCanceledError,
+    Outcome.KILLED: errors.JobKilledError,
+    Outcome.TIMED_OUT: errors.JobTimedOutError,
+    Outcome.LOST: errors.JobLostError,
+}
 
 
 class StatusChange(msgspec.Struct, frozen=True, kw_only=True):

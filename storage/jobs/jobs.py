@@ -54,6 +54,9 @@ BATCH_KEY = "ganger_batch"
 REJECTED_KEY = "ganger_rejected"
 """Extra key of the first job of a submission: the others that a filter rule rejected, and why."""
 
+ENDING_KEY = "ganger_ending"
+"""Extra key of a job file: how the job ended, where nothing else in it says that (`outcomes`)."""
+
 FILTER_SOURCE = "ganger:filter"
 """Source of the reason trail's entry that names the filter rule which canceled the job."""
 
@@ -329,6 +332,7 @@ class _OurJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ganger_rejected: Any = msgspec.UNSET
     ganger_retry_of: Any = msgspec.UNSET
     ganger_retried_by: Any = msgspec.UNSET
+    ganger_ending: Any = msgspec.UNSET
     ganger_crc: Any = msgspec.UNSET
 
 
@@ -340,6 +344,7 @@ _OUR_EXTRAS = (
     REJECTED_KEY,
     RETRY_OF_KEY,
     RETRIED_BY_KEY,
+    ENDING_KEY,
 )
 
 _decode_ours = msgspec.json.Decoder(_OurJob).decode

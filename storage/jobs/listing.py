@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_type
 import msgspec
 
 from .. import opcodes, settings
-from . import jobs
+from . import jobs, outcomes
 from .jobs import Job, JobStatus
+from .outcomes import Outcome
 
 ADDED_SOURCE = "gnt:opcode:"
 """Start of the source of the entry that the queue adds to each reason trail at submission."""
@@ -45,6 +46,16 @@ def job_reason(job: Job) -> str:
         if text and not source.startswith(ADDED_SOURCE):
             return text
     return ""
+
+
+def _of_end(name: str, otherwise: Any = None) -> Callable[[Job], Any]:  # noqa: ANN401 - of a field
+    """The getter of a part of the job's ending."""
+
+    def find(job: Job) -> object:
+        ending = outcomes.ending_of(job)
+        return otherwise if ending is None else getattr(ending, name)
+
+    return find
 
 
 def _source_and_text(entry: object) -> tuple[str, str]:
@@ -109,6 +120,13 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         "Archived", "Whether job is archived", lambda _: False, shown=("command", "query"))] = False
     reason: Annotated[str, Listed(
         "Reason", "Why the job was submitted", job_reason, shown=("command",))] = ""
+    outcome: Annotated[Outcome | None, Listed(
+        "Outcome", "What happened to the job, if it has ended", _of_end("outcome"))] = None
+    reason_ended: Annotated[str, Listed(
+        "Ended because", "Why it did not end in success", _of_end("reason", ""))] = ""
+    cause: Annotated[int | None, Listed(
+        "Cause", "The other job that is the root cause of that", _of_end("cause"),
+        shown=("command", "query", "rapi"))] = None
     # fmt: on
 
 

@@ -12,7 +12,14 @@ from .. import errors
 from ..plain_values import INTEGER_MAX, INTEGER_MIN, check_plain
 from ..wording import likeness, shown, text_of, type_name
 from . import catalogue
-from .declarations import COMMON_FIELDS, FINAL_STATUSES, NO_LOCKS, Opcode, defaults
+from .declarations import (
+    ANY_FAILED,
+    COMMON_FIELDS,
+    DEPENDENCY_WORDS,
+    NO_LOCKS,
+    Opcode,
+    defaults,
+)
 from .explanations import explain
 from .interrupts import is_ctrl_c
 
@@ -174,10 +181,12 @@ def _dependency(entry: object, place: str) -> tuple[int, tuple[str, ...]]:
         case _:
             raise errors.DependencyError(f"{place}: expected [job id, [statuses]]")
     for status in statuses:
-        if status not in FINAL_STATUSES:
-            known = ", ".join(FINAL_STATUSES)
+        if status not in DEPENDENCY_WORDS:
+            known = ", ".join(DEPENDENCY_WORDS)
             got = shown(status) if isinstance(status, str) else type_name(status)
-            raise errors.DependencyError(f"{place}: expected statuses among {known}, got {got}")
+            raise errors.DependencyError(f"{place}: expected words among {known}, got {got}")
+    if ANY_FAILED in statuses and len(statuses) > 1:
+        raise errors.DependencyError(f"{place}: {ANY_FAILED} goes with no other word")
     return _job_id(job_id, place), tuple(map(str, statuses))
 
 

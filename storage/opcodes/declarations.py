@@ -28,7 +28,25 @@ NonEmptyStr = Annotated[str, msgspec.Meta(min_length=1)]
 Priority = Annotated[int, msgspec.Meta(ge=settings.PRIORITY_MIN, le=settings.PRIORITY_MAX)]
 FinalStatus = Literal["success", "error", "canceled"]
 FINAL_STATUSES: tuple[FinalStatus, ...] = get_args(FinalStatus)
-Dependency = tuple[int, list[FinalStatus]]
+
+DependencyWord = Literal[
+    "success",
+    "error",
+    "canceled",
+    "failed",
+    "skipped",
+    "rejected",
+    "killed",
+    "timed-out",
+    "lost",
+    "always",
+    "any-failed",
+]
+"""What a dependency may accept (`storage/jobs/outcomes`)."""
+
+DEPENDENCY_WORDS: tuple[DependencyWord, ...] = get_args(DependencyWord)
+ANY_FAILED: DependencyWord = "any-failed"
+Dependency = tuple[int, list[DependencyWord]]
 ReasonEntry = tuple[str, str, int]
 
 

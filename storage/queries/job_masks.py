@@ -13,6 +13,7 @@ import msgspec
 
 from .. import errors
 from ..filters import filters
+from ..jobs.outcomes import without_output
 from ..opcodes import REDACTED, without_private
 
 Masks: TypeAlias = dict[str, Callable[[Any], Any]]
@@ -67,7 +68,12 @@ def _logs(value: Any) -> Any:  # noqa: ANN401 - decoded JSON
 PARAMETERS: Final[Masks] = {"ops": opcodes}
 """For readers whom the operator knows."""
 
-PARAMETERS_AND_OUTPUT: Final[Masks] = {**PARAMETERS, "opresult": results, "oplog": _logs}
+PARAMETERS_AND_OUTPUT: Final[Masks] = {
+    **PARAMETERS,
+    "opresult": results,
+    "oplog": _logs,
+    "reason_ended": without_output,
+}
 """For readers who have not said who they are."""
 
 

@@ -121,19 +121,16 @@ def test_the_plan_of_the_page_ends_as_the_page_says(client: Client) -> None:
     )
     found = {job.id: job for job in client.wait(*ids.values(), timeout=60)}
     check, upgrade, alarm = (found[ids[name]] for name in ("check", "upgrade", "alarm"))
-    assert [str(one.status) for one in (check, upgrade, alarm)] == ["error", "error", "success"]
+    assert [str(one.outcome) for one in (check, upgrade, alarm)] == ["failed", "skipped", "success"]
     assert upgrade.started is None
-    assert upgrade.ops is not None
-    assert f"job {check.id}" in str(upgrade.ops[0].result)
-    # If the check succeeds, the alarm ends with an error, and never starts.
+    assert upgrade.reason_ended.endswith(f"failed: job {check.id}")
+    assert upgrade.cause == check.id
+    # If the check succeeds, the alarm is not needed, and never starts.
     good = client.submit(shell("true"))
-    idle = client.submit(shell("true"), depends=[[good, ["error"]]])
+    idle = client.submit(shell("true"), depends=[[good, ["failed"]]])
     [job] = client.wait(idle, timeout=60)
-    assert (str(job.status), job.started, job.ops and f"job {good}" in str(job.ops[0].result)) == (
-        "error",
-        None,
-        True,
-    )
+    assert (str(job.outcome), job.started, job.cause) == ("skipped", None, good)
+    assert job.reason_ended.startswith("not needed")
 
 
 def test_a_job_that_need_not_wait_for_a_lock_passes_an_older_one(

@@ -396,11 +396,11 @@ def test_each_refused_job_has_a_line_with_the_reason(words: list[str]) -> None:
     done = run(*words, "1", "2", "3", "5", "4", "6")
     hint = "; --kill ends it" if words == ["cancel"] else ""
     assert done.stderr.splitlines() == [
-        "ganger: Job 1 has ended with status success",
-        "ganger: Job 2 has ended with status error and is archived",
+        "ganger: Job 1 has ended (success)",
+        "ganger: Job 2 has ended (failed) and is archived",
         f"ganger: Job 3 not found in queue: it is running{hint}",
         "ganger: there is no job 5",
-        "ganger: Job 6 has ended with status canceled",
+        "ganger: Job 6 has ended (canceled)",
     ]
     # What stands behind a refused one is done all the same.
     assert done.stdout in {"Dequeued job 4\n", "Job 4 has priority 3\n"}

@@ -133,7 +133,10 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Show
 
 
 FILTER = "uuid,watermark,priority,predicates,action,reason,state,from,until,name"
-JOB = "id,status,summary,priority,received,started,ended,duration,process_id,archived,reason,eta"
+JOB = (
+    "id,status,state,summary,priority,received,started,ended,duration,process_id,archived,reason,"
+    "outcome,reason_ended,cause,eta"
+)
 TABLES = [
     ("filter", FILTER),
     ("job", JOB),
@@ -180,8 +183,8 @@ def test_no_table_is_wider_than_the_terminal(
 
 def test_a_long_summary_is_cut_and_nothing_else(shown: ShowsTable) -> None:
     _, first, second = shown("job", "list")
-    assert re.fullmatch(r"7   running  x{20,50}\u2026  .* ago +\w+ \w+", first)
-    assert second.split() == ["8", "queued", "EXEC(true)", "-", "-"]
+    assert re.fullmatch(r"7   running  x{20,50}\u2026  .* ago +\w+ \w+ +-", first)
+    assert second.split() == ["8", "queued", "EXEC(true)", "-", "-", "-"]
 
 
 def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(

@@ -14,6 +14,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 
 from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.queue.job_queue import JobQueue
+from ganger.storage.ganeti.queries.jobs import OURS
 from ganger.transport import messages
 from ganger.transport.client import query_requests
 
@@ -73,7 +74,8 @@ def queue(stage: Stage) -> Iterator[Staged[JobQueue]]:
 def test_fields_are_defined_as_recorded(store: Staged[ConfigStore], name: str) -> None:
     what, fields = RECORDED[name]["request"]["args"]
     answer = answered(store.ask(query_requests.query_fields(what, fields)))
-    assert answer["fields"] == result(name)["fields"]
+    ganetis = [field for field in answer["fields"] if what != "job" or field["name"] not in OURS]
+    assert ganetis == result(name)["fields"]
 
 
 def test_filter_rules_are_answered_as_recorded(store: Staged[ConfigStore]) -> None:

@@ -65,7 +65,8 @@ def test_only_what_has_changed_is_read_again() -> None:
         assert queue.read == [[1, 2, 3, 4, 5]]
         assert json.loads(first)[0] == {
             "id": 1, "ops": None, "status": "queued", "summary": None, "opstatus": None,
-            "received_ts": None, "start_ts": None, "end_ts": None,
+            "received_ts": None, "start_ts": None, "end_ts": None, "outcome": None,
+            "reason_ended": None, "cause": None,
         }  # fmt: skip
         assert await listing.bulk() is first
         queue.jobs[2] = (10, "success")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDERS = ("actors", "cli", "rapi", "storage", "transport")
 TABLE = "storage/jobs/listing.py"
-LAST_LINE = '"Reason", "Why the job was submitted", job_reason, shown=("command",))] = ""\n'
+LAST_LINE = '        shown=("command", "query", "rapi"))] = None\n'
 LINE = """\
     label: Annotated[str, Listed(
         "Label", "The comment of the first opcode",

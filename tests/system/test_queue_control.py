@@ -459,8 +459,8 @@ def test_a_request_for_an_ended_job_is_answered_with_its_end(
     for words in (("cancel",), ("cancel", "--kill"), ("change-priority", "--priority", "3")):
         done = daemon.run("job", *words, str(ended), str(archived), "99", check=False)
         assert done.stderr.splitlines() == [
-            f"ganger: Job {ended} has ended with status error",
-            f"ganger: Job {archived} has ended with status success and is archived",
+            f"ganger: Job {ended} has ended (failed)",
+            f"ganger: Job {archived} has ended (success) and is archived",
             "ganger: there is no job 99",
         ]
         assert (done.stdout, done.returncode) == ("", 1)

@@ -16,6 +16,7 @@ from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.filters.predicates import JobFacts
 from ganger.storage.filters.rules import ActionName, FilterRule, parse_rule
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import JobEnd, Outcome, end_of
 from ganger.storage.locks.locks import LockLevel, LockMode, Owner, decode_locks, encode_locks
 from ganger.storage.prediction.lock_types import NO_LOCKS, LockForecast, exclusive, forecast_of
 from ganger.transport.messages import JobVerdict
@@ -203,20 +204,26 @@ class Scheduling(Player):
         return "; ".join(filter(None, facts))
 
     def depends(self, command: Command) -> str:
-        """Each line: dependencies, and behind ``given`` the statuses that are known."""
+        """Each line: dependencies, and behind ``given`` what is known (status/outcome)."""
         found = []
         for line in command.data:
             wanted, given = (part.split() for part in line.split("given"))
             depends = [after(word) for word in wanted]
             known = {
-                int(job_id): None if status == "missing" else JobStatus(status)
-                for job_id, status in (word.split(":") for word in given)
+                int(job_id): None if end == "missing" else end_given(end)
+                for job_id, end in (word.split(":") for word in given)
             }
             made = dependency_outcome(depends, known)
             done = f"{made.verdict}{f' for {listed(made.open)}' if made.open else ''}"
             text = f"  ({made.text})" if made.text else ""
             found.append(f"{done:<13}  {line}{text}")
         return "\n".join(found)
+
+
+def end_given(text: str) -> JobEnd:
+    status, _, outcome = text.partition("/")
+    plain = end_of(JobStatus(status), None)
+    return plain._replace(outcome=Outcome(outcome)) if outcome else plain
 
 
 def after(word: str) -> tuple[int, tuple[str, ...]]:

@@ -24,6 +24,7 @@ class JobsChosen(Notice, frozen=True):
     ``priorities``: the last `JobReprioritised` that the choice is based on. ``unsatisfiable``: jobs
     with a dependency that can no longer be satisfied, and jobs that a rule rejects; each with
     the verdict and the text. ``eligible``: jobs whose dependencies are satisfied.
+    ``dependencies``: of jobs of ``unsatisfiable``, the one whose end decides that.
     """
 
     start: list[int]
@@ -33,6 +34,7 @@ class JobsChosen(Notice, frozen=True):
     priorities: int = 0
     unsatisfiable: list[tuple[int, PendingEnd, str]] = []
     eligible: list[int] = []
+    dependencies: dict[int, int] = {}
 
 
 class ReportStatuses(Notice, frozen=True):

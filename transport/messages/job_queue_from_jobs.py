@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ...storage.jobs.jobs import JobStatus, LogEntry
+from ...storage.jobs.outcomes import Ending
 from .base import Notice, Reply, Request
 from .values import ChosenUnder
 
@@ -94,10 +95,14 @@ class JobReturns(Request[StateRecorded], frozen=True):
 
 
 class DependencyOutcome(Reply, frozen=True):
-    """Whether the dependencies of an opcode are satisfied. ``open``: some have not ended."""
+    """Whether the dependencies of an opcode are satisfied. ``open``: some have not ended.
+
+    ``ending``: that of the job, if it cannot go on because of them.
+    """
 
     verdict: Literal["satisfied", "canceled", "failed", "open"]
     text: str = ""
+    ending: Ending | None = None
 
 
 class AskDependencies(Request[DependencyOutcome], frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import Outcome
 from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import LockForecast
 from ...storage.prediction.policy import Policy
@@ -29,9 +30,13 @@ class JobsJudged(Notice, frozen=True):
 
 
 class StatusesReported(Notice, frozen=True):
-    """From the job queue: the requested statuses; None: there is no such job."""
+    """From the job queue: the requested statuses; None: there is no such job.
+
+    ``outcomes``: as in `JobsFinished`.
+    """
 
     jobs: list[tuple[int, JobStatus | None]]
+    outcomes: dict[int, Outcome] = {}
 
 
 class LimitsChanged(Notice, frozen=True):

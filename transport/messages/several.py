@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import Outcome
 from ...storage.prediction.lock_types import LockForecast
 from .base import Message, Notice, Reply, Request
 from .values import JobToJudge, JobVerdict, Remedy
@@ -84,9 +85,13 @@ class RuleChainChanged(Notice, frozen=True):
 
 
 class JobsFinished(Notice, frozen=True):
-    """From the job queue: these jobs have ended, durably, each with its status."""
+    """From the job queue: these jobs have ended, durably, each with its status.
+
+    ``outcomes``: those that the status by itself does not say (`storage/jobs/outcomes`).
+    """
 
     jobs: list[tuple[int, JobStatus]]
+    outcomes: dict[int, Outcome] = {}
 
 
 class JobReprioritised(Notice, frozen=True):

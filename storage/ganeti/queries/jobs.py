@@ -11,6 +11,7 @@ from ... import errors, opcodes
 from ...filters.filters import Value
 from ...jobs import listing
 from ...jobs.jobs import Job, JobStatus, OpcodeEntry
+from ...jobs.outcomes import Outcome
 from ...opcodes import catalogue
 from .answering import Resource
 from .fields import UNAVAILABLE, Answer, Field, FieldKind, field, normal, or_unavailable, table
@@ -160,8 +161,14 @@ _KINDS: Final[Mapping[Any, FieldKind]] = {
     int: FieldKind.NUMBER,
     int | None: FieldKind.NUMBER,
     JobStatus: FieldKind.TEXT,
+    Outcome | None: FieldKind.TEXT,
     str: FieldKind.TEXT,
 }
+
+_GANETIS: Final = frozenset({"archived", "id", "priority", "status"})
+
+OURS: Final = tuple(name for name in listing.shown_in("query") if name not in _GANETIS)
+"""The fields of listings that Ganeti does not have: its tools are told of them if they ask."""
 
 _OF_ROWS: Final[Mapping[str, Getter]] = {
     "archived": _archived,
@@ -171,11 +178,11 @@ _OF_ROWS: Final[Mapping[str, Getter]] = {
 
 
 def _plain(find: Callable[[Job], Any]) -> Callable[[Job], Any]:
-    """The getter, with a text in place of a status."""
+    """The getter, with a text in place of a status or an outcome."""
 
     def get(job: Job) -> object:
         value = find(job)
-        return value.value if isinstance(value, JobStatus) else value
+        return value.value if isinstance(value, JobStatus | Outcome) else value
 
     return get
 

@@ -15,6 +15,7 @@ from ganger.actors.store.job_rows import Phase
 from ganger.storage import errors, opcodes, settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import DEPENDENCY_WORDS
 from ganger.storage.opcodes import catalogue
 from ganger.storage.queue_files import job_files
 from ganger.transport.messages import JobSpec
@@ -182,7 +183,7 @@ def test_standard_input_stays_in_the_opcode_up_to_its_size_as_json(
         (
             EXEC | {"depends": [[5, ["done"]]]},
             "DependencyError",
-            "OP_EXEC: depends[0]: expected statuses among success, error, canceled, got 'done'",
+            f"OP_EXEC: depends[0]: expected words among {', '.join(DEPENDENCY_WORDS)}, got 'done'",
         ),
         (
             EXEC | {"depends": [[5, []]], "depend": [[5, []]]},
@@ -245,7 +246,7 @@ class OpMeddling(opcodes.Opcode, kw_only=True):
 @pytest.mark.parametrize(
     ("waits", "text"),
     [
-        ([[5, ["sucess"]]], "depends[0]: expected statuses among success, error, canceled"),
+        ([[5, ["sucess"]]], "depends[0]: expected words among success, error, canceled"),
         ([[5, "success"]], "depends[0]: expected [job id, [statuses]]"),
         ([[5]], "depends[0]: expected [job id, [statuses]]"),
         ("5", "depends: expected list, got str"),
@@ -298,8 +299,8 @@ def test_the_priority_and_the_dependencies_of_a_job_are_checked_as_its_opcodes()
     assert refusal(spec(DELAY, depends=[(5, ["finished"])])) == (
         "DependencyError",
         (
-            "OP_TEST_DELAY: depends[0]: expected statuses among success, error, canceled, "
-            "got 'finished'"
+            "OP_TEST_DELAY: depends[0]: expected words among success, error, canceled, failed, "
+            "skipped, rejected, killed, timed-out, lost, always, any-failed, got 'finished'"
         ),
     )
 

@@ -11,6 +11,7 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_answers import larger, recorded
 
 from ganger.actors.config.config_store import ConfigStore
+from ganger.storage.ganeti.queries.jobs import OURS
 from ganger.storage.ganeti.queries.queue_resources import RESOURCES
 from ganger.transport import messages
 
@@ -41,7 +42,8 @@ def test_the_fields_of_each_resource_are_defined(store: Staged[ConfigStore]) -> 
         assert [field["name"] for field in found["fields"]] == list(resource.fields)
         assert found["data"] == []
     jobs = answered(store.ask(messages.QueryFields("job")))["fields"]
-    assert jobs == recorded("022-QueryFields-job")["fields"]
+    ganetis = [field for field in jobs if field["name"] not in OURS]
+    assert ganetis == recorded("022-QueryFields-job")["fields"]
 
 
 @pytest.mark.parametrize(

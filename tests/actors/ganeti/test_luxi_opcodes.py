@@ -22,8 +22,8 @@ SUBMISSIONS: dict[str, dict[str, Any]] = {
 REFUSED = sorted(name for name, one in SUBMISSIONS.items() if not one["response"]["success"])
 PARSED = sorted(SUBMISSIONS.keys() - REFUSED)
 OWN_WORDS = {
-    "068-dep-bad-status": "depends[0]: expected statuses among success, error, canceled, "
-    "got 'bogus'",
+    "068-dep-bad-status": "depends[0]: expected words among success, error, canceled, "
+    "failed, skipped, rejected, killed, timed-out, lost, always, any-failed, got 'bogus'",
 }
 """Where our sentence is clearer than that of Ganeti, behind the same beginning."""
 

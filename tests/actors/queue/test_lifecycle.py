@@ -14,6 +14,7 @@ from tests.refusals import refusing
 from ganger.actors.queue import lifecycle
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import Ending, Outcome
 from ganger.transport import messages
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
@@ -298,8 +299,11 @@ def test_a_running_job_gets_the_outcome_of_its_next_opcodes_dependencies(
     queue.finish(1)
     assert outcome(1, "success") == messages.DependencyOutcome(verdict="satisfied")
     assert outcome(1, "error").verdict == "failed"
-    missing = messages.DependencyOutcome(verdict="failed", text="Dependency error: Job 9 not found")
-    assert outcome(9) == missing
+    assert outcome(9) == messages.DependencyOutcome(
+        verdict="failed",
+        text="Dependency error: Job 9 not found",
+        ending=Ending(Outcome.SKIPPED, "job 9 does not exist", 9),
+    )
 
 
 def test_a_job_whose_cancel_was_accepted_does_not_start_again_when_its_process_dies(

@@ -10,6 +10,7 @@ from tests.actors.scheduling.schedules import schedule, started, verdict
 from ganger.actors.scheduling.depending import Dependencies, DependencyState, dependency_outcome
 from ganger.actors.scheduling.scheduling import Unsatisfiable
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import JobEnd
 
 CANCELED, SUCCESS, ERROR = JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR
 
@@ -69,9 +70,9 @@ def test_what_a_dependency_costs_does_not_grow_with_their_number(
 ) -> None:
     looks: list[int] = []
 
-    def look(depends: Dependencies, statuses: Mapping[int, JobStatus | None]) -> DependencyState:
-        looks.append(len(statuses))
-        return dependency_outcome(depends, statuses)
+    def look(depends: Dependencies, ends: Mapping[int, JobEnd | None]) -> DependencyState:
+        looks.append(len(ends))
+        return dependency_outcome(depends, ends)
 
     monkeypatch.setattr("ganger.actors.scheduling.scheduled_jobs.dependency_outcome", look)
     depends = [(job_id, "success,canceled") for job_id in range(1, 1_001)]
@@ -90,7 +91,7 @@ def test_of_many_dependencies_one_that_is_canceled_decides_at_once() -> None:
     waiting.learn(2, ERROR)
     assert waiting.decide().unsatisfiable == []
     waiting.learn(3, CANCELED)
-    assert waiting.decide().unsatisfiable == [Unsatisfiable(9, "canceled", "")]
+    assert waiting.decide().unsatisfiable == [Unsatisfiable(9, "canceled", "", 3)]
 
 
 def test_a_job_that_is_named_twice_is_waited_for_once() -> None:

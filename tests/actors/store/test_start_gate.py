@@ -12,6 +12,7 @@ from tests.refusals import refusing
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage.filters.rules import parse_rule
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import Outcome
 from ganger.transport import messages
 from ganger.transport.messages import ChosenUnder, GateAnswered
 
@@ -55,7 +56,8 @@ def test_a_chosen_job_is_canceled_by_a_new_rule_that_rejects_it(queue: Queue) ->
     job = queue.job(1)
     assert job.status is CANCELED
     assert job.ops[0].input["reason"][-1][:2] == ["ganger:filter", REJECTED]
-    assert messages.JobsFinished(jobs=[(1, CANCELED)]) in queue.stage.take(messages.JobsFinished)
+    finished = messages.JobsFinished(jobs=[(1, CANCELED)], outcomes={1: Outcome.REJECTED})
+    assert finished in queue.stage.take(messages.JobsFinished)
 
 
 def test_a_job_chosen_under_the_rules_in_force_is_handed_over(queue: Queue) -> None:

@@ -288,6 +288,7 @@ def test_log_entries_end_waiting_and_come_once(served: Served) -> None:
 @pytest.mark.usefixtures("paused")
 def test_listings_of_jobs_are_as_new_as_their_requests(served: Served) -> None:
     fields = "id,ops,status,summary,opstatus,received_ts,start_ts,end_ts"
+    fields += ",outcome,reason_ended,cause"
 
     def check() -> list[int]:
         bulk = served.get("/2/jobs?bulk=1")

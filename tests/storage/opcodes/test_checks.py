@@ -492,8 +492,9 @@ def test_dependencies_may_name_every_final_status() -> None:
         ({"depends": [[True, []]]}, "depends[0]: expected int as job id, got bool"),
         ({"depends": [[2**63, []]]}, "depends[0]: this number is too large for a job id"),
         ({"depends": [["9" * 5000, []]]}, "depends[0]: this number is too large for a job id"),
-        ({"depends": [[7, ["running"]]]}, "among success, error, canceled, got 'running'"),
-        ({"depends": [[7, [["a"]]]]}, "among success, error, canceled, got list"),
+        ({"depends": [[7, ["running"]]]}, "words among success, error, canceled, failed, "),
+        ({"depends": [[7, [["a"]]]]}, "lost, always, any-failed, got list"),
+        ({"depends": [[7, ["failed", "any-failed"]]]}, "any-failed goes with no other word"),
         ({"depends": [[7, []]], "depend": [[7, []]]}, "use one of the two"),
     ],
 )

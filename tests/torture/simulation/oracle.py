@@ -247,7 +247,7 @@ class Oracle:
             if not decided.unknown:
                 break
             for job_id in decided.unknown:
-                schedule.learn(job_id, queue.store.status(job_id))
+                schedule.learn(job_id, *(queue.store.end_of(job_id) or (None,)))
         if start or unsatisfiable:
             world.problem(f"at rest, but {start} could start and {unsatisfiable} are unsatisfiable")
         held = sorted(scheduler._schedule.running)
@@ -375,7 +375,8 @@ class Oracle:
         if world.tools is not None:
             world.tools.look_at_end(queue)
         for job_id in sorted(world.user.acknowledged):
-            status = queue.store.status(job_id)
+            end = queue.store.end_of(job_id)
+            status = None if end is None else end.status
             if status is None:
                 self.lost += 1
                 world.problem(f"job {job_id} was acknowledged and is lost")
@@ -464,7 +465,8 @@ class Oracle:
             if "locks" in result:
                 self._world.problem(f"job {job_id} ended with {result}")
         for target, wanted in opcodes.dependencies(job.ops[0].input):
-            if "canceled" in wanted or queue.store.status(target) is not JobStatus.CANCELED:
+            end = queue.store.end_of(target)
+            if "canceled" in wanted or end is None or end.status is not JobStatus.CANCELED:
                 continue
             if status is not JobStatus.CANCELED:
                 text = f"job {job_id} depends on job {target}, which is canceled"

@@ -18,10 +18,9 @@ from ganger.storage.cluster.configuration import Configuration
 from ganger.storage.filters.filters import parse_filter
 from ganger.storage.ganeti.queries.answering import query, query_fields, requested_names, values
 from ganger.storage.ganeti.queries.filters import FILTERS
-from ganger.storage.ganeti.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow, Rows, job_id
+from ganger.storage.ganeti.queries.jobs import ARCHIVE_FIELD, JOBS, OURS, JobRow, Rows, job_id
 from ganger.storage.ganeti.queries.locks import LOCKS, AwaitedJob, ordered
 from ganger.storage.ganeti.queries.locks import Rows as LockRows
-from ganger.storage.jobs import listing
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, decode_job
 from ganger.storage.locks.lock_rows import lock_rows
 from ganger.storage.locks.locks import LockChange, LockMode, Owner, Pending
@@ -41,7 +40,7 @@ def ids(raw_filter: object) -> list[int]:
 
 
 def test_the_fields_of_jobs_are_defined_as_recorded() -> None:
-    ganetis = [name for name in JOBS.fields if name not in listing.OF_INPUTS]
+    ganetis = [name for name in JOBS.fields if name not in OURS]
     assert query_fields(JOBS, ganetis) == recorded("022-QueryFields-job")
     assert ARCHIVE_FIELD in JOBS.fields
 
