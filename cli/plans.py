@@ -25,7 +25,9 @@ from . import reading
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
+JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
+"""What a job of a plan may have."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -111,8 +113,8 @@ def _entry(entry: object, place: str) -> _Entry:
         raise errors.PlanError(text)
     where = f"job {name!r}" if name else place
     for key in entry:
-        if key not in _JOB_KEYS:
-            text = f"{where}: unknown key {key!r} (known: {', '.join(_JOB_KEYS)})"
+        if key not in JOB_KEYS:
+            text = f"{where}: unknown key {key!r} (known: {', '.join(JOB_KEYS)})"
             raise errors.PlanError(text)
     if "ops" not in entry:
         raise errors.PlanError(f"{where}: 'ops' is missing")

@@ -43,7 +43,7 @@ def main() -> None:
 def documents() -> list[Path]:
     """The documents that hold such parts."""
     return [
-        path for path in sorted(HERE.glob("*.md")) if part_names(path.read_text(encoding="utf-8"))
+        path for path in sorted(HERE.rglob("*.md")) if part_names(path.read_text(encoding="utf-8"))
     ]
 
 
@@ -209,11 +209,30 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
+# Figures for Prometheus.
+
+
+def metrics() -> str:
+    """Each metric with its text: in the code a name, and the text behind it."""
+    code = (HERE.parent / "rapi" / "metrics.py").read_text(encoding="utf-8")
+    rows = sorted({found for node in ast.walk(ast.parse(code)) for found in _metric(node)})
+    lines = (f"| `{name}` | {text} |" for name, text in rows)
+    return "\n".join(["| metric | meaning |", "|---|---|", *lines])
+
+
+def _metric(node: ast.AST) -> Iterator[tuple[str, str]]:
+    parts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+    match parts:
+        case [ast.Constant(str(name)), ast.Constant(str(text)), *_] if name.startswith("ganger_"):
+            yield name, text
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "campaigns": campaigns,
     "error-classes": error_classes,
     "fates": fates,
     "findings": findings,
+    "metrics": metrics,
     "rooms": rooms,
     "verbs": verbs,
 }

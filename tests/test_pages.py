@@ -17,6 +17,7 @@ from ganger.cli import plans
 from ganger.storage import opcodes
 from ganger.storage.ganeti.opcodes.catalogue import RUN_IN_STORE
 from ganger.storage.jobs import job_views
+from ganger.storage.opcodes import catalogue
 from ganger.transport import messages
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +80,18 @@ def test_the_client_page_names_every_field(what: str, value: type[msgspec.Struct
     assert [name for name in named if name not in ("is_final", "error")] == list(
         value.__struct_fields__
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("op-exec.md", {*catalogue.OpExec.__struct_fields__} - {"stdin_file"}),
+        ("plan-file.md", {*plans.JOB_KEYS}),
+    ],
+)
+def test_a_page_of_the_reference_names_every_key(page: str, names: set[str]) -> None:
+    text = (DOCS / "reference" / page).read_text(encoding="utf-8")
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 
 def test_the_page_of_the_configuration_names_every_opcode_that_its_store_runs() -> None:
