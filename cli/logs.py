@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..storage.jobs.job_views import LogLine
 from . import choices, output
 from .call import INTERRUPTED_EXIT_CODE
 
@@ -37,17 +38,24 @@ _KEPT = "\n\t\r"
 def logs(
     call: Call, *, job_id: int, follow: bool, tail: int | None, stream: str | None, op: int | None
 ) -> int:
-    """Show all output of a job's commands, on standard output and standard error.
+    """Show all output of a job, on standard output and standard error.
 
-    With --follow also the output still to come, even of a job that has not begun. Interrupting
-    (Ctrl-C) stops following; the job goes on. Bytes come as they were written; on a terminal
-    control characters are shown instead of sent.
+    What its operations have logged (messages, tracebacks) goes to standard error, in its place;
+    --stream leaves that out. With --follow also what is still to come, even of a job that has not
+    begun. Interrupting (Ctrl-C) stops following; the job goes on. Bytes come as they were written;
+    on a terminal control characters are shown instead of sent.
     """
     printer = Printer()
     with call.client() as client:
         try:
-            for chunk in client.logs(job_id, follow=follow, tail=tail, stream=stream, op=op):
-                printer.show(chunk)
+            parts = client.logs(
+                job_id, follow=follow, tail=tail, stream=stream, op=op, messages=stream is None
+            )
+            for part in parts:
+                if isinstance(part, LogLine):
+                    output.echo(part.text, err=True)
+                else:
+                    printer.show(part)
         except KeyboardInterrupt:
             return INTERRUPTED_EXIT_CODE
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...storage import opcodes, settings
-from ...storage.queue_files import output_files, spool
+from ...storage.queue_files import output_blocks, output_files, spool
 from ...transport import messages
 from .conversation import Conversation
 from .job_log import JobLog
@@ -59,11 +59,13 @@ class JobContext:
 
     def log(self, text: str | list[str], kind: str = "message") -> None:
         """Add one entry to the job log."""
-        self._log.log([text], kind)
+        self.log_lines([text], kind)
 
-    def log_lines(self, lines: list[str], kind: str = "message") -> None:
+    def log_lines(self, lines: Sequence[str | list[str]], kind: str = "message") -> None:
         """Add one entry for each line."""
         self._log.log(lines, kind)
+        if self._output is not None and kind not in output_blocks.IN_OUTPUT:
+            self._output.note_logged(self._log.serial)
 
     def output(self, data: bytes, stream: str = "stdout") -> int:
         """Keep output of the opcode; how many bytes of it are within its limit."""
@@ -71,6 +73,8 @@ class JobContext:
             file = output_files.OutputFile(spool.output_path(self._queue, self.job_id))
             self._output = JobOutput(file, self._send_size, self.log, self.clock)
             self._output.begin(self.op_index, self._output_limit)
+            if (serial := self._log.told_serial) > 0:
+                self._output.note_logged(serial)
         return self._output.add(data, stream)
 
     def begin_output(self, limit: int | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.jobs import job_bounds, jobs
 from ...storage.jobs.jobs import JobStatus
+from ...storage.queue_files.output_blocks import IN_OUTPUT
 from ...transport import messages
 from .conversation import Conversation
 from .running_job import RunningJob, now
@@ -33,6 +34,13 @@ class JobLog:
         self.serial = running.job.last_log_serial
         self._body_bytes = body_bytes
         self._budget: job_bounds.SizeBudget | None = None
+
+    @property
+    def told_serial(self) -> int:
+        """The serial of the newest entry that is no output; 0: there is none."""
+        logs = (op.log for op in self._running.job.ops)
+        told = (entry[0] for log in logs for entry in log if entry[2] not in IN_OUTPUT)
+        return max(told, default=0)
 
     @property
     def budget(self) -> job_bounds.SizeBudget:

@@ -22,6 +22,7 @@ from ...storage.queue_files.output_blocks import (
     ABOUT_OUTPUT,
     BLOCK_BYTES,
     LIMIT_REACHED,
+    LOGGED,
     NOT_STORED,
     SEGMENTS_MAX,
     Segment,
@@ -32,8 +33,8 @@ _MESSAGE = "message"
 _MARK_PIECES = 3
 """A mark takes as much of a block as the heads of so many pieces."""
 
-_PIECES_MAX = SEGMENTS_MAX - 2 * _MARK_PIECES
-"""Most pieces of a block before the two marks of the limit."""
+_PIECES_MAX = SEGMENTS_MAX - 3 * _MARK_PIECES
+"""Most pieces of a block before the two marks of the limit, and one of the log."""
 
 
 class JobOutput:
@@ -84,6 +85,13 @@ class JobOutput:
             self._drop(len(data) - allowed)
         self.write_if_due()
         return allowed
+
+    def note_logged(self, serial: int) -> None:
+        """The newest entry of the job's log that is no output has this serial."""
+        if self._collected and self._collected[-1][0] == LOGGED:
+            self._collected[-1] = (LOGGED, [], serial)
+        else:
+            self._mark(LOGGED, serial)
 
     def due(self) -> float:
         """When `write_if_due` has something to do, on the clock that never goes back."""

@@ -43,6 +43,14 @@ class OutputChunk(msgspec.Struct, frozen=True, kw_only=True):
     gap: Literal["limit", "disk", "damage", ""] = ""
     missing: int = 0
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is neither output nor a gap: ``missing`` is a serial of the job's log.
+
+        The verbs of the client give out no such chunks.
+        """
+        return not (self.data or self.gap)
+
 
 class OpInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One opcode of a job: its input, status, result and log."""

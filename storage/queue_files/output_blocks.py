@@ -20,14 +20,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-STDOUT, STDERR, LIMIT_REACHED, NOT_STORED = 1, 2, 3, 4
-"""Kinds of segments. The last two are marks: they hold a count of missing bytes."""
+STDOUT, STDERR, LIMIT_REACHED, NOT_STORED, LOGGED = 1, 2, 3, 4, 5
+"""Kinds of segments. The last three are marks: they hold a count of missing bytes, or a serial."""
 
 STREAMS = {STDOUT: "stdout", STDERR: "stderr"}
 KINDS = {name: kind for kind, name in STREAMS.items()}
 
 ABOUT_OUTPUT = "output"
 """Kind of entries of the job's log that repeat what a reader of the output sees."""
+
+IN_OUTPUT = (*KINDS, ABOUT_OUTPUT)
+"""Kinds of entries of the job's log that a reader of the output need not see."""
 
 BLOCK_BYTES = 256 * 1024
 """Most output in one block."""
@@ -55,7 +58,8 @@ class Segment(msgspec.Struct, frozen=True):
     """Output, or a mark with the number of ``missing`` bytes and without ``data``.
 
     A `LIMIT_REACHED` of 0 means that output is dropped from here on; another one at the end has the
-    number of dropped bytes.
+    number of dropped bytes. ``missing`` of a `LOGGED` is the serial of the newest entry in the
+    job's log that is no output: this entry, and those before it, came before what follows.
     """
 
     kind: int
@@ -184,5 +188,5 @@ def _segments(raw: bytes) -> Iterator[Segment]:
         at += size
         if kind in STREAMS:
             yield Segment(kind, data)
-        elif kind in (LIMIT_REACHED, NOT_STORED) and size == _COUNT.size:
+        elif kind in (LIMIT_REACHED, NOT_STORED, LOGGED) and size == _COUNT.size:
             yield Segment(kind, missing=_COUNT.unpack(data)[0])

@@ -13,6 +13,7 @@
   again. `reachability`: whether a daemon answers. How fast the socket reconnects is in
   `transport.zmq.dealer`. `forks`: a client that finds itself in a child process.
 - `caller` waits for threads, `async_caller` for asyncio. `spans`: for how long.
-- `following`: jobs until their end. `output_reading`: a job's output. `etas`: when jobs will start.
+- `following`: jobs until their end. `output_reading`: a job's output; `placed_log`: what it has
+  logged, in its place. `etas`: when jobs will start.
   `purges`: what goes for good, page by page.
 """

@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Literal, Self, overload
 
 from ...storage import errors, settings
 from ...storage.jobs.job_views import (
@@ -302,6 +302,7 @@ class Client(ClusterVerbs):
             OutputReading(job_id), log=log, timeout=timeout, pause=pause
         )
 
+    @overload
     def logs(
         self,
         job_id: int,
@@ -310,16 +311,45 @@ class Client(ClusterVerbs):
         tail: int | None = None,
         stream: str | None = None,
         op: int | None = None,
+        messages: Literal[False] = False,
         timeout: float | None = None,
-    ) -> Iterator[OutputChunk]:
+    ) -> Iterator[OutputChunk]: ...
+
+    @overload
+    def logs(
+        self,
+        job_id: int,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: str | None = None,
+        op: int | None = None,
+        messages: bool,
+        timeout: float | None = None,
+    ) -> Iterator[OutputChunk | LogLine]: ...
+
+    def logs(
+        self,
+        job_id: int,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: str | None = None,
+        op: int | None = None,
+        messages: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[OutputChunk] | Iterator[OutputChunk | LogLine]:
         """The output of a job, live or archived, in the order in which the job wrote it.
 
         With ``follow`` it goes on until the job has ended, and waits for a job that has not begun;
         ``timeout`` then limits the whole, otherwise each page. ``tail`` begins with the last so
         many lines. ``stream`` (``stdout`` or ``stderr``) and ``op`` (an opcode, from 0) choose.
-        A chunk with a ``gap`` marks missing output.
+        A chunk with a ``gap`` marks missing output. With ``messages`` what the job has logged
+        beside its output (messages, tracebacks) comes in its place.
         """
         reading = checked_reading(job_id, stream=stream, op=op, tail=tail)
+        if messages:
+            return self._streams.output_and_log(reading, timeout, follow=follow)
         if not follow:
             return self._streams.output(reading, timeout)
         return self._streams.output_as_it_comes(reading, timeout)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PartT_co = TypeVar("PartT_co", covariant=True)
 
-_IN_OUTPUT = (*output_blocks.KINDS, output_blocks.ABOUT_OUTPUT)
 _WAIT_OUT = (errors.DeadlineError, errors.DaemonUnreachableError, errors.TryAgainError)
 """After these errors the page is requested again: only the watch decides when to give up."""
 
@@ -157,7 +156,7 @@ class OutputFollowing:
 
     def _next_of_watch(self, now: float) -> Part | None:
         part = self._session.next_part(self._watch, now)
-        while isinstance(part, LogLine) and part.kind in _IN_OUTPUT:
+        while isinstance(part, LogLine) and part.kind in output_blocks.IN_OUTPUT:
             # The chunks of output hold this line already.
             part = self._session.next_part(self._watch, now)
         if isinstance(part, StatusChange) and part.status.is_final:

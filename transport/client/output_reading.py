@@ -12,7 +12,7 @@ from ...storage import errors, settings
 from ...storage.jobs.job_views import OutputChunk
 from ...storage.jobs.jobs import check_id
 from ...storage.queue_files import output_blocks
-from ...storage.queue_files.output_blocks import STORED_BYTES_MAX, Block, Segment
+from ...storage.queue_files.output_blocks import LOGGED, STORED_BYTES_MAX, Block, Segment
 from ..messages import OutputPage, ReadOutput
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def checked_reading(job_id: object, *, stream: object, op: object, tail: object)
 
 
 class OutputReading:
-    """Reads the output of one job; ``stream`` and ``op_index`` choose, ``tail`` is of lines."""
+    """Reads the output of one job; ``stream`` and ``op_index`` choose, ``tail`` is of lines.
+
+    ``has_marks``: also give out the places of entries of the log (`OutputChunk.is_mark`).
+    """
 
     def __init__(
         self,
@@ -43,12 +46,15 @@ class OutputReading:
         stream: str | None = None,
         op_index: int | None = None,
         tail: int | None = None,
+        has_marks: bool = False,
     ) -> None:
         self.job_id = job_id
+        self.op_index = op_index
+        self.tail = tail
+        self.has_marks = has_marks
         self.is_at_end = False
         """The last page held nothing new, and the file ended with it."""
         self._stream = stream
-        self._op_index = op_index
         self._place = self._known = self._skip = 0
         self._first_size: int | None = None
         self._last_op = 0
@@ -101,11 +107,11 @@ class OutputReading:
 
     def _wanted(self, block: Block) -> list[OutputChunk]:
         self._last_op = block.op_index
-        if self._op_index not in (None, block.op_index):
+        if self.op_index not in (None, block.op_index):
             return []
         chunks = []
         for segment in block.segments():
-            if segment.kind in _GAPS:
+            if segment.kind in _GAPS or (self.has_marks and segment.kind == LOGGED):
                 chunks.append(self._chunk(block.op_index, segment))
             elif self._is_wanted(segment):
                 data = segment.data[self._skip :]
@@ -141,7 +147,7 @@ class OutputReading:
 
     def _look_for_tail(self, search: _TailSearch, page: OutputPage) -> None:
         def wanted(block: Block) -> bytes:
-            if self._op_index not in (None, block.op_index):
+            if self.op_index not in (None, block.op_index):
                 return b""
             return b"".join(each.data for each in block.segments() if self._is_wanted(each))
 

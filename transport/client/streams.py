@@ -6,13 +6,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from ...storage.jobs.job_views import JobInfo, OutputChunk, job_info
+from ...storage.jobs.job_views import JobInfo, LogLine, OutputChunk, job_info
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ListJobVersions, ReadJob
 from . import query_requests, requests
 from .caller import Caller
 from .following import OutputFollowing, WatchFollowing
 from .output_reading import OutputReading
+from .placed_log import PlacedLog
 from .watch_progress import Part
 
 CALLS_AT_ONCE = 16
@@ -140,6 +141,40 @@ class Streams:
         """The output of a job, until it has ended."""
         for part in self.follow_output(reading, log=False, timeout=timeout):
             if isinstance(part, OutputChunk):
+                yield part
+
+    def output_and_log(
+        self, reading: OutputReading, timeout: float | None, *, follow: bool
+    ) -> Iterator[OutputChunk | LogLine]:
+        """The output that a job has written, with what it has logged in its place.
+
+        ``follow``: then both as they come, until the job has ended.
+        """
+        reading.has_marks = True
+        job = next(self.whole_jobs([reading.job_id], timeout))
+        log = PlacedLog(job, op_index=reading.op_index, tail=reading.tail)
+        while not reading.is_done:
+            page = reading.take(self._caller.call(reading.request(), timeout))
+            for part in log.parts(page):
+                yield part
+        for part in log.parts(reading.finish() if job.is_final else ()):
+            yield part
+        yield from log.rest()
+        if follow and not job.is_final:
+            yield from self._output_and_log_behind(reading, log.last_serial, timeout)
+
+    def _output_and_log_behind(
+        self, reading: OutputReading, serial: int, timeout: float | None
+    ) -> Iterator[OutputChunk | LogLine]:
+        """The output that is still to be read, and the entries of the log after this one."""
+        for part in self.follow_output(reading, log=True, timeout=timeout):
+            if isinstance(part, OutputChunk):
+                is_wanted = not part.is_mark
+            elif isinstance(part, LogLine):
+                is_wanted = part.serial > serial and reading.op_index in (None, part.op_index)
+            else:
+                continue
+            if is_wanted:
                 yield part
 
     def output(self, reading: OutputReading, timeout: float | None) -> Iterator[OutputChunk]:

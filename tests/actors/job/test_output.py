@@ -158,7 +158,7 @@ def test_above_the_limit_output_is_dropped_and_counted(stage: OutputStage) -> No
     assert stage.kinds == ["output", "output"]
 
 
-@pytest.mark.parametrize("room", [0, 5, 9])
+@pytest.mark.parametrize("room", [0, 5, 12])
 @pytest.mark.parametrize("is_after_a_gap", [False, True])
 def test_a_full_block_has_room_for_the_marks_too(
     stage: OutputStage, room: int, *, is_after_a_gap: bool
@@ -182,7 +182,7 @@ def test_a_full_block_has_room_for_the_marks_too(
     lost = 4 * is_after_a_gap
     assert len(stage.text()) + marked == 1 + output_blocks.BLOCK_BYTES + lost
     # Without that room, what was read last goes into a block of its own, or is not kept.
-    assert (stage.disk.appended, marked == lost) == ((2, True) if room == 9 else (3, lost == 0))
+    assert (stage.disk.appended, marked == lost) == ((2, True) if room == 12 else (3, lost == 0))
     assert [one for one in segments if one.kind == LIMIT_REACHED] == [
         Segment(LIMIT_REACHED), Segment(LIMIT_REACHED, missing=7),
     ]  # fmt: skip
