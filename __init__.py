@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TryAgainError,
         UnknownJobError,
     )
+    from .storage.jobs.job_filters import JobFilter
     from .storage.jobs.jobs import JobStatus
     from .storage.jobs.outcomes import Outcome
     from .storage.opcodes import (
@@ -47,6 +48,7 @@ __all__ = [
     "DeadlineError",
     "GangerError",
     "JobEndedError",
+    "JobFilter",
     "JobStatus",
     "LevelNeeds",
     "LockNeeds",
@@ -71,6 +73,7 @@ _HOMES = {
     "DeadlineError": (".storage.errors", "DeadlineError"),
     "GangerError": (".storage.errors", "GangerError"),
     "JobEndedError": (".storage.errors", "JobEndedError"),
+    "JobFilter": (".storage.jobs.job_filters", "JobFilter"),
     "JobStatus": (".storage.jobs.jobs", "JobStatus"),
     "LevelNeeds": (".storage.opcodes", "LevelNeeds"),
     "LockNeeds": (".storage.opcodes", "LockNeeds"),

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, plain_values, settings
+from ..storage import errors, plain_values, settings, wording
+from ..storage.jobs import origins
 from ..storage.jobs.jobs import JobStatus
-from ..storage.jobs.outcomes import DEPENDENCY_WORDS
+from ..storage.jobs.outcomes import ANY_FAILED, DEPENDENCY_WORDS
+from . import output, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from .call import Call
 
 FINAL_STATUSES = tuple(status for status in JobStatus if status.is_final)
 _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
@@ -21,9 +25,7 @@ _ID_DIGITS_MAX = 18
 """No job id has more digits, and a number of this length fits into a frame."""
 
 _PORT_MAX = 65_535
-_AGE_DIGITS_MAX = 15
 _SECONDS_MAX = 1_000_000_000
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 class Priority(click.ParamType[int]):
@@ -67,40 +69,133 @@ class Endpoint(click.ParamType[str]):
         return text
 
 
+class JobId(click.ParamType[int]):
+    """A job: its id, or its name (the newest job of that name; ``@last``: the user's newest)."""
+
+    name = "job"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        if origins.is_name(text):
+            found = _found([Text().convert(text, param, ctx)], _call(ctx))[text]
+            if not found:
+                raise errors.UnknownJobError(_unknown(text))
+            if len(found) > 1:
+                jobs = f"{wording.shown(text)} is a plan of {len(found)} jobs"
+                raise errors.UsageError(f"{jobs}: name one of them")
+            return found[0]
+        return _number(text, self, param, ctx)
+
+
+def _number(
+    text: str,
+    kind: click.ParamType[int],
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ID_DIGITS_MAX):
+        kind.fail(f"expected the id or the name of a job, got {text[:60]!r}", param, ctx)
+    return int(digits)
+
+
+def _call(ctx: click.Context | None) -> Call:
+    assert ctx is not None, "only a command line has names"
+    call: Call = ctx.obj
+    return call
+
+
+def _found(names: Sequence[str], call: Call) -> dict[str, list[int]]:
+    """The jobs of each name, none or several: one request to the daemon."""
+    with call.client() as client:
+        return dict(zip(names, client.find(*names), strict=True))
+
+
+def _unknown(name: str) -> str:
+    if name == origins.LAST:
+        return "@last: you have submitted no job that is still there"
+    return f"there is no job called {wording.shown(name)}"
+
+
+class _IdOrName(click.ParamType["int | str"]):
+    """The id of a job, or what can only be a name."""
+
+    name = "job"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        text = str(value)
+        if origins.is_name(text):
+            return Text().convert(text, param, ctx)
+        return _number(text, JobId(), param, ctx)
+
+
+def job_ids(*, required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The argument ``IDS``: ids and names of jobs; they arrive as ``ids``.
+
+    The name of a plan stands for all of its jobs. Standard error names the names that no job has.
+    The command goes on with the others, and its exit code is 1 at least. Without any other it does
+    not begin.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument(
+            "ids", nargs=-1, type=_IdOrName(), required=required, metavar=_IDS[required]
+        )
+        @functools.wraps(function)
+        def wrapped(
+            call: Call,
+            *args: Any,  # noqa: ANN401
+            ids: Sequence[int | str],
+            **more: Any,  # noqa: ANN401
+        ) -> int | None:
+            names = [one for one in ids if isinstance(one, str)]
+            found = _found(names, call) if names else {}
+            unknown = [name for name in found if not found[name]]
+            for name in unknown:
+                output.echo(f"ganger: {_unknown(name)}", err=True)
+            left = [
+                job_id for one in ids for job_id in (found[one] if isinstance(one, str) else (one,))
+            ]
+            if unknown and not left:
+                return 1
+            code: int | None = function(call, *args, ids=left, **more)
+            return code or (1 if unknown else code)
+
+        return wrapped
+
+    return decorate
+
+
+_IDS = {True: "IDS...", False: "[IDS]..."}
+
+
 class Dependency(click.ParamType[tuple[int, list[str]]]):
-    """A dependency: ``17`` (it must succeed) or ``17:success,failed``."""
+    """A dependency: ``17`` or ``backup`` (it must succeed), or ``17:success,failed``."""
 
     name = "dependency"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, list[str]]:
-        number, _, names = str(value).partition(":")
-        statuses = names.split(",") if names else ["success"]
-        is_id = number.isdecimal() and len(number) <= _ID_DIGITS_MAX
-        if not is_id or not set(statuses) <= set(DEPENDENCY_WORDS):
+        word, statuses = self._parts(str(value))
+        if not origins.is_name(word) and not set(statuses) <= set(DEPENDENCY_WORDS):
             known = ", ".join(DEPENDENCY_WORDS)
             self.fail(f"expected ID or ID:WORD,... of {known}, got {value!r}", param, ctx)
-        return int(number), statuses
+        return JobId().convert(word, param, ctx), statuses
 
-
-class Age(click.ParamType[float]):
-    """An age: ``90`` (seconds), ``30m``, ``2h``, ``7d``, or ``all``."""
-
-    name = "age"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if value == "all":
-            return -1.0
-        text = str(value)
-        unit = _UNITS.get(text[-1:])
-        number = text[:-1] if unit is not None else text
-        if not number.isdecimal() or len(number) > _AGE_DIGITS_MAX:
-            expected = f"expected a number with s, m, h, d or w, or all, got {text[:60]!r}"
-            self.fail(expected, param, ctx)
-        return float(int(number) * (unit or 1))
+    def _parts(self, text: str) -> tuple[str, list[str]]:
+        """The job, and the statuses behind a colon: a name may have a colon, too."""
+        word, colon, names = text.rpartition(":")
+        statuses = names.split(",")
+        if colon and (set(statuses) <= set(DEPENDENCY_WORDS) or not origins.is_name(word)):
+            return word, statuses
+        return text, ["success"]
 
 
 class Bytes(click.ParamType[int]):
@@ -149,28 +244,40 @@ class WholeRange(click.IntRange):
     name = "integer"
 
 
-class NumberRange(click.FloatRange):
-    """As `WholeRange`, with a fraction."""
-
-    name = "number"
-
-
 class Seconds(click.ParamType[float]):
-    """A time span in seconds: finite, and not negative."""
+    """A time span: ``90`` (seconds), ``1.5``, ``30m``, ``2h``, ``7d`` or ``2w``."""
 
-    name = "seconds"
+    name = "span"
+    others = ""
+
+    def __init__(self, *, least: float = 0.0) -> None:
+        self._least = least
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
+        text = str(value)
         try:
-            seconds = float(str(value))
+            seconds = reading.seconds(text)
         except ValueError:
             seconds = -1.0
-        if not 0 <= seconds <= _SECONDS_MAX:
-            text = f"expected seconds, from 0 to {_SECONDS_MAX}, got {str(value)[:60]!r}"
-            self.fail(text, param, ctx)
+        if not self._least <= seconds <= _SECONDS_MAX:
+            most = f"from {self._least:g} s to {_SECONDS_MAX // 86_400:,} days"
+            expected = f"expected a time such as 90, 30m, 2h or 7d{self.others}, {most}"
+            self.fail(f"{expected}, got {text[:60]!r}", param, ctx)
         return seconds
+
+
+class Age(Seconds):
+    """An age: ``90`` (seconds), ``30m``, ``2h``, ``7d``, or ``all``."""
+
+    name = "age"
+    others = ", or all"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        return -1.0 if value == "all" else super().convert(value, param, ctx)
 
 
 class Text(click.ParamType[str]):
@@ -187,6 +294,22 @@ class Text(click.ParamType[str]):
         except UnicodeEncodeError:
             self.fail(f"not UTF-8 text: {text[:60]!r}", param, ctx)
         return text
+
+
+class Name(Text):
+    """A name of a job or plan."""
+
+    name = "name"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        text = super().convert(value, param, ctx)
+        option = param.opts[0] if param is not None else "name"
+        try:
+            return origins.check_name(text, option)
+        except errors.BadRequestError as error:
+            raise errors.UsageError(error.text) from error
 
 
 def checked_number(text: str, option: str) -> int:
@@ -209,8 +332,14 @@ proposed_rule_option = click.option(
 
 
 def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every submission: reason, priority, dependencies, dry run."""
+    """Options of every submission: name, reason, priority, dependencies, dry run."""
 
+    @click.option(
+        "--name",
+        type=Name(),
+        metavar="NAME",
+        help="A name; usable wherever an id is, and shown in listings.",
+    )
     @click.option(
         "--reason",
         type=Text(),
@@ -224,17 +353,31 @@ def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="-20 (most urgent) to 19, or high, normal, low.",
     )
     @click.option(
+        "--after",
         "--depend",
         "depends",
         type=Dependency(),
         multiple=True,
-        metavar="ID[:WORD,...]",
+        metavar="ID|NAME[:WORD,...]",
         help="Start only after this job (has succeeded, or ended in one of these statuses or "
         "outcomes; always: in any). May be repeated.",
     )
+    @click.option(
+        "--on-failure",
+        type=JobId(),
+        multiple=True,
+        metavar="ID|NAME",
+        help="Start only if this job fails, is killed, lost or timed out; repeated: one of them.",
+    )
     @click.option("--dry-run", is_flag=True, help="Check everything, store nothing.")
     @functools.wraps(function)
-    def wrapped(*args: Any, depends: tuple[Any, ...], **options: Any) -> Any:  # noqa: ANN401
-        return function(*args, depends=list(depends), **options)
+    def wrapped(
+        *args: Any,  # noqa: ANN401
+        depends: tuple[tuple[int, list[str]], ...],
+        on_failure: tuple[int, ...],
+        **options: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        failed = [(job_id, [ANY_FAILED]) for job_id in on_failure]
+        return function(*args, depends=[*depends, *failed], **options)
 
     return wrapped

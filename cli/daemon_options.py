@@ -160,8 +160,8 @@ _OPTIONS = (
     ),
     click.option(
         "--hung-after",
-        metavar="SECONDS",
-        type=choices.NumberRange(min=2.0),
+        metavar="TIME",
+        type=choices.Seconds(least=2.0),
         default=settings.HUNG_SECONDS,
         show_default=True,
         help="Replace a component that has worked at one message for longer.",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
-from . import choices, following, hints, logs, output, reading, whys
+from . import choices, following, hints, logs, output, reading, repeating, whys
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
@@ -32,12 +36,17 @@ _NOT_STARTED = "command cannot be started: "
     help="Hold this lock while the command runs, such as node/n1 or instance/web:shared; "
     "NAME * is the whole level. May be repeated.",
 )
-@click.option("--timeout", type=choices.Seconds(), help="End the command after this many seconds.")
+@click.option(
+    "--timeout",
+    type=choices.Seconds(),
+    metavar="TIME",
+    help="End the command after so long, such as 90 (seconds), 5m or 2h.",
+)
 @click.option(
     "--cwd",
     type=choices.Text(),
     metavar="DIR",
-    help="Directory to run in (absolute); / without it.",
+    help="Directory to run in, / without it; a relative one, such as ., is seen from here.",
 )
 @click.option(
     "--env",
@@ -48,6 +57,14 @@ _NOT_STARTED = "command cannot be started: "
     help="Set this variable. May be repeated.",
 )
 @click.option(
+    "--env-from-here",
+    "from_here",
+    type=choices.Text(),
+    multiple=True,
+    metavar="NAME,...",
+    help="Set these variables as they are here. May be repeated.",
+)
+@click.option(
     "--leave-running",
     is_flag=True,
     help="Let processes that leave the command's process group (daemons) go on when it has ended.",
@@ -56,33 +73,38 @@ _NOT_STARTED = "command cannot be started: "
     "--stdin",
     type=choices.Text(),
     metavar="TEXT",
-    help="Standard input of the command; - passes ours on.",
+    help="Standard input of the command; - passes ours on, whatever its bytes and its size.",
 )
 @choices.submission_options
+@repeating.key_option("a submission")
+@click.option("-d", "--detach", is_flag=True, help="Print the id and return; the job goes on.")
 @whys.quiet_option
 @click.argument("command", nargs=-1, required=True, type=choices.Text())
 @click.pass_obj
 def execute(
     call: Call,
+    /,
     *,
     command: Sequence[str],
     locks: Sequence[str],
     timeout: float | None,
     cwd: str | None,
     variables: Sequence[str],
+    from_here: Sequence[str],
     leave_running: bool,
     stdin: str | None,
-    reason: str | None,
-    priority: int | None,
-    depends: list[tuple[int, list[str]]],
-    dry_run: bool,
+    detach: bool,
     quiet: bool,
+    key: str | None,
+    dry_run: bool,
+    **submission: Any,  # noqa: ANN401 - as `Client.submit`
 ) -> int:
     """Run COMMAND as a job, show its output, and end with its exit code.
 
     \b
     ganger exec -- sh -c 'echo hello; exit 3'
-    ganger exec --lock node/n1 --timeout 60 -- /usr/local/bin/upgrade n1
+    ganger exec --lock node/n1 --timeout 5m -- /usr/local/bin/upgrade n1
+    ganger exec -d --name backup --cwd . -- make backup
 
     The command runs as the daemon's user, in a clean environment. If the job is silent for a
     second, standard error tells what it waits for. Interrupting (Ctrl-C) stops following; the
@@ -93,16 +115,20 @@ def execute(
         opcode["locks"] = _locks(locks)
     if leave_running:
         opcode["leave_running"] = True
-    if variables:
-        opcode["env"] = _variables(variables)
-    given = {"timeout": timeout, "cwd": cwd, "stdin": _standard_input(stdin)}
+    if variables or from_here:
+        opcode["env"] = _variables_here(from_here) | _variables(variables)
+    given = {"timeout": timeout, "cwd": _directory(cwd)}
     opcode |= {name: value for name, value in given.items() if value is not None}
     with call.client() as client:
-        job_id = client.submit(
-            opcode, reason=reason, priority=priority, depends=depends, dry_run=dry_run
-        )
+        opcode |= _standard_input(stdin, client, dry_run=dry_run)
         if dry_run:
+            client.submit(opcode, dry_run=True, **submission)
             output.echo("The job would be accepted.")
+            return 0
+        with repeating.under(key) as used:
+            job_id = client.submit(opcode, key=used, **submission)
+        if detach:
+            output.echo(job_id)
             return 0
         return _ended(client, job_id, quiet=quiet)
 
@@ -184,15 +210,46 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
     return variables
 
 
-def _standard_input(given: str | None) -> str | None:
+def _variables_here(given: Sequence[str]) -> dict[str, str]:
+    variables = {}
+    for name in (name.strip() for names in given for name in names.split(",")):
+        if not name:
+            raise errors.UsageError("--env-from-here: expected names, separated by commas")
+        if name not in os.environ:
+            raise errors.UsageError(f"--env-from-here: no variable {name!r} is set here")
+        variables[name] = value = os.environ[name]
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            text = f"--env-from-here: the value of {name} is not UTF-8 text"
+            raise errors.UsageError(text) from error
+    return variables
+
+
+def _directory(given: str | None) -> str | None:
+    """The directory, absolute: the daemon knows no other."""
+    if given == "":
+        raise errors.UsageError("--cwd: is empty")
+    return None if given is None else os.fspath(Path(given).absolute())
+
+
+def _standard_input(given: str | None, client: Client, *, dry_run: bool) -> dict[str, str]:
+    """The parameter that gives the command its standard input; what is large is sent by now."""
+    if given is None:
+        return {}
     if given != "-":
-        return given
-    # No further: it may have no end.
-    text = reading.standard_input().read(settings.FRAME_BYTES_MAX + 1)
-    if len(text) > settings.FRAME_BYTES_MAX:
-        limit = f"more than the {settings.FRAME_BYTES_MAX} bytes that are sent"
-        raise errors.UsageError(f"--stdin: standard input has {limit}")
+        return _inline_input(given.encode())
+    stream = reading.standard_input()
+    first = stream.read(settings.STDIN_PART_BYTES)
+    rest = iter(lambda: stream.read(settings.STDIN_PART_BYTES), b"")
+    second = next(rest, b"") if len(first) == settings.STDIN_PART_BYTES else b""
+    if dry_run or not second:
+        return _inline_input(first)
+    return {"stdin_file": client.store_input(itertools.chain((first, second), rest))}
+
+
+def _inline_input(data: bytes) -> dict[str, str]:
     try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise errors.UsageError("--stdin: standard input is not UTF-8 text") from error
+        return {"stdin": data.decode()}
+    except UnicodeDecodeError:
+        return {"stdin_base64": base64.b64encode(data).decode()}

@@ -9,6 +9,7 @@ import msgspec
 
 from ..storage import errors, wording
 from ..storage.jobs import job_views, jobs, listing
+from ..storage.jobs.job_filters import JobFilter
 from . import (
     choices,
     etas,
@@ -20,6 +21,7 @@ from . import (
     reading,
     repeating,
     retrying,
+    rule_options,
     submitting,
     whys,
 )
@@ -65,7 +67,10 @@ job.add_command(purging.purge)
 @repeating.key_option("a submission")
 @click.option("--wait", is_flag=True, help=f"Wait for the jobs; {following.FAILS}.")
 @click.option(
-    "--timeout", type=choices.Seconds(), help="With --wait: give up after this many seconds."
+    "--timeout",
+    type=choices.Seconds(),
+    metavar="TIME",
+    help="With --wait: give up after so long, such as 90 (seconds), 5m or 2h.",
 )
 @whys.quiet_option
 @output.output_option
@@ -75,6 +80,7 @@ def submit(
     *,
     file: str | None,
     ops: Sequence[str],
+    name: str | None,
     reason: str | None,
     priority: int | None,
     depends: list[tuple[int, list[str]]],
@@ -91,11 +97,17 @@ def submit(
     exception: a filter rule may reject some. These, and the jobs that depend on them, are left
     out; standard error names each with the reason, and the exit code is 1 even if all others
     succeed. The others are stored, their ids are printed, and --wait waits for them. With -o json
-    a job that is left out has null as its id, and the reason under "rejected".
+    a job that is left out has null as its id, and the reason under "rejected". --name is the name
+    of the job, or that of the whole plan.
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
     planned = _planned(file, ops)
+    plan = planned[0].plan
+    if name is not None and len(planned) == 1:
+        planned = [msgspec.structs.replace(planned[0], name=name)]
+    elif name is not None:
+        plan = name
     verb = "checking" if dry_run else "submitting"
     with call.client() as client:
         with progress.during(f"{verb} {wording.counted(len(planned), 'job')}"):
@@ -105,6 +117,7 @@ def submit(
                 reason=reason,
                 priority=priority,
                 depends=depends or None,
+                plan=plan,
                 key=key,
                 dry_run=dry_run,
             )
@@ -138,7 +151,6 @@ def _opcode(text: str) -> dict[str, Any]:
 
 
 @job.command("list", short_help="List jobs.")
-@click.argument("ids", nargs=-1, type=int)
 @click.option(
     "--status",
     "statuses",
@@ -151,10 +163,46 @@ def _opcode(text: str) -> dict[str, Any]:
 @click.option("--running", is_flag=True, help="Only running jobs.")
 @click.option("--finished", is_flag=True, help="Only jobs that have ended.")
 @click.option("--archived", is_flag=True, help="Archived jobs too.")
+@click.option(
+    "--name",
+    type=choices.Text(),
+    metavar="NAME",
+    help="Only jobs, or the jobs of plans, of this name; * and ? stand for others.",
+)
+@click.option("--user", type=choices.Text(), metavar="USER", help="Only jobs of this submitter.")
+@click.option(
+    "--reason", type=choices.Text(), metavar="TEXT", help="Only jobs with this in their reason."
+)
+@click.option(
+    "--text",
+    type=choices.Text(),
+    metavar="WORDS",
+    help="Only jobs that show these words: in summary, name, plan, user, reason or id.",
+)
+@click.option(
+    "--since",
+    type=rule_options.Moment(is_past=True),
+    metavar="TIME",
+    help="Only jobs submitted from then on: -2h, -7d, 2026-11-21T18:00.",
+)
+@click.option(
+    "--until",
+    type=rule_options.Moment(is_past=True),
+    metavar="TIME",
+    help="Only jobs submitted before.",
+)
+@click.option(
+    "--last",
+    type=choices.WholeRange(min=1),
+    metavar="N",
+    help="Only the newest N, of archived jobs, too.",
+)
 @output.style_options
 @click.pass_obj
+@choices.job_ids(required=False)
 def list_jobs(
     call: Call,
+    /,
     *,
     ids: Sequence[int],
     statuses: Sequence[str],
@@ -162,13 +210,18 @@ def list_jobs(
     running: bool,
     finished: bool,
     archived: bool,
+    last: int | None,
     style: output.Style,
+    **conditions: Any,  # noqa: ANN401 - of `JobFilter`
 ) -> int:
-    """List jobs (those with these IDS, or all that are not archived).
+    """List jobs: those with these IDS, or all that are not archived.
 
-    Standard error names the IDS that no job has; the exit code is 1 then.
+    A name stands for the newest job of that name, or the jobs of the newest plan; @last for the
+    newest job that you have submitted. Standard error names the IDS that no job has; the exit code
+    is 1 then.
     """
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
+    conditioned = JobFilter(**conditions) if any(map(_is_given, conditions.values())) else None
     wanted = [
         *statuses,
         *(jobs.BEFORE_RUNNING if pending else ()),
@@ -178,7 +231,14 @@ def list_jobs(
     with call.client() as client:
 
         def listed(chosen: Sequence[int]) -> Sequence[job_views.JobInfo]:
-            return list(client.jobs(chosen or None, statuses=wanted or None, archived=archived))
+            found = client.jobs(
+                chosen or None,
+                statuses=wanted or None,
+                archived=archived or last is not None,
+                wanted=conditioned,
+                last=last,
+            )
+            return sorted(found, key=lambda job: job.id)[-(last or 0) :]
 
         found, code = known(ids, listed)
         if code and not found:
@@ -190,6 +250,10 @@ def list_jobs(
         return code
     output.show_rows(found, [columns[name] for name in names], style)
     return code
+
+
+def _is_given(condition: object) -> bool:
+    return condition is not None
 
 
 def _plain(
@@ -205,9 +269,9 @@ def _plain(
 
 
 @job.command(short_help="Show everything about jobs.")
-@click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj
+@choices.job_ids()
 def info(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """Show everything about jobs: opcodes, parameters, results, logs, times."""
     with call.client() as client:
@@ -218,12 +282,15 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
 
 
 @job.command(short_help="Wait until jobs have ended.")
-@click.argument("ids", nargs=-1, type=int, required=True)
 @click.option(
-    "--timeout", type=choices.Seconds(), help="Give up after this many seconds (exit code 124)."
+    "--timeout",
+    type=choices.Seconds(),
+    metavar="TIME",
+    help="Give up after so long, such as 90 (seconds), 5m or 2h (exit code 124).",
 )
 @whys.quiet_option
 @click.pass_obj
+@choices.job_ids()
 def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) -> int:
     """Wait until jobs have ended; the exit code is 1 if one has not ended well, else 0.
 
@@ -238,12 +305,15 @@ def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) 
 
 
 @job.command(short_help="Follow changes of status and logs.")
-@click.argument("ids", nargs=-1, type=int)
 @click.option(
-    "--timeout", type=choices.Seconds(), help="Stop after this many seconds (exit code 124)."
+    "--timeout",
+    type=choices.Seconds(),
+    metavar="TIME",
+    help="Stop after so long, such as 90 (seconds), 5m or 2h (exit code 124).",
 )
 @whys.quiet_option
 @click.pass_obj
+@choices.job_ids(required=False)
 def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) -> int:
     """Follow jobs (all, for ever, without IDS): changes of status and lines of their logs.
 
@@ -256,7 +326,6 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
 
 
 @job.command(short_help="Cancel jobs that wait, or with --kill run.")
-@click.argument("ids", nargs=-1, type=int, required=True)
 @click.option(
     "--kill",
     is_flag=True,
@@ -264,6 +333,7 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
     "that does not react at all is ended after 10 seconds.",
 )
 @click.pass_obj
+@choices.job_ids()
 def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
     """Cancel jobs that wait; an opcode that runs already is interrupted only with --kill."""
     with call.client() as client:
@@ -276,7 +346,6 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
 
 
 @job.command("change-priority", short_help="Set the priority of what has not started.")
-@click.argument("ids", nargs=-1, type=int, required=True)
 @click.option(
     "--priority",
     type=choices.Priority(),
@@ -285,6 +354,7 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
     help="-20 (most urgent) to 19, or high, normal, low.",
 )
 @click.pass_obj
+@choices.job_ids()
 def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
     """Set the priority (-20, most urgent, to 19) of the opcodes of jobs that have not started."""
     with call.client() as client:
@@ -328,7 +398,7 @@ def _outcome(
 
 
 @job.command(short_help="Submit an ended job again.")
-@click.argument("job_id", metavar="ID", type=int)
+@click.argument("job_id", metavar="ID", type=choices.JobId())
 @click.option("--all", "whole", is_flag=True, help="From the first opcode on, whatever succeeded.")
 @click.option(
     "--edit", is_flag=True, help="Edit the opcodes first, in $VISUAL or $EDITOR (else vim, nano)."
@@ -357,9 +427,9 @@ def retry(
 
 
 @job.command(short_help="Tell why jobs do not run.")
-@click.argument("ids", nargs=-1, type=int, required=True)
 @output.output_option
 @click.pass_obj
+@choices.job_ids()
 def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """Tell why jobs do not run: what holds each back, and what would let it start.
 
@@ -387,10 +457,10 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
 
 
 @job.command(short_help="Tell when jobs will start and end.")
-@click.argument("ids", nargs=-1, type=int)
 @click.option("--all", "is_all", is_flag=True, help="All jobs that run or are pending.")
 @output.output_option
 @click.pass_obj
+@choices.job_ids(required=False)
 def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> int:
     """Tell when jobs will start and end, from the run times of earlier jobs.
 
@@ -410,8 +480,8 @@ def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> in
 
 
 @job.command(short_help="Archive jobs that have ended.")
-@click.argument("ids", nargs=-1, type=int, required=True)
 @click.pass_obj
+@choices.job_ids()
 def archive(call: Call, ids: Sequence[int]) -> int:
     """Move jobs that have ended to the archive."""
     with call.client() as client:

@@ -25,7 +25,7 @@ _KEPT = "\n\t\r"
 
 
 @click.command(short_help="Show the whole output of a job.")
-@click.argument("job_id", metavar="ID", type=int)
+@click.argument("job_id", metavar="ID", type=choices.JobId())
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "--tail", type=choices.WholeRange(min=0), metavar="N", help="Begin with the last N lines."

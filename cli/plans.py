@@ -7,18 +7,19 @@ Three forms are known::
     [[...], [...]] or {"jobs": [...]}        many jobs; with names and ``after`` a plan
 
 In a plan ``after`` names the jobs that must come first: ``after: [build]`` (it must have
-succeeded), ``after: [{build: [success, failed]}]`` or ``after: [{build: always}]``. A plan becomes
-one submission in which every job stands behind those it waits for.
+succeeded), ``after: [{build: [success, failed]}]`` or ``after: [{build: always}]``. ``name`` beside
+``jobs`` is the name of the whole plan. A plan becomes one submission in which every job stands
+behind those it waits for.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..storage import errors, settings
+from ..storage.jobs import origins
 from ..storage.jobs.outcomes import DEPENDENCY_WORDS
 from . import reading
 
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
 """What a job of a plan may have."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     """One job of a submission. ``depends`` are ids, or places before it as negative numbers.
 
-    ``index`` is its place in what was read, from 0: in a plan it may be submitted elsewhere.
+    ``plan`` is the name of the whole. ``index`` is its place in what was read, from 0: in a plan it
+    may be submitted elsewhere.
     """
 
     ops: list[dict[str, Any]]
     name: str | None = None
+    plan: str | None = None
     index: int = 0
     reason: str | None = None
     priority: int | None = None
@@ -47,6 +48,8 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     def as_submission(self) -> dict[str, Any]:
         """As the client library takes it."""
         given: dict[str, Any] = {"ops": self.ops}
+        if self.name is not None:
+            given["name"] = self.name
         if self.reason is not None:
             given["reason"] = self.reason
         if self.priority is not None:
@@ -77,9 +80,11 @@ def read(text: str, source: str) -> list[PlannedJob]:
 def _jobs(document: object) -> list[PlannedJob]:
     match document:
         case {"jobs": list(entries), **rest}:
+            name = _name(rest.pop("name", None), "name")
             if rest:
                 raise errors.PlanError(f"unknown key {_first(rest)!r} beside 'jobs'")
-            return _ordered([_entry(entry, f"jobs[{n}]") for n, entry in enumerate(entries)])
+            found = _ordered([_entry(entry, f"jobs[{n}]") for n, entry in enumerate(entries)])
+            return [msgspec.structs.replace(one, plan=name) for one in found] if name else found
         case {"jobs": _}:
             raise errors.PlanError("jobs: expected a list")
         case {"ops": _}:
@@ -104,13 +109,7 @@ def _entry(entry: object, place: str) -> _Entry:
         return _Entry(PlannedJob(ops=_ops(entry, place)), [], place)
     if not isinstance(entry, dict):
         raise errors.PlanError(f"{place}: expected a job: a mapping with 'ops'")
-    name = entry.get("name")
-    if name is not None and not (isinstance(name, str) and name):
-        raise errors.PlanError(f"{place}.name: expected a text, got {name!r}")
-    if name is not None and _CONTROL.search(name):
-        # Names are printed beside ids, one job a line.
-        text = f"{place}.name: expected a text without control characters, got {name!r}"
-        raise errors.PlanError(text)
+    name = _name(entry.get("name"), f"{place}.name")
     where = f"job {name!r}" if name else place
     for key in entry:
         if key not in JOB_KEYS:
@@ -131,6 +130,18 @@ def _entry(entry: object, place: str) -> _Entry:
         depends=_depends(entry.get("depends"), where),
     )
     return _Entry(job, _after(entry.get("after"), where), where)
+
+
+def _name(name: object, place: str) -> str | None:
+    """The name of a job or plan, by which users call it."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise errors.PlanError(f"{place}: expected a text, got {name!r}")
+    try:
+        return origins.check_name(name, place)
+    except errors.BadRequestError as error:
+        raise errors.PlanError(error.text) from error
 
 
 def _ops(ops: object, where: str) -> list[dict[str, Any]]:

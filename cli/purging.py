@@ -20,7 +20,6 @@ _NAMED_MAX = 20
 
 
 @click.command(short_help="Remove jobs that have ended, with their output.")
-@click.argument("ids", nargs=-1, type=int)
 @click.option(
     "--older-than",
     "age",
@@ -38,6 +37,7 @@ _NAMED_MAX = 20
 @click.option("--dry-run", is_flag=True, help="Tell which jobs and how much, and remove nothing.")
 @output.output_option
 @click.pass_obj
+@choices.job_ids(required=False)
 def purge(
     call: Call,
     *,

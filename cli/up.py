@@ -43,7 +43,8 @@ _LOOK_SECONDS = 0.1
 @click.option(
     "--timeout",
     type=choices.Seconds(),
-    help="Seconds to wait at most. Without it the command waits as long as the daemon starts and "
+    metavar="TIME",
+    help="Wait at most so long. Without it the command waits as long as the daemon starts and "
     "tells how far it is.",
 )
 @click.pass_obj
@@ -228,9 +229,10 @@ def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
 @click.option(
     "--timeout",
     type=choices.Seconds(),
+    metavar="TIME",
     default=30.0,
     show_default=True,
-    help="Seconds to wait for the end.",
+    help="How long to wait for the end.",
 )
 @click.pass_obj
 def down(call: Call, timeout: float) -> None:

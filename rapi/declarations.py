@@ -17,6 +17,7 @@ import msgspec
 from ..storage import errors, settings
 from ..storage.access import rapi_settings
 from ..storage.access.rapi_users import User
+from ..storage.jobs.origins import Submitter
 from ..transport.client.async_client import AsyncClient
 from .problems import HttpError
 
@@ -97,6 +98,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         if not (found := whole(digits)):
             raise errors.UnknownJobError(f"there is no job {digits}")
         return found
+
+    @property
+    def submitter(self) -> Submitter:
+        """The user, as the daemon notes it with a job."""
+        return Submitter(user=self.user.name, via="rapi")
 
     @property
     def key(self) -> str | None:

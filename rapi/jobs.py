@@ -32,6 +32,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     reason: str | list[tuple[str, str, int]] | None = None
     depends: list[int | tuple[int, list[str]]] | None = None
     comment: str | None = None
+    name: str | None = None
 
 
 def refuse_commands(given: Mapping[str, Any]) -> None:
@@ -52,7 +53,7 @@ async def submitted(call: Call, opcodes: list[dict[str, Any]], **more: Any) -> i
     refused = roles.refusal(call.user, Right.SUBMIT, names)
     if refused is not None:
         raise HttpError(403, refused)
-    return await call.client.submit(opcodes, key=call.key, **more)
+    return await call.client.submit(opcodes, key=call.key, submitter=call.submitter, **more)
 
 
 async def list_jobs(call: Call) -> Response:
@@ -72,7 +73,14 @@ async def submit_job(call: Call) -> int:
         refuse_commands(op)
     if job.comment is not None:
         ops = [{"comment": job.comment, **op} for op in ops]
-    return await submitted(call, ops, reason=job.reason, priority=job.priority, depends=job.depends)
+    return await submitted(
+        call,
+        ops,
+        reason=job.reason,
+        priority=job.priority,
+        depends=job.depends,
+        name=job.name,
+    )
 
 
 def _new_job(body: object) -> NewJob:

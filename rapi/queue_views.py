@@ -154,7 +154,9 @@ async def retry(call: Call) -> int:
     refused = roles.refusal(call.user, Right.SUBMIT, {op.op_id for op in job.ops or ()})
     if refused is not None:
         raise HttpError(403, refused)
-    return await call.client.retry(job_id, whole=asked.whole, key=call.key)
+    return await call.client.retry(
+        job_id, whole=asked.whole, key=call.key, submitter=call.submitter
+    )
 
 
 def _retry(body: object) -> Retry:

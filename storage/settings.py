@@ -69,6 +69,15 @@ TRACEBACK_BYTES_MAX = 16 * 1024
 INPUT_INLINE_BYTES_MAX = 16 * 1024
 """Standard input that is larger than this as JSON lies in its own file beside the job."""
 
+STDIN_BYTES_MAX = 16 * 1024 * 1024 * 1024
+"""Largest standard input of a command: more is refused while it is sent."""
+
+STDIN_PART_BYTES = 512 * 1024
+"""Standard input that is larger than this is sent in parts of this size, before its job."""
+
+UPLOAD_SECONDS_MAX = 3_600.0
+"""Standard input that was sent so long ago, and that no job has, may be deleted."""
+
 SUMMARY_BYTES_MAX = 400
 """Longest summary, and longest reason, in a listing: a page of them fits into a frame."""
 
@@ -217,6 +226,9 @@ WATCH_GATHERED_MAX = 500
 
 KEY_BYTES_MAX = 200
 """Longest idempotency key."""
+
+NAME_BYTES_MAX = 200
+"""Longest name of a job or plan."""
 
 OWNERS_SWEEP_SECONDS = 0.25
 """How often the lock manager looks whether owners that no executor watches live."""

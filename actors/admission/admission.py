@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ...storage import errors, settings
-from ...storage.jobs import jobs
+from ...storage import errors, settings, wording
+from ...storage.jobs import jobs, origins
 from ...storage.jobs.jobs import JobStatus
 from ...storage.log.records import StoredRecord
+from ...storage.queue_files import spool
 from ...transport import messages
 from ..store.job_classes import row_of
 from ..store.job_rows import Phase
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from ...transport.envelopes import Envelope
+    from ...transport.messages import Message
     from ..runtime.component import Runtime
     from ..runtime.works import Work
     from ..store.announcements import Arrival
@@ -82,6 +84,8 @@ class Admission:
         self.rejections: Counter[str] = Counter()
         """How many jobs each filter rule has rejected."""
         self._arriving: list[Arrival] = []
+        self._uploads: dict[str, list[tuple[Envelope, messages.InputStored]]] = {}
+        """Those that wait until what they have sent is flushed, by its token."""
 
     def set_drain(self, envelope: Envelope, message: messages.SetDrain) -> None:
         """Refuse submissions from now on, or take them again."""
@@ -116,6 +120,8 @@ class Admission:
             raise errors.QueueDrainedError
         first_id = self._ledger.last_id + 1
         submitting.check_whole(message.jobs, first_id=first_id, key=key)
+        if message.plan is not None:
+            origins.check_name(message.plan, "plan")
         work = self._taking_in(envelope, message, first_id, retry_of)
         if count <= settings.SUBMITTED_AT_ONCE:
             for _ in work:
@@ -164,12 +170,14 @@ class Admission:
             None if message.dry_run else self.rejections,
         )
         places = [place for place in range(len(drafts)) if place not in rejected]
-        _mark([drafts[place].job for place in places], rejected, key, retry_of)
+        accepted = [drafts[place].job for place in places]
+        _mark(accepted, rejected, key, retry_of)
+        _sign(accepted, message)
         digests: list[str] = []
         record = StoredRecord(len(places))
         stored: list[tuple[int, int, bytes]] = []
         taken: list[_Accepted] = []
-        inputs: list[tuple[str, bytes]] = []
+        inputs: list[tuple[str, bytes | spool.Stored]] = []
         for part in _slices(range(len(drafts))):
             if key is not None:
                 digests += mark_batch(drafts, specs, part)
@@ -219,7 +227,6 @@ class Admission:
     def _drafting(
         self, message: messages.SubmitJobs, first_id: int, retry_of: int | None
     ) -> Generator[None, None, list[submitting.Draft]]:
-        read_input = self._ledger.directory.read_input
         specs, now = message.jobs, time.time()
         drafts: list[submitting.Draft] = []
         for part in _slices(range(len(specs))):
@@ -229,11 +236,57 @@ class Admission:
                 first_id=first_id,
                 now=now,
                 key=message.key,
-                read_input=functools.partial(read_input, retry_of) if retry_of else None,
+                find_input=functools.partial(self._input, retry_of),
             )
             submitting.check_targets(drafts[part[0] :], first_id, len(specs), self._is_job)
             yield from _pause(specs)
         return drafts
+
+    def _input(self, retry_of: int | None, name: object) -> spool.Stored:
+        """Standard input that was sent before, or that the job has which is repeated."""
+        directory = self._ledger.directory
+        found = directory.spool.uploaded(name)
+        if found is None and retry_of is not None:
+            found = directory.input_of(retry_of, name)
+            if found is None:
+                raise errors.OpcodeError(f"there is no {wording.shown(str(name))} of this job")
+        return found or submitting.no_input(name)
+
+    def store_input(self, envelope: Envelope, message: messages.StoreInput) -> None:
+        """Take a part of standard input, for a submission to come; the last one is flushed."""
+        if self._ledger.is_read_only:
+            raise self._ledger.refusal()
+        end = message.offset + len(message.data)
+        if end > settings.STDIN_BYTES_MAX:
+            text = f"stdin: more than {settings.STDIN_BYTES_MAX} bytes (STDIN_BYTES_MAX)"
+            raise errors.BadRequestError(text)
+        spooled, name = self._ledger.directory.spool, spool.upload_name(message.token)
+        if spool.upload_of(name) is None:
+            raise errors.BadRequestError("token: expected 32 hexadecimal digits")
+        stored = messages.InputStored(
+            size=spooled.add_to_upload(name, message.data, message.offset)
+        )
+        if not message.is_last:
+            envelope.reply(stored)
+            return
+
+        def finish() -> Message:
+            try:
+                spooled.finish_upload(name)
+            except errors.StorageError as error:
+                return messages.InputFlushed(token=message.token, error=error.text)
+            return messages.InputFlushed(token=message.token)
+
+        self._uploads.setdefault(message.token, []).append((envelope, stored))
+        self._runtime.in_thread(finish)
+
+    def note_flushed(self, message: messages.InputFlushed) -> None:
+        """Standard input that has come is durable, or never will be."""
+        for envelope, stored in self._uploads.pop(message.token, ()):
+            if message.error is None:
+                envelope.reply(stored)
+            else:
+                envelope.refuse(errors.StorageError(message.error))
 
     def _is_job(self, job_id: int) -> bool:
         return self._table.find(job_id) is not None or self._store.is_archived(job_id)
@@ -243,7 +296,7 @@ class Admission:
         judged_inputs = draft.job.judged_inputs if includes_inputs else None
         return _Accepted(row_of(draft.job, Phase.PENDING), draft.secrets, judged_inputs)
 
-    def _write_inputs(self, inputs: list[tuple[str, bytes]]) -> None:
+    def _write_inputs(self, inputs: list[tuple[str, bytes | spool.Stored]]) -> None:
         """Make the files beside the jobs durable before the journal names these jobs."""
         if not inputs:
             return
@@ -330,6 +383,14 @@ def _mark(
         accepted[0].extra[jobs.REJECTED_KEY] = texts
     for job in accepted if retry_of is not None else ():
         job.extra[jobs.RETRY_OF_KEY] = retry_of
+
+
+def _sign(accepted: list[jobs.Job], message: messages.SubmitJobs) -> None:
+    """Let the jobs say who has submitted them, and of which plan they are."""
+    for job in accepted if message.submitter is not None else ():
+        job.extra[origins.SUBMITTER_KEY] = message.submitter
+    for job in accepted if message.plan else ():
+        job.extra[origins.PLAN_KEY] = message.plan
 
 
 def _arrivals(new: Iterable[_Accepted]) -> list[Arrival]:

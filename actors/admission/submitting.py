@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage import errors, opcodes, settings, wording
-from ...storage.jobs import jobs
+from ...storage.jobs import jobs, origins
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _DIGEST_BYTES = 12
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-ReadInput = Callable[[object], bytes | None]
+FindInput = Callable[[object], spool.Stored]
+"""Finds standard input that lies in a file already, by its name. Raises `OpcodeError`."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class Draft(msgspec.Struct, frozen=True):
     job: jobs.Job
     secrets: dict[int, dict[str, Any]] = {}
     """Secret parameters of the opcodes that have any, by their places; kept in memory only."""
-    inputs: list[tuple[str, bytes]] = []
+    inputs: list[tuple[str, bytes | spool.Stored]] = []
     """Files of standard input beside the job: names and contents."""
 
 
@@ -48,7 +49,7 @@ def drafts(
     first_id: int,
     now: float,
     key: str | None,
-    read_input: ReadInput | None = None,
+    find_input: FindInput | None = None,
 ) -> list[Draft]:
     """The jobs of one submission, with ids from ``first_id`` on.
 
@@ -56,7 +57,7 @@ def drafts(
     """
     check_whole(specs, first_id=first_id, key=key)
     return drafted(
-        specs, range(len(specs)), first_id=first_id, now=now, key=key, read_input=read_input
+        specs, range(len(specs)), first_id=first_id, now=now, key=key, find_input=find_input
     )
 
 
@@ -88,18 +89,18 @@ def drafted(
     first_id: int,
     now: float,
     key: str | None,
-    read_input: ReadInput | None = None,
+    find_input: FindInput | None = None,
 ) -> list[Draft]:
     """The jobs at these places of one submission, whose ids begin with ``first_id``.
 
-    ``read_input`` reads a file beside the job that is repeated: opcodes may name the files of
-    that job only. Raises `BadRequestError` (or a kind of it) naming the job, opcode and parameter.
+    ``find_input`` finds what was sent before, and the files of the job that is repeated: opcodes
+    may name no others. Raises `BadRequestError` (or a kind of it) naming the job, opcode and
+    parameter.
     """
     result = []
     for place in places:
         try:
-            plain = _with_inputs(specs[place], read_input)
-            result.append(_draft(plain, place, first_id, now, key))
+            result.append(_draft(specs[place], place, first_id, now, key, find_input))
         except errors.BadRequestError as error:
             if len(specs) == 1:
                 raise
@@ -107,7 +108,14 @@ def drafted(
     return result
 
 
-def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None) -> Draft:
+def _draft(  # noqa: PLR0917 - one job of a submission
+    spec: JobSpec,
+    place: int,
+    first_id: int,
+    now: float,
+    key: str | None,
+    find_input: FindInput | None,
+) -> Draft:
     if not spec.ops:
         raise errors.BadRequestError("a job needs at least one opcode")
     if len(spec.ops) > settings.OPCODES_PER_JOB_MAX:
@@ -123,11 +131,16 @@ def _draft(spec: JobSpec, place: int, first_id: int, now: float, key: str | None
                 raise
             raise type(error)(f"opcode {index}: {error.text}") from error
     secrets = {index: found for index, op in enumerate(entries) if (found := _hide_secrets(op))}
-    taken = (_take_input(op, job_id, index) for index, op in enumerate(entries))
-    inputs = [found for found in taken if found is not None]
+    inputs = []
+    for index, op in enumerate(entries):
+        if op.input["OP_ID"] == catalogue.OpExec.op_id:
+            at = f"opcode {index}: " if len(entries) > 1 else ""
+            inputs += _take_input(op.input, spool.input_name(job_id, index), find_input, at)
     extra: dict[str, Any] = {jobs.STATE_SERIAL_KEY: 1}
     if key is not None:
         extra[jobs.SUBMISSION_KEY] = key
+    if spec.name:
+        extra[origins.NAME_KEY] = origins.check_name(spec.name, "name")
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
     return Draft(job, secrets, inputs)
 
@@ -177,7 +190,8 @@ def digest(spec: JobSpec) -> str:
     """
     try:
         given = [_given(raw) for raw in spec.ops]
-        content = (given, _untimed(spec.reason), spec.priority, spec.depends)
+        name = (spec.name,) if spec.name else ()
+        content = (given, _untimed(spec.reason), spec.priority, spec.depends, *name)
         return hashlib.blake2b(_encode(content), digest_size=_DIGEST_BYTES).hexdigest()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return ""
@@ -197,42 +211,42 @@ def _untimed(trail: object) -> object:
     return [entry[:2] if isinstance(entry, list | tuple) else entry for entry in trail]
 
 
-def _take_input(entry: jobs.OpcodeEntry, job_id: int, index: int) -> tuple[str, bytes] | None:
-    """Move a large standard input from an opcode into a file beside the job."""
-    text = entry.input.get("stdin")
-    if entry.input.get("OP_ID") != catalogue.OpExec.op_id or not isinstance(text, str):
-        return None
+def no_input(name: object) -> spool.Stored:
+    """A submission may name no file, but what was sent before for it. Raises `OpcodeError`."""
+    if spool.upload_of(name) is not None:
+        raise errors.OpcodeError("what was sent before is gone; send it again")
+    raise errors.OpcodeError("the queue sets this itself; give stdin")
+
+
+def _take_input(
+    given: dict[str, Any], name: str, find_input: FindInput | None, place: str
+) -> list[tuple[str, bytes | spool.Stored]]:
+    """Have a large standard input in a file beside the job, which has this name; that file."""
+    stored = given.get("stdin_file")
+    if stored is not None:
+        try:
+            source = (find_input or no_input)(stored)
+        except errors.OpcodeError as error:
+            raise errors.OpcodeError(
+                f"{place}{catalogue.OpExec.op_id}: stdin_file: {error.text}"
+            ) from error
+        given["stdin_file"] = name
+        return [(name, source)]
+    field = "stdin" if given.get("stdin") is not None else "stdin_base64"
+    text: str | None = given.get(field)
+    if text is None or _fits(text):
+        return []
+    data = text.encode() if field == "stdin" else catalogue.from_base64(text)
+    del given[field]
+    given["stdin_file"] = name
+    return [(name, data)]
+
+
+def _fits(text: str) -> bool:
+    """Whether the standard input may stand in the job's own file."""
     limit = settings.INPUT_INLINE_BYTES_MAX
     # A character takes at most six bytes as JSON, and the quotes two; nearly all inputs are small.
-    if len(text) * 6 + 2 <= limit or len(msgspec.json.encode(text)) <= limit:
-        return None
-    name = spool.input_name(job_id, index)
-    del entry.input["stdin"]
-    entry.input["stdin_file"] = name
-    return name, text.encode()
-
-
-def _with_inputs(spec: JobSpec, read_input: ReadInput | None) -> JobSpec:
-    """The job with the standard input in its opcodes, not in files of the job that it repeats."""
-    if all(raw.get("stdin_file") is None for raw in spec.ops):
-        return spec
-    ops = []
-    for index, raw in enumerate(spec.ops):
-        name = raw.get("stdin_file")
-        if name is None or raw.get("OP_ID") != catalogue.OpExec.op_id:
-            ops.append(raw)
-            continue
-        place = f"opcode {index}: " if len(spec.ops) > 1 else ""
-        place = f"{place}{catalogue.OpExec.op_id}: stdin_file"
-        if read_input is None:
-            text = f"{place}: the queue sets this itself; give stdin"
-            raise errors.OpcodeError(text)
-        data = read_input(name)
-        if data is None:
-            raise errors.OpcodeError(f"{place}: there is no {wording.shown(name)} of this job")
-        rest = {field: value for field, value in raw.items() if field != "stdin_file"}
-        ops.append({**rest, "stdin": data.decode("utf-8", "replace")})
-    return msgspec.structs.replace(spec, ops=ops)
+    return len(text) * 6 + 2 <= limit or len(msgspec.json.encode(text)) <= limit
 
 
 def inputs(spec: JobSpec, *, job_id: int, place: int) -> list[dict[str, Any]]:
@@ -253,12 +267,13 @@ def retried(
     succeeded, `BadRequestError` naming a secret parameter, which no file has.
     """
     reason = [(jobs.RETRY_SOURCE, f"retry of job {job.id}", now_nanoseconds)]
+    name = origins.origin_of(job.extra).name or msgspec.UNSET
     if ops is not None:
-        return JobSpec(ops=list(ops), reason=reason)
+        return JobSpec(ops=list(ops), reason=reason, name=name)
     statuses = [op.status for op in job.ops]
     first = jobs.first_to_repeat(job.id, statuses, is_whole=is_whole)
     inputs = [_repeated(op.input, index) for index, op in enumerate(job.ops) if index >= first]
-    return JobSpec(ops=inputs, reason=reason)
+    return JobSpec(ops=inputs, reason=reason, name=name)
 
 
 def _repeated(fields: Mapping[str, Any], index: int) -> dict[str, Any]:

@@ -130,13 +130,16 @@ def _outcome(row: Row) -> str | None:
 _FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
     "cause": lambda row: row.shown_ending.cause,
     "end_ts": lambda row: _stamp(row.ended),
+    "name": lambda row: row.origin.name,
     "outcome": _outcome,
+    "plan": lambda row: row.origin.plan,
     "priority": lambda row: row.priority,
     "reason_ended": lambda row: row.shown_ending.reason,
     "received_ts": lambda row: _stamp(row.received),
     "start_ts": lambda row: _stamp(row.started),
     "status": lambda row: row.status.value,
     "summary": _summaries,
+    "user": lambda row: row.origin.user,
     **{name: functools.partial(_shown, name=name) for name in listing.OF_INPUTS},
 }
 

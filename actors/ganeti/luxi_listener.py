@@ -11,11 +11,12 @@ import math
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ...storage import errors, settings
+from ...storage.access.submitters import local_user
 from ...transport import messages
 from ...transport.ganeti import luxi
 from ..runtime.addresses import JOB_QUEUE
@@ -158,6 +159,9 @@ class LuxiListener(DocumentDoor):
         request = ask.request
         if isinstance(request, messages.SIGNED):
             request = msgspec.structs.replace(request, sender=str(served.peer))
+        if isinstance(request, messages.SUBMITTED) and served.peer is not None:
+            fields: dict[str, Any] = {"submitter": local_user(served.peer.uid, "luxi")}
+            request = msgspec.structs.replace(request, **fields)
         handle = self.runtime.ask(
             ask.to,
             request,

@@ -8,6 +8,6 @@ listener: the remote API is a client, in a process of its own (`rapi`).
 
 - `wire_listener`: ZeroMQ, local and remote. A socket of its own is in `transport.zmq`.
 - `authority_listener`: the same in the process ``authority`` (`actors.supervision`).
-- `job_credentials`: which connection speaks for a job.
+- `job_credentials`: which connection speaks for a job. `submitters`: which user does.
 - `installed`: listeners of packages, such as those for LUXI and WConfD in `actors.ganeti`.
 """

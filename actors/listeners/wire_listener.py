@@ -27,6 +27,7 @@ from ...transport.messages import (
     RECEIVERS,
     REVEALING,
     SIGNED,
+    SUBMITTED,
     ClientRequest,
     JobMessage,
     Message,
@@ -36,6 +37,7 @@ from ...transport.zmq.router import Router, Sent
 from ..runtime.addresses import EXECUTOR, JOB_QUEUE
 from ..runtime.component import Component
 from .job_credentials import JobCredentials
+from .submitters import Submitters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +72,7 @@ class _Kind(NamedTuple):
     is_of_job: bool
     is_signed: bool
     is_revealing: bool
+    is_submitted: bool
     is_request: bool
     is_lasting: bool
 
@@ -77,7 +80,7 @@ class _Kind(NamedTuple):
 @functools.cache
 def _kind_of(message: type[Message]) -> _Kind:
     """Looked up for each frame: to search the unions takes microseconds."""
-    sets = (JOB_MESSAGES, SIGNED, REVEALING, Request, _LASTING)
+    sets = (JOB_MESSAGES, SIGNED, REVEALING, SUBMITTED, Request, _LASTING)
     return _Kind(*(issubclass(message, one) for one in sets))
 
 
@@ -216,6 +219,7 @@ class WireListener(Component[messages.ListenerMessage]):
         self._job_credentials = JobCredentials(
             self.places.lock_files, self.places.former_lock_files
         )
+        self._submitters = Submitters(self.places.keys, self.runtime.host.processes)
         self._open = OpenFrames()
         self._look_at = 0.0
         self._admitted = (0, os.geteuid())
@@ -336,6 +340,9 @@ class WireListener(Component[messages.ListenerMessage]):
             if kind.is_revealing:
                 masked = msgspec.structs.replace(frame.message, reveals=False)
                 frame = msgspec.structs.replace(frame, message=masked)
+            if kind.is_submitted:
+                named = self._submitters.named(frame.message, incoming.identity)
+                frame = msgspec.structs.replace(frame, message=named)
             self._pass_on(frame, incoming.peer, address, len(incoming.data))
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):

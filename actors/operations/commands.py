@@ -340,11 +340,11 @@ def _standard_input(opcode: OpExec, context: OperationContext) -> int:
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise _NotStartedError(f"its standard input {opcode.stdin_file}: {reason}") from error
-    if opcode.stdin is None:
+    if (given := opcode.stdin_bytes()) is None:
         return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     # A file in memory takes any amount at once; a pipe needs a writer while the command runs.
     descriptor = os.memfd_create("stdin")
-    data = memoryview(opcode.stdin.encode())
+    data = memoryview(given)
     while data:
         data = data[os.write(descriptor, data) :]
     os.lseek(descriptor, 0, os.SEEK_SET)

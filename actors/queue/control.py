@@ -275,7 +275,7 @@ class Control:
                 raise self._ledger.refusal()
             # Another request may have archived it meanwhile.
             if self._table.find(job_id) is not None:
-                self._ledger.store_archived(job_id, functools.partial(self._table.remove, job_id))
+                self._ledger.store_archived(job_id, functools.partial(self._store.took_out, job_id))
                 archived.append(job_id)
         left = max(0, len(old) - settings.AUTOARCHIVE_JOBS_MAX)
         outcome = messages.ArchiveOutcome(archived=archived, left=left)
@@ -286,7 +286,7 @@ class Control:
         if self._ledger.is_read_only:
             envelope.refuse(self._ledger.refusal())
             return
-        self._ledger.store_archived(row.id, functools.partial(self._table.remove, row.id))
+        self._ledger.store_archived(row.id, functools.partial(self._store.took_out, row.id))
         outcome = messages.ArchiveOutcome(archived=[row.id])
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
 
@@ -303,7 +303,7 @@ class Control:
         spec = submitting.retried(
             job, message.ops, is_whole=message.is_whole, now_nanoseconds=now_nanoseconds
         )
-        return messages.SubmitJobs(jobs=[spec], key=message.key)
+        return messages.SubmitJobs(jobs=[spec], key=message.key, submitter=message.submitter)
 
     def _read_ended(self, job_id: int) -> jobs.Job:
         if self._table.find(job_id) is not None:

@@ -217,6 +217,9 @@ def from_clients(queue: JobQueue) -> Routes:
     def watch(envelope: Envelope, message: messages.WatchJobs) -> None:
         queue.runtime.work(reader.watch(envelope, message), envelope)
 
+    def find(envelope: Envelope, message: messages.FindJobs) -> None:
+        queue.runtime.work(reader.find(envelope, message), envelope)
+
     def autoarchive(envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
         queue.runtime.work(control.autoarchiving(envelope, message), envelope)
 
@@ -226,9 +229,11 @@ def from_clients(queue: JobQueue) -> Routes:
     return dict(
         (
             _handled(messages.SubmitJobs, admission.submit),
+            _handled(messages.StoreInput, admission.store_input),
             _handled(messages.RetryJob, retry),
             _handled(messages.SetDrain, admission.set_drain),
             _answered(messages.ListJobs, reader.rows),
+            _handled(messages.FindJobs, find),
             _answered(messages.ListJobVersions, reader.versions),
             _answered(messages.ReadJob, queue.read_job),
             _handled(messages.QueryJobs, queue.answers.take),
@@ -313,6 +318,7 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.DiskRetried, lambda _: store.retry_disk()),
             _noted(messages.Compacted, store.note_compacted),
             _noted(messages.SegmentMade, store.note_segment),
+            _noted(messages.InputFlushed, queue.admission.note_flushed),
         )
     )
 

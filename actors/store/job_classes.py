@@ -16,6 +16,7 @@ import msgspec
 from ...storage import errors, opcodes
 from ...storage.jobs import job_views, jobs, listing
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.origins import origin_of
 from ...storage.jobs.outcomes import SUCCEEDED, ending_of
 from ...storage.opcodes import catalogue
 from ...storage.prediction import estimates
@@ -40,6 +41,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         received=received_of(job.received_timestamp),
         key=text_of(extra.get(jobs.SUBMISSION_KEY)),
         digest=text_of(extra.get(jobs.DIGEST_KEY)),
+        origin=origin_of(extra),
         phase=phase,
         serial=job.serial,
         job_class=found,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from ...storage.jobs.origins import UNKNOWN, Origin
 from ...storage.jobs.outcomes import OF_STATUS, SUCCEEDED, Ending, JobEnd, end_of, ending_of
 from ...transport.messages import ChosenUnder, JobSummary, PendingJob
 
@@ -154,6 +155,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
     received: float | None = None
     key: str | None = None
     digest: str | None = None
+    origin: Origin = UNKNOWN
     phase: Phase = Phase.PENDING
     serial: int = 0
     job_class: JobClass | Unread = JobClass()
@@ -222,7 +224,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
 
     def as_summary(self, *, archived: bool = False) -> JobSummary:
         """The row as users see it."""
-        own, run = self.whole_class, self.run
+        own, run, origin = self.whole_class, self.run, self.origin
         outcome, ending = None, SUCCEEDED
         if self.status.is_final:
             ending = run.ending or SUCCEEDED
@@ -241,6 +243,9 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             outcome=outcome,
             reason_ended=ending.reason,
             cause=ending.cause,
+            name=origin.name,
+            plan=origin.plan,
+            user=origin.user,
         )
         return msgspec.structs.replace(found, **dict(own.shown)) if own.shown else found
 

@@ -204,6 +204,13 @@ class JobStore:
         if secrets:
             self._secrets[row.id] = secrets
 
+    def took_out(self, job_id: int) -> None:
+        """The job is in the archive now."""
+        row = self.table.find(job_id)
+        if row is not None:
+            self.reader.archive.add(row.as_summary(archived=True))
+        self.table.remove(job_id)
+
     def secrets_of(self, job_id: int) -> dict[int, dict[str, Any]]:
         """The secret parameters of a job's opcodes, by their places."""
         return self._secrets.get(job_id, {})
@@ -442,6 +449,7 @@ class JobStore:
         ``meanwhile`` is called while the disk writes.
         """
         self._commit(meanwhile)
+        self.reader.archive.write()
         if self.ledger.is_read_only and not self._is_retry_due:
             reason = self.ledger.refusal().text
             self._log.error("the disk refuses writes: the queue takes no changes", error=reason)

@@ -15,6 +15,7 @@ from .job_rows import WITH_SLOT, Phase
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ...storage.jobs.origins import Origin, Submitter
     from .job_rows import Row
 
 
@@ -35,6 +36,8 @@ class JobTable:
         self.find: Callable[[int], Row | None] = self._rows.get
         """The live job's row."""
         self._keys: dict[str, list[int]] = {}
+        self._names: dict[str, dict[int, None]] = {}
+        self._plans: dict[str, dict[int, None]] = {}
         # The jobs with a run slot, and some that have had one.
         self._chosen: set[int] = set()
         self._statuses: Counter[JobStatus] = Counter()
@@ -68,6 +71,10 @@ class JobTable:
         self.mark += 1
         if row.key is not None:
             self._keys.setdefault(row.key, []).append(job_id)
+        if (origin := row.origin).name:
+            self._names.setdefault(origin.name, {})[job_id] = None
+        if origin.plan:
+            self._plans.setdefault(origin.plan, {})[job_id] = None
 
     @property
     def last_id(self) -> int:
@@ -90,11 +97,40 @@ class JobTable:
             ids.remove(job_id)
             if not ids:
                 del self._keys[row.key]
+        for known, name in ((self._names, row.origin.name), (self._plans, row.origin.plan)):
+            if name:
+                of_name = known[name]
+                del of_name[job_id]
+                if not of_name:
+                    del known[name]
 
     def ids_of_key(self, key: str) -> list[int] | None:
         """The live jobs submitted under this key."""
         found = self._keys.get(key)
         return None if found is None else list(found)
+
+    def called(self, name: str) -> list[int]:
+        """The newest live job of this name, or all live jobs of the newest plan of this name."""
+        newest = max(self._names.get(name, ()), default=0)
+        of_plan = self._plans.get(name)
+        if of_plan is None or (last := max(of_plan)) < newest:
+            return [newest] if newest else []
+        received = self._rows[last].received
+        return sorted(one for one in of_plan if self._rows[one].received == received)
+
+    def newest_of(self, submitter: Submitter) -> list[int]:
+        """The newest live job that this user has submitted, if there is one."""
+        of_user: dict[Origin, bool] = {}
+        for job_id in reversed(self._ids):
+            row = self.find(job_id)
+            if row is None:
+                continue
+            origin = row.origin
+            if origin not in of_user:
+                of_user[origin] = submitter.is_same_user(origin.submitter)
+            if of_user[origin]:
+                return [job_id]
+        return []
 
     def give_status(self, row: Row, status: JobStatus) -> None:
         """The job has this status now."""
@@ -140,6 +176,13 @@ class JobTable:
     def ids_after(self, job_id: int) -> Iterator[int]:
         """The ids above ``job_id``, in order, as long as none is added or removed."""
         return (row.id for row in self._rows_from(bisect.bisect_right(self._ids, job_id)))
+
+    def ids_before(self, before: int | None, after: int = 0) -> Iterator[int]:
+        """The ids between these two, from the highest on, while none is added or removed."""
+        ids = self._ids
+        end = len(ids) if before is None else bisect.bisect_left(ids, before)
+        first = bisect.bisect_right(ids, after)
+        return (ids[place] for place in range(end - 1, first - 1, -1))
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each status."""

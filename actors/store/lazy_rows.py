@@ -59,6 +59,7 @@ class LazyRows:
             received=received_of(head.received_timestamp),
             key=text_of(head.ganger_key),
             digest=text_of(head.ganger_digest),
+            origin=head.origin,
             serial=head.ganger_serial,
             job_class=self,
         )

@@ -26,7 +26,7 @@ _FILES_TOLD = 1_000
 
 def user(uid: int) -> str:
     """The user as error texts name it: ``alice (uid 1000)``."""
-    name = _user_name(uid)
+    name = user_name(uid)
     return f"uid {uid}" if name is None else f"{name} (uid {uid})"
 
 
@@ -201,7 +201,7 @@ def _is_world_writable(status: os.stat_result) -> bool:
 
 
 def _is_private_group(status: os.stat_result) -> bool:
-    name = _user_name(status.st_uid)
+    name = user_name(status.st_uid)
     return status.st_gid == status.st_uid or (name is not None and name == _group(status.st_gid))
 
 
@@ -226,7 +226,7 @@ def _denying(path: str) -> tuple[str, int] | None:
 def _run_as(uid: int, line: str) -> str:
     import shutil  # noqa: PLC0415
 
-    name = _user_name(uid)
+    name = user_name(uid)
     if shutil.which("sudo") is None and os.geteuid() == _ROOT:
         return f"setpriv --reuid {uid} --regid {_main_group(uid)} --clear-groups {line}"
     return f"sudo -u {name or _quoted(f'#{uid}')} {line}"
@@ -241,7 +241,8 @@ def _quoted(text: str | os.PathLike[str]) -> str:
     return shlex.quote(os.fspath(text))
 
 
-def _user_name(uid: int) -> str | None:
+def user_name(uid: int) -> str | None:
+    """The name of the user with this number; None: it has none."""
     import pwd  # noqa: PLC0415
 
     try:

@@ -64,6 +64,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.run / "rehearsals"
 
     @property
+    def archive_index(self) -> Path:
+        """What listings show of archived jobs (`archive_index`)."""
+        return self.data / "archive.index"
+
+    @property
     def reservations(self) -> Path:
         """Temporary reservations, as Ganeti keeps them."""
         return self.data / "tempres.data"

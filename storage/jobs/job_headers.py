@@ -14,6 +14,7 @@ import msgspec
 
 from .. import errors, opcodes
 from . import jobs
+from .origins import UNKNOWN, Origin, Submitter, shared
 
 
 class _Input(msgspec.Struct):
@@ -50,6 +51,9 @@ class JobHeader(msgspec.Struct, forbid_unknown_fields=True):
     ganger_key: str | None = None
     ganger_digest: str | None = None
     ganger_batch: msgspec.Raw = msgspec.Raw()
+    ganger_name: str = ""
+    ganger_plan: str = ""
+    ganger_submitter: Submitter | None = None
 
     @property
     def priority(self) -> int:
@@ -57,6 +61,13 @@ class JobHeader(msgspec.Struct, forbid_unknown_fields=True):
         if len(self.ops) == 1:
             return self.ops[0].priority
         return min([op.priority for op in self.ops])
+
+    @property
+    def origin(self) -> Origin:
+        """Where the job comes from."""
+        if self.ganger_submitter is None and not self.ganger_name:
+            return UNKNOWN
+        return shared(self.ganger_name, self.ganger_plan, self.ganger_submitter)
 
     @property
     def is_dependent(self) -> bool:

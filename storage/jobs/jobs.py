@@ -22,6 +22,7 @@ import msgspec
 
 from .. import errors
 from ..settings import PRIORITY_MAX, PRIORITY_MIN
+from .origins import NAME_KEY, PLAN_KEY, SUBMITTER_KEY
 
 Timestamp = tuple[int, int]
 """Seconds and microseconds since the epoch, UTC."""
@@ -333,6 +334,9 @@ class _OurJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ganger_retry_of: Any = msgspec.UNSET
     ganger_retried_by: Any = msgspec.UNSET
     ganger_ending: Any = msgspec.UNSET
+    ganger_name: Any = msgspec.UNSET
+    ganger_plan: Any = msgspec.UNSET
+    ganger_submitter: Any = msgspec.UNSET
     ganger_crc: Any = msgspec.UNSET
 
 
@@ -345,6 +349,9 @@ _OUR_EXTRAS = (
     RETRY_OF_KEY,
     RETRIED_BY_KEY,
     ENDING_KEY,
+    NAME_KEY,
+    PLAN_KEY,
+    SUBMITTER_KEY,
 )
 
 _decode_ours = msgspec.json.Decoder(_OurJob).decode

@@ -15,6 +15,7 @@ import msgspec
 from .. import opcodes, settings
 from . import jobs, outcomes
 from .jobs import Job, JobStatus
+from .origins import origin_of
 from .outcomes import Outcome
 
 ADDED_SOURCE = "gnt:opcode:"
@@ -127,6 +128,15 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     cause: Annotated[int | None, Listed(
         "Cause", "The other job that is the root cause of that", _of_end("cause"),
         shown=("command", "query", "rapi"))] = None
+    name: Annotated[str, Listed(
+        "Name", "The name that the submitter gave the job",
+        lambda job: origin_of(job.extra).name, shown=("command", "query"))] = ""
+    plan: Annotated[str, Listed(
+        "Plan", "The name of the plan that the job is part of",
+        lambda job: origin_of(job.extra).plan, shown=("command", "query"))] = ""
+    user: Annotated[str, Listed(
+        "User", "Who submitted the job",
+        lambda job: origin_of(job.extra).user, shown=("command", "query"))] = ""
     # fmt: on
 
 

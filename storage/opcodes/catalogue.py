@@ -48,8 +48,8 @@ class OpExec(Opcode, kw_only=True):
     """Run a command, without a shell, under declared locks."""
 
     op_id: ClassVar[str] = "OP_EXEC"
-    private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin")
-    later_fields: ClassVar[tuple[str, ...]] = ("leave_running",)
+    private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin", "stdin_base64")
+    later_fields: ClassVar[tuple[str, ...]] = ("leave_running", "stdin_base64")
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 
@@ -64,6 +64,9 @@ class OpExec(Opcode, kw_only=True):
 
     stdin: str | None = None
     """The command's standard input; empty if unset."""
+
+    stdin_base64: str | None = None
+    """The command's standard input instead, in Base64, if it is no text."""
 
     stdin_file: NonEmptyStr | None = None
     """The file beside the job that holds a large ``stdin`` instead. The queue sets it."""
@@ -94,6 +97,16 @@ class OpExec(Opcode, kw_only=True):
             raise ValueError("env: expected names without '=', and no NUL characters")
         if self.cwd is not None and (not self.cwd.startswith("/") or "\0" in self.cwd):
             raise ValueError("cwd: expected an absolute path")
+        if [self.stdin, self.stdin_base64, self.stdin_file].count(None) < _STDINS - 1:
+            raise ValueError("stdin: expected one of stdin, stdin_base64 and stdin_file")
+        if self.stdin_base64 is not None:
+            self.stdin_bytes()
+
+    def stdin_bytes(self) -> bytes | None:
+        """The command's standard input, if it is not in a file; None: it is empty."""
+        if self.stdin_base64 is None:
+            return None if self.stdin is None else self.stdin.encode()
+        return from_base64(self.stdin_base64)
 
     def lock_needs(self) -> LockNeeds:
         """The locks that the submitter declared."""
@@ -111,6 +124,19 @@ class OpExec(Opcode, kw_only=True):
         room = SUMMARY_CHARACTERS_MAX - len("EXEC()")
         return text if len(text) <= room else text[: room - 3] + "..."
 
+
+def from_base64(text: str) -> bytes:
+    """The bytes that ``stdin_base64`` stands for; `ValueError` if it is malformed."""
+    import binascii  # noqa: PLC0415 - seldom, and the fork server needs no more
+
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise ValueError(f"stdin_base64: not Base64: {error}") from error
+
+
+_STDINS = 3
+"""In so many ways an opcode may have its standard input."""
 
 SUMMARY_CHARACTERS_MAX = 60
 """Longest summary of a command."""

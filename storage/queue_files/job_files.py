@@ -86,6 +86,8 @@ class QueueDirectory:
         self._queue = os.fspath(places.queue)
         self._archive = os.fspath(places.archive)
         self._quarantine = os.fspath(places.quarantine)
+        self.index_path = os.fspath(places.archive_index)
+        """The folder with what listings show of archived jobs (`archive_index`)."""
         self._serial: int | None = None
         self._folders: set[str] = set()
         self.spares = inodes.InodePool(self._queue)
@@ -151,6 +153,25 @@ class QueueDirectory:
                 # No other folder is looked into for a job.
                 own = range(max(first, job_id + 1), first + ARCHIVE_FOLDER_JOBS)
                 yield from sorted(found for found in _ids_in(folders[number]) if found in own)
+
+    def archive_numbers(self) -> list[int]:
+        """The numbers of the archive's folders, in order."""
+        return sorted(int(folder.rpartition("/")[2]) for folder in self._archive_folders())
+
+    def archive_changed(self, folder: int) -> int:
+        """When a job last came into this folder of the archive, or went; 0: it is not there."""
+        with documents.storage_errors(self._archive):
+            try:
+                return os.stat(f"{self._archive}/{folder}").st_mtime_ns
+            except FileNotFoundError:
+                return 0
+
+    def ids_in_archive(self, folder: int) -> list[int]:
+        """Ids of the archived jobs that lie in this folder and belong there, in order."""
+        first = folder * ARCHIVE_FOLDER_JOBS
+        own = range(first, first + ARCHIVE_FOLDER_JOBS)
+        names = documents.names_in(f"{self._archive}/{folder}")
+        return sorted(job_id for job_id in _ids_of(names) if job_id in own)
 
     def read(self, job_id: int) -> bytes | None:
         """The text of a live job's file."""
@@ -326,14 +347,15 @@ class QueueDirectory:
         """Put this text of a job durably into quarantine; its path. `StorageError`."""
         return quarantine.keep(self._quarantine, f"job-{job_id}", body)
 
-    def read_input(self, job_id: int, name: object) -> bytes | None:
+    def input_of(self, job_id: int, name: object) -> spool.Stored | None:
         """The input file ``name`` of this job, live or archived; None if it has none."""
         spooled = spool.parse_name(name) if isinstance(name, str) else None
         if spooled is None or spooled.job_id != job_id or spooled.op_index is None:
             return None
-        archived = spool.folder(os.path.dirname(self._archive_path(job_id)))
-        found = documents.read(spool.input_path(self._queue, job_id, spooled.op_index))
-        return documents.read(f"{archived}/{name}") if found is None else found
+        live = spool.input_path(self._queue, job_id, spooled.op_index)
+        archived = f"{spool.folder(os.path.dirname(self._archive_path(job_id)))}/{name}"
+        found = next((path for path in (live, archived) if os.path.exists(path)), None)
+        return None if found is None else spool.Stored(found, is_moved=False)
 
     def settle_spool(self, known: Collection[int]) -> list[str]:
         """Clean up the spool after a crash; ``known`` are the jobs that are not archived.

@@ -16,10 +16,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from .. import errors, settings
 from ..disk import documents
 
 if TYPE_CHECKING:
@@ -29,7 +31,15 @@ FOLDER = "spool"
 """The folder's name, in the queue directory and in each folder of the archive."""
 
 _NAME = re.compile(r"job-(0|[1-9][0-9]{0,17})-(output|input-(0|[1-9][0-9]{0,8}))")
+_UPLOAD = re.compile(r"upload-([0-9a-f]{32})")
 _TEMPORARY = re.compile(re.escape(documents.TEMPORARY_PREFIX) + r"job-([0-9]{1,18})-")
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Standard input that lies in a file already: it is moved to its job, or else gets a link."""
+
+    path: str
+    is_moved: bool
 
 
 class Spooled(msgspec.Struct, frozen=True):
@@ -37,6 +47,20 @@ class Spooled(msgspec.Struct, frozen=True):
 
     job_id: int
     op_index: int | None
+
+
+def upload_name(token: str) -> str:
+    """How a submission names standard input that was sent before, in 32 hexadecimal digits."""
+    return f"upload-{token}"
+
+
+def upload_of(name: object) -> str | None:
+    """The file of standard input that was sent before; None if this is not the name of one.
+
+    It is a temporary file: a start deletes it if no submission has taken it.
+    """
+    match = _UPLOAD.fullmatch(name) if isinstance(name, str) else None
+    return None if match is None else f"{documents.TEMPORARY_PREFIX}job-0-input-{match[1]}"
 
 
 def folder(queue: str | os.PathLike[str]) -> str:
@@ -123,7 +147,52 @@ class SpoolDirectory:
         """The path of a live job's file of this name."""
         return f"{self._folder}/{name}"
 
-    def write_inputs(self, inputs: Iterable[tuple[str, bytes]]) -> None:
+    def uploaded(self, name: object) -> Stored | None:
+        """Standard input that was sent under this name; None if there is none."""
+        file = upload_of(name)
+        if file is None or not os.path.exists(self.path(file)):
+            return None
+        return Stored(self.path(file), is_moved=True)
+
+    def add_to_upload(self, name: str, data: bytes, offset: int) -> int:
+        """Write a part of standard input; the size so far. `BadRequestError` if one is missing."""
+        file = upload_of(name)
+        assert file is not None, "only uploads have parts"
+        path = self.path(file)
+        flags = os.O_WRONLY | os.O_CLOEXEC | (0 if offset else os.O_CREAT)
+        with documents.storage_errors(path):
+            try:
+                descriptor = os.open(path, flags, documents.SECRET_MODE)
+            except FileNotFoundError as error:
+                raise _lost_upload() from error
+            try:
+                if os.fstat(descriptor).st_size < offset:
+                    raise _lost_upload()
+                documents.write_all_at(descriptor, data, offset)
+            except OSError:
+                # The disk may be full: nobody will want half of it.
+                os.unlink(path)
+                raise
+            finally:
+                os.close(descriptor)
+        return offset + len(data)
+
+    def finish_upload(self, name: str) -> None:
+        """Flush standard input that has come, and delete what nobody has taken for long.
+
+        Any thread may call this. `StorageError`: it is not durable.
+        """
+        file = upload_of(name)
+        assert file is not None, "only uploads are finished"
+        _flush(self.path(file))
+        limit = time.time() - settings.UPLOAD_SECONDS_MAX
+        for other in self.names():
+            if is_unfinished_input(other):
+                with contextlib.suppress(OSError):
+                    if os.stat(self.path(other)).st_mtime < limit:
+                        os.unlink(self.path(other))
+
+    def write_inputs(self, inputs: Iterable[tuple[str, bytes | Stored]]) -> None:
         """Write files (name, content) durably; after a `StorageError` none of them is there."""
         written: list[str] = []
         if not os.path.isdir(self._folder):
@@ -131,8 +200,7 @@ class SpoolDirectory:
         try:
             for name, data in inputs:
                 written.append(name)
-                documents.replace(self.path(name), data, flush=False)
-                _flush(self.path(name))
+                self._put(name, data)
                 self._note(name)
             if written:
                 with documents.storage_errors(self._folder):
@@ -141,6 +209,17 @@ class SpoolDirectory:
             for name in written:
                 self.remove_file(name)
             raise
+
+    def _put(self, name: str, data: bytes | Stored) -> None:
+        if isinstance(data, bytes):
+            documents.replace(self.path(name), data, flush=False)
+            _flush(self.path(name))
+            return
+        with documents.storage_errors(self.path(name)):
+            if data.is_moved:
+                os.rename(data.path, self.path(name))
+            else:
+                os.link(data.path, self.path(name))
 
     def archive(self, job_id: int, target: str) -> None:
         """Move the job's files into ``spool`` of the archive's folder ``target``. Repeatable.
@@ -230,3 +309,7 @@ def _flush(path: str) -> None:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _lost_upload() -> errors.BadRequestError:
+    return errors.BadRequestError("stdin: what was sent before is gone; send all of it again")

@@ -53,7 +53,7 @@ def test_a_command_is_no_line_for_a_shell(command: list[str]) -> None:
     assert hints.shell(command) == ""
 
 
-@pytest.mark.parametrize("words", [("--detach", "sleep", "1"), ("--lokc", "n1", "--", "true")])
+@pytest.mark.parametrize("words", [("--detached", "sleep", "1"), ("--lokc", "n1", "--", "true")])
 def test_exec_takes_no_unknown_option_for_its_command(words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(ganger, ["--data", "/nowhere", "exec", *words])
     assert done.exit_code == 2

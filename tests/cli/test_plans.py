@@ -60,9 +60,15 @@ def test_independent_jobs_stay_in_the_order_of_the_file() -> None:
 
 
 def test_a_chain_of_thousands_is_no_problem() -> None:
-    chain = [job(str(n), [str(n + 1)]) for n in range(3_000)]
-    found = read({"jobs": [*chain, job("3000")]})
-    assert [one.name for one in found] == [str(n) for n in range(3_000, -1, -1)]
+    chain = [job(f"n{n}", [f"n{n + 1}"]) for n in range(3_000)]
+    found = read({"jobs": [*chain, job("n3000")]})
+    assert [one.name for one in found] == [f"n{n}" for n in range(3_000, -1, -1)]
+
+
+def test_a_plan_and_its_jobs_keep_their_names() -> None:
+    found = read({"name": "nightly", "jobs": [job("dump"), job("check", ["dump"])]})
+    assert [(one.plan, one.name) for one in found] == [("nightly", "dump"), ("nightly", "check")]
+    assert [one.as_submission()["name"] for one in found] == ["dump", "check"]
 
 
 @pytest.mark.parametrize(
@@ -84,8 +90,11 @@ def test_a_chain_of_thousands_is_no_problem() -> None:
         ({"jobs": [{"name": 5, "ops": [TRUE]}]}, "plan: jobs[0].name: expected a text, got 5"),
         (
             {"jobs": [job("a\tb")]},
-            r"plan: jobs[0].name: expected a text without control characters, got 'a\tb'",
+            r"plan: jobs[0].name: 'a\tb': expected a name without control characters",
         ),
+        ({"jobs": [job("17")]}, "plan: jobs[0].name: '17' looks like an id; use a letter"),
+        ({"name": 5, "jobs": []}, "plan: name: expected a text, got 5"),
+        ({"name": "@a", "jobs": []}, "plan: name: '@a' begins with @, which names must not"),
         ({"ops": []}, "plan: job: expected a list of opcodes"),
         ({"ops": ["true"]}, "plan: job: opcode 0: expected a mapping with 'OP_ID'"),
         ("text", "plan: expected a list of opcodes, a job with 'ops', or 'jobs'"),

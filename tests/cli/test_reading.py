@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
+from tests.cli.stand_in import use
 from tests.core_alone import NEEDS_HIDDEN
 
 from ganger.cli import plans, reading, yaml_documents
@@ -231,12 +232,30 @@ HALF = "\udcff"
         (("queue", "simulate", "--slots", str(BIG)), "'--slots': "),
         (("queue", "limit", str(BIG)), "expected at most"),
         (("job", "submit", "--op", "{}", "--reason", HALF), "'--reason': not UTF-8 text"),
-        (("job", "submit", "--op", "{}", "--depend", str(BIG)), "'--depend': expected ID or"),
+        (
+            ("job", "submit", "--op", "{}", "--depend", str(BIG)),
+            "'--after' / '--depend': expected the id",
+        ),
         (("job", "submit", "--op", "{}", "--key", ""), "--key: is empty"),
-        (("job", "autoarchive", "9" * 400), "'AGE': expected a number with"),
-        (("job", "wait", "1", "--timeout", "nan"), "'--timeout': expected seconds, from 0"),
-        (("job", "watch", "1", "--timeout", "inf"), "'--timeout': expected seconds, from 0"),
-        (("job", "wait", "1", "--timeout", "-1"), "'--timeout': expected seconds, from 0"),
+        (("job", "autoarchive", "9" * 400), "'AGE': expected a time such as"),
+        (("job", "wait", "1", "--timeout", "nan"), "'--timeout': expected a time such as"),
+        (("job", "watch", "1", "--timeout", "inf"), "'--timeout': expected a time such as"),
+        (("job", "wait", "1", "--timeout", "-1"), "'--timeout': expected a time such as"),
+        (
+            ("exec", "--timeout", "5 m", "--", "true"),
+            "'--timeout': expected a time such as 90, 30m",
+        ),
+        (("exec", "--name", "17", "--", "true"), "--name: '17' looks like an id; use a letter"),
+        (("exec", "--name", "@last", "--", "true"), "--name: '@last' begins with @, which names"),
+        (("exec", "--name", "", "--", "true"), "--name: expected a name of 1 to 200 bytes, got 0"),
+        (("exec", "--cwd", "", "--", "true"), "--cwd: is empty"),
+        (("exec", "--key", "", "--", "true"), "--key: is empty"),
+        (("exec", "--env-from-here", "A,", "--", "true"), "--env-from-here: "),
+        (("exec", "--env-from-here", "NO_SUCH_V", "--", "true"), "no variable 'NO_SUCH_V' is set"),
+        (("exec", "--on-failure", "-3", "--", "true"), "expected the id or the name of a job"),
+        (("job", "list", "--last", "0"), "'--last': 0 is not in the range x>=1"),
+        (("job", "list", "--since", "yesterday"), "'--since': 'yesterday': expected now, -30m"),
+        (("job", "list", "1" * 19), "'[IDS]...': expected the id or the name of a job, got '1111"),
         (("exec", "--", "echo", HALF), "'COMMAND...': not UTF-8 text"),
         (("exec", "--env", f"A={HALF}", "--", "true"), "'--env': not UTF-8 text"),
     ],
@@ -255,39 +274,46 @@ def test_what_cannot_be_meant_is_refused_before_any_daemon_is_asked(
             pytest.fail(f"not refused as a wrong command line: {error!r}")
 
 
-def test_standard_input_of_a_command_that_is_not_text_is_named(tmp_path: Path) -> None:
-    asked = ["--data", str(tmp_path), "exec", "--stdin", "-", "--", "cat"]
-    done = CliRunner().invoke(ganger, asked, input=b"\xff", standalone_mode=False)
-    assert isinstance(done.exception, errors.UsageError)
-    assert done.exception.text == "--stdin: standard input is not UTF-8 text"
-
-
-def test_standard_input_of_a_command_that_has_no_end_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endless = io.TextIOWrapper(io.BufferedReader(Endless(), 1 << 20))
-    monkeypatch.setattr(sys, "stdin", endless)
-    with pytest.raises(errors.UsageError) as caught:
-        ganger.main(
-            ["--data", str(tmp_path), "exec", "--stdin", "-", "--", "cat"], standalone_mode=False
-        )
-    assert "more than the 8388608 bytes" in caught.value.text
-
-
-class Endless(io.RawIOBase):
-    """An input without an end. Who reads far beyond what can be sent gets an error."""
+class Stored:
+    """Stands for the client: keeps what is submitted, and the input that is sent before."""
 
     def __init__(self) -> None:
-        self._left = 4 * settings.FRAME_BYTES_MAX
+        self.opcode: dict[str, Any] = {}
+        self.input = b""
 
-    def readable(self) -> bool:
-        return True
+    def submit(self, opcode: dict[str, Any], **_: object) -> int:
+        self.opcode = opcode
+        return 7
 
-    def readinto(self, buffer: Any) -> int:
-        self._left -= len(buffer)
-        assert self._left > 0, "read on and on"
-        buffer[:] = b"y" * len(buffer)
-        return len(buffer)
+    def store_input(self, parts: Iterable[bytes]) -> str:
+        self.input = b"".join(parts)
+        return "upload-1"
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value"),
+    [(b"text\n", "stdin", "text\n"), (b"\xff\x00", "stdin_base64", "/wA="), (b"", "stdin", "")],
+)
+def test_a_command_gets_any_bytes_as_its_standard_input(
+    given: bytes, field: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Stored()
+    use(monkeypatch, client)
+    done = CliRunner().invoke(ganger, ["exec", "-d", "--stdin", "-", "--", "cat"], input=given)
+    assert (done.exit_code, done.output) == (0, "7\n")
+    assert client.opcode[field] == value
+
+
+@pytest.mark.parametrize("beyond", [1, 3 * settings.STDIN_PART_BYTES])
+def test_a_large_standard_input_is_sent_before_the_job(
+    beyond: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Stored()
+    use(monkeypatch, client)
+    given = b"\xff" * (settings.STDIN_PART_BYTES + beyond)
+    CliRunner().invoke(ganger, ["exec", "-d", "--stdin", "-", "--", "cat"], input=given)
+    assert client.opcode == {"OP_ID": "OP_EXEC", "argv": ["cat"], "stdin_file": "upload-1"}
+    assert client.input == given
 
 
 @pytest.mark.parametrize(

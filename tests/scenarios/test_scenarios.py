@@ -36,6 +36,11 @@ jobs:
   - ops: [{OP_ID: OP_EXEC, argv: ["true"]}]
   - ops: [{OP_ID: OP_NO}]
 """,
+    "many.yaml": """
+jobs:
+  - {name: check, after: [dump], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+  - {name: dump, ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+""",
     "plan.yaml": """
 jobs:
   - {name: clean-up, after: [{broken: [error]}], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}

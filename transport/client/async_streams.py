@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from ...storage.jobs.job_views import JobInfo, LogLine, OutputChunk, job_info
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ListJobVersions, ReadJob
@@ -31,20 +33,29 @@ class AsyncStreams:
         self._timeout = timeout
 
     async def jobs(
-        self, pages: list[ListJobs], *, is_whole: bool, timeout: float | None
+        self,
+        pages: list[ListJobs],
+        *,
+        is_whole: bool,
+        limit: int | None = None,
+        timeout: float | None,
     ) -> AsyncIterator[JobInfo]:
-        """The jobs on these pages of a listing, and on those that follow each."""
+        """The jobs on these pages of a listing, and on those that follow each; `limit` at most."""
+        left = limit
         for first in pages:
             request: ListJobs | None = first
             while request is not None:
                 reply = await self._caller.call(request, timeout)
+                if left is not None:
+                    reply = msgspec.structs.replace(reply, rows=reply.rows[:left])
+                    left -= len(reply.rows)
                 if is_whole:
                     async for job in self.whole_jobs([row.id for row in reply.rows], timeout):
                         yield job
                 else:
                     for row in reply.rows:
                         yield requests.summary_view(row)
-                request = requests.next_page(request, reply)
+                request = None if left == 0 else requests.next_page(request, reply)
 
     async def whole_jobs(self, ids: list[int], timeout: float | None) -> AsyncIterator[JobInfo]:
         """These jobs whole, in this order."""

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from ...storage import errors, settings
+from ...storage.jobs.job_filters import JobFilter
 from ...storage.jobs.job_views import (
     JobChange,
     JobInfo,
@@ -30,6 +31,8 @@ from ...storage.jobs.job_views import (
     job_info,
 )
 from ...storage.jobs.jobs import check_id
+from ...storage.jobs.origins import Submitter
+from ...storage.queue_files import spool
 from ..messages import (
     ArchiveJob,
     ArchiveOutcome,
@@ -38,6 +41,7 @@ from ..messages import (
     CancelOutcome,
     ChangeJobPriority,
     ExplainJob,
+    FindJobs,
     JobExplained,
     JobSpec,
     LimitsRead,
@@ -50,6 +54,7 @@ from ..messages import (
     SetDrain,
     Simulated,
     StopDaemon,
+    StoreInput,
     TestFilters,
 )
 from ..zmq.dealer import Dealer
@@ -130,15 +135,19 @@ class Client(ClusterVerbs):
         reason: requests.Reason | None = None,
         priority: int | None = None,
         depends: Sequence[requests.Dependency] | None = None,
+        name: str | None = None,
         key: str | None = None,
         dry_run: bool = False,
+        submitter: Submitter | None = None,
         timeout: float | None = None,
     ) -> int:
         """Submit one job and return its id: the job is on disk then, and survives a restart.
 
         ``ops`` is one opcode or a list of them. ``depends`` names jobs that must succeed first, or
-        pairs such as ``[17, ["success", "error"]]``. A second submission with the same ``key``
-        stores nothing and gives the id of the first. ``dry_run`` only checks, and returns 0.
+        pairs such as ``[17, ["success", "error"]]``. By its ``name`` the job is found
+        again (`find`). A second submission with the same ``key`` stores nothing and gives the id of
+        the first. ``dry_run`` only checks, and returns 0. The daemon finds out who submits; it
+        listens to ``submitter`` from its own remote API only.
         """
         job = JobSpec(ops=requests.checked_ops(ops, "ops"))
         ids = self.submit_many(
@@ -146,8 +155,10 @@ class Client(ClusterVerbs):
             reason=reason,
             priority=priority,
             depends=depends,
+            name=name,
             key=key,
             dry_run=dry_run,
+            submitter=submitter,
             timeout=timeout,
         )
         return ids[0] if ids else 0
@@ -159,14 +170,18 @@ class Client(ClusterVerbs):
         reason: requests.Reason | None = None,
         priority: int | None = None,
         depends: Sequence[requests.Dependency] | None = None,
+        name: str | None = None,
+        plan: str | None = None,
         key: str | None = None,
         dry_run: bool = False,
+        submitter: Submitter | None = None,
         timeout: float | None = None,
     ) -> list[int]:
         """Submit jobs and return their ids in order: all or none, but for what rules reject.
 
-        A job is its opcodes, or a dictionary of ``ops``, ``reason``, ``priority`` and ``depends``,
-        where -1 stands for the job before it in the list. The arguments fill in missing keys.
+        A job is its opcodes, or a dictionary of ``ops``, ``name``, ``reason``, ``priority`` and
+        ``depends``, where -1 stands for the job before it in the list. The arguments fill in
+        missing keys. ``plan`` is the name of all of them together. ``submitter`` as in `submit`.
 
         If a filter rule rejects some of the jobs, these and the jobs that depend on them are not
         stored, and the others are. Then `RejectedError` is raised: its ``ids`` has the id of each
@@ -180,8 +195,47 @@ class Client(ClusterVerbs):
             key=requests.fresh_key() if key is None and not dry_run else key,
             dry_run=dry_run,
             now_nanoseconds=time.time_ns(),
+            name=name,
+            plan=plan,
+            submitter=submitter,
         )
         return requests.submitted(self._caller.call(message, timeout), len(jobs))
+
+    def store_input(self, parts: Iterable[bytes], *, timeout: float | None = None) -> str:
+        """Send a standard input of any size; the ``stdin_file`` for the opcode that gets it.
+
+        The job must be submitted within an hour, to the daemon that has got the input.
+        ``timeout`` is the deadline of each part.
+        """
+        token, offset, before = requests.fresh_key(), 0, b""
+        for part in requests.input_parts(parts):
+            if before:
+                offset = self._send_input(token, offset, before, timeout)
+            before = part
+        self._send_input(token, offset, before, timeout, is_last=True)
+        return spool.upload_name(token)
+
+    def _send_input(
+        self,
+        token: str,
+        offset: int,
+        data: bytes,
+        timeout: float | None,
+        *,
+        is_last: bool = False,
+    ) -> int:
+        message = StoreInput(token=token, offset=offset, data=data, is_last=is_last)
+        return (self._caller.call(message, timeout)).size
+
+    def find(self, *names: str, timeout: float | None = None) -> list[list[int]]:
+        """The ids of the newest job of each name, or of all jobs of the newest plan; [] for none.
+
+        ``@last`` is the newest job that the user of this client has submitted.
+        """
+        if not names:
+            return []
+        message = FindJobs(names=requests.checked_names(names))
+        return (self._caller.call(message, timeout)).found
 
     def jobs(
         self,
@@ -190,17 +244,23 @@ class Client(ClusterVerbs):
         statuses: Collection[str] | None = None,
         *,
         archived: bool = False,
+        wanted: JobFilter | None = None,
+        last: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[JobInfo]:
         """All jobs, or those with these ``ids``, in id order.
 
-        Without ``fields`` a job has its summary only. With ``ops`` or ``depends`` among them whole
-        jobs are read. ``timeout`` is the deadline of each page.
+        ``wanted``: only those that meet its conditions. ``last``: only the newest so many, the
+        newest first. Without ``fields`` a job has its summary only. With ``ops`` or ``depends``
+        among them whole jobs are read. ``timeout`` is the deadline of each page.
         """
         is_whole = requests.needs_whole(fields)
-        wanted = None if ids is None else [*map(check_id, ids)]
-        pages = list(requests.listings(wanted, statuses, archived=archived))
-        return self._streams.jobs(pages, is_whole=is_whole, timeout=timeout)
+        checked = None if ids is None else [*map(check_id, ids)]
+        pages = list(
+            requests.listings(checked, statuses, archived=archived, wanted=wanted, last=last)
+        )
+        limit = last if ids is None else None
+        return self._streams.jobs(pages, is_whole=is_whole, limit=limit, timeout=timeout)
 
     def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
@@ -437,16 +497,22 @@ class Client(ClusterVerbs):
         whole: bool = False,
         ops: requests.Ops | None = None,
         key: str | None = None,
+        submitter: Submitter | None = None,
         timeout: float | None = None,
     ) -> int:
         """Submit a new job like an ended one and return its id; each of the two names the other.
 
         The new job has the opcodes from the first that did not succeed; all with ``whole``.
-        ``ops`` replaces them.
+        ``ops`` replaces them. ``submitter`` as in `submit`.
         """
         job_id = check_id(job_id)
-        replaced = None if ops is None else requests.checked_ops(ops, "ops")
-        message = RetryJob(id=job_id, is_whole=whole, ops=replaced, key=key or requests.fresh_key())
+        message = RetryJob(
+            id=job_id,
+            is_whole=whole,
+            ops=None if ops is None else requests.checked_ops(ops, "ops"),
+            key=key or requests.fresh_key(),
+            submitter=submitter,
+        )
         return requests.submitted(self._caller.call(message, timeout), 1)[0]
 
     def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:

@@ -11,8 +11,10 @@ import msgspec
 
 from ...storage import errors, plain_values, settings, wording
 from ...storage.cluster.objects import ObjectKind
+from ...storage.jobs.job_filters import JobFilter
 from ...storage.jobs.job_views import FIELDS, WHOLE_FIELDS, JobInfo
 from ...storage.jobs.jobs import JobStatus, check_priority
+from ...storage.jobs.origins import Submitter, check_name
 from ..messages import (
     ChangeObjects,
     JobRows,
@@ -57,6 +59,9 @@ def submission(
     key: str | None,
     dry_run: bool,
     now_nanoseconds: int,
+    name: str | None = None,
+    plan: str | None = None,
+    submitter: Submitter | None = None,
 ) -> SubmitJobs:
     """The request that stores ``jobs``; a job's own fields go before the arguments.
 
@@ -64,7 +69,13 @@ def submission(
     """
     trail = _trail(reason, "reason", now_nanoseconds)
     priority = None if priority is None else checked_priority(priority)
-    common = JobSpec(ops=[], reason=trail, priority=priority, depends=_depends(depends))
+    common = JobSpec(
+        ops=[],
+        reason=trail,
+        priority=priority,
+        depends=_depends(depends),
+        name=_name(name, "name"),
+    )
     if not isinstance(jobs, list) and (
         isinstance(jobs, str | bytes | Mapping) or not isinstance(jobs, Sequence)
     ):
@@ -78,7 +89,20 @@ def submission(
     ]
     if key is not None:
         _check_key(key)
-    return SubmitJobs(jobs=specs, key=key, dry_run=dry_run)
+    called = _name(plan, "plan") or None
+    return SubmitJobs(jobs=specs, key=key, dry_run=dry_run, plan=called, submitter=submitter)
+
+
+def _name(name: object, place: str) -> str | msgspec.UnsetType:
+    """The name of a job or plan; UNSET: it has none."""
+    if name is None:
+        return msgspec.UNSET
+    return check_name(checked_text(name, place, "a text"), place)
+
+
+def checked_names(names: Iterable[object]) -> list[str]:
+    """Names of jobs, to look for; `BadRequestError` for what is no text."""
+    return [checked_text(name, "name", "a text") for name in names]
 
 
 def _check_key(key: object) -> None:
@@ -118,6 +142,14 @@ def submitted(reply: JobsSubmitted, count: int) -> list[int]:
     error = errors.RejectedError("; ".join(told))
     error.ids, error.rejected = ids, reply.rejected
     raise error
+
+
+def input_parts(given: Iterable[bytes]) -> Iterator[bytes]:
+    """A standard input in parts that fit into a frame, none of them empty."""
+    size = settings.STDIN_PART_BYTES
+    for part in given:
+        for start in range(0, len(part), size):
+            yield part[start : start + size]
 
 
 def change_key(key: str | None) -> str:
@@ -204,25 +236,46 @@ def checked_ops(ops: object, place: str) -> list[dict[str, Any]]:
 
 
 def listings(
-    ids: Iterable[int] | None, statuses: Iterable[str] | None, *, archived: bool
+    ids: Iterable[int] | None,
+    statuses: Iterable[str] | None,
+    *,
+    archived: bool,
+    wanted: JobFilter | None = None,
+    last: int | None = None,
 ) -> Iterator[ListJobs]:
-    """The requests whose pages, one after the other, list the jobs in id order."""
-    wanted = None if statuses is None else [checked_status(status) for status in statuses]
+    """The requests whose pages, one after the other, list the jobs in id order.
+
+    ``last``: only so many, the newest first.
+    """
+    if wanted is not None:
+        wanted.check()
     page = settings.LIST_PAGE_ROWS
-    if ids is None:
-        yield ListJobs(statuses=wanted, archived=archived, limit=page)
-        return
-    ordered = sorted(set(ids))
-    for start in range(0, len(ordered), page):
-        part = ordered[start : start + page]
-        yield ListJobs(ids=part, statuses=wanted, archived=archived, limit=page)
+    one = ListJobs(
+        statuses=None if statuses is None else [checked_status(status) for status in statuses],
+        archived=archived,
+        limit=page,
+        wanted=wanted,
+    )
+    positive(last, "last")
+    if ids is None and last is not None:
+        yield msgspec.structs.replace(one, newest_first=True, limit=min(page, last))
+    elif ids is None:
+        yield one
+    else:
+        ordered = sorted(set(ids))
+        for start in range(0, len(ordered), page):
+            yield msgspec.structs.replace(one, ids=ordered[start : start + page])
 
 
 def next_page(request: ListJobs, reply: JobRows) -> ListJobs | None:
     """The request for the page after ``reply``; None if it was the last one."""
-    if reply.next_after is None or reply.next_after <= request.after:
+    mark = reply.next_after
+    if request.newest_first:
+        is_further = mark is not None and (request.before is None or mark < request.before)
+        return msgspec.structs.replace(request, before=mark) if is_further else None
+    if mark is None or mark <= request.after:
         return None
-    return msgspec.structs.replace(request, after=reply.next_after)
+    return msgspec.structs.replace(request, after=mark)
 
 
 def needs_whole(fields: Collection[str] | None) -> bool:
@@ -247,11 +300,12 @@ def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> Job
         ops = checked_ops(fields.pop("ops", ()), f"{place}.ops")
         reason = _trail(fields.pop("reason", None), f"{place}.reason", now_nanoseconds)
         depends = _depends(fields.pop("depends", None), f"{place}.depends")
+        name = _name(fields.pop("name", None), f"{place}.name")
         if (priority := fields.pop("priority", None)) is not None:
             priority = checked_priority(priority, f"{place}.priority")
         if fields:
             raise errors.BadRequestError(f"{place}: unknown field {next(iter(fields))!r}")
-        spec = JobSpec(ops=ops, reason=reason, depends=depends, priority=priority)
+        spec = JobSpec(ops=ops, reason=reason, depends=depends, priority=priority, name=name)
     else:
         spec = JobSpec(ops=checked_ops(job, place))
     return msgspec.structs.replace(
@@ -259,6 +313,7 @@ def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> Job
         reason=spec.reason or common.reason,
         priority=common.priority if spec.priority is None else spec.priority,
         depends=spec.depends or common.depends,
+        name=spec.name or common.name,
     )
 
 

@@ -50,7 +50,8 @@ QueueRequest = (
     SubmitJobs | ListJobs | ReadJob | WatchJobs | StopWatch | RetryJob | SetDrain
     | CancelJob | ChangeJobPriority | ArchiveJob | AutoArchiveJobs | PurgeJobs
     | ExplainJob | ListDependencies | TestFilters | Simulate | QueryJobs | ReadPlan
-    | ReadRuleHits | ListJobVersions | AwaitJobChange
+    | ReadRuleHits | ListJobVersions | AwaitJobChange | FindJobs
+    | StoreInput
 )
 ConfigRequest = (
     ReplaceFilter | DeleteFilter | ListFilters | ReadLimits | SetLimits
@@ -69,7 +70,7 @@ ClientReply = (
     JobsSubmitted | JobRows | JobDocument | JobChanged | JobsChanged | JobLogged | WatchEnded
     | CancelOutcome | PriorityOutcome | ArchiveOutcome | PurgeOutcome
     | JobExplained | DependenciesListed | FiltersTested | Simulated | PlanRead | RuleHits
-    | JobVersions | JobAwaited
+    | JobVersions | JobAwaited | JobsFound | InputStored
     | FilterStored | FiltersListed | LimitsRead | LocksListed | LockTable | LockWaits
     | ObjectsRead | ObjectsCounted | ObjectsChanged | HistoryRead | QueryAnswered
     | ClusterDescribed
@@ -133,7 +134,7 @@ QueueMessage = (
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
     | StoreEstimates | StoreAges | LargeFilesGone | JobWaitsDue | GatheredDue
-    | StoreChanges | ConfigFilesWritten | AwaitSettled
+    | StoreChanges | ConfigFilesWritten | AwaitSettled | InputFlushed
 )
 ReaderMessage = ReadOutput | OutputGrew
 ExecutorMessage = (
@@ -193,6 +194,9 @@ _FROM_OUTSIDE = get_args(ClientRequest | JobMessage)
 
 SIGNED = tuple(kind for kind in _FROM_OUTSIDE if "sender" in kind.__struct_fields__)
 """Requests with a ``sender``: the door fills in who asks, whatever the client says."""
+
+SUBMITTED = tuple(kind for kind in _FROM_OUTSIDE if "submitter" in kind.__struct_fields__)
+"""Requests with a ``submitter``: the door fills in which user asks."""
 
 REVEALING = tuple(kind for kind in _FROM_OUTSIDE if "reveals" in kind.__struct_fields__)
 """Requests whose replies have secrets, if their door allows it."""

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...storage.jobs.job_filters import JobFilter
 from ...storage.jobs.jobs import JobStatus, LogEntry
+from ...storage.jobs.origins import Submitter
 from ...storage.prediction.estimates import Accuracy, Estimate
 from ...storage.prediction.lock_types import LockForecast
 from .base import Done, Notice, Reply, Request
@@ -38,16 +40,60 @@ class SubmitJobs(Request[JobsSubmitted], frozen=True):
     ``key`` makes a retry safe: a second submission under the same key stores nothing, and the reply
     has the ids of the first, unless all of those jobs are archived. A different submission under
     the same key is refused.
+
+    ``plan``: the name of the plan that these jobs are. ``submitter``: the door fills it in; it
+    believes the remote API alone, which knows its users.
     """
 
     jobs: list[JobSpec]
     key: str | None = None
     dry_run: bool = False
     ignores_drain: bool = False
+    plan: str | None = None
+    submitter: Submitter | None = None
+
+
+class InputStored(Reply, frozen=True):
+    """So many bytes of standard input are there; after the last part they are durable."""
+
+    size: int
+
+
+class StoreInput(Request[InputStored], frozen=True):
+    """Store a part of a standard input that is too large for an opcode.
+
+    A submission takes it with ``stdin_file``: ``upload-`` and the ``token``, 32 hexadecimal digits.
+    ``offset``: of the first byte; a part that comes again changes nothing.
+    """
+
+    token: str
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+    data: bytes
+    is_last: bool = False
+
+
+class JobsFound(Reply, frozen=True):
+    """The jobs of each name, in the order of the request: their ids, none or one or several."""
+
+    found: list[list[int]]
+
+
+class FindJobs(Request[JobsFound], frozen=True):
+    """Find the newest job of each of these names, or all jobs of the newest plan, live or archived.
+
+    ``@last``: the newest job of the ``submitter`` (as in `SubmitJobs`).
+    """
+
+    names: list[str]
+    submitter: Submitter | None = None
 
 
 class JobRows(Reply, frozen=True):
-    """One page of a listing. ``next_after``: where the next page starts; None: this is the last."""
+    """One page of a listing.
+
+    ``next_after``: where the next page starts (`ListJobs.before` if the newest come first); None:
+    this is the last.
+    """
 
     rows: list[JobSummary]
     next_after: int | None = None
@@ -58,6 +104,8 @@ class ListJobs(Request[JobRows], frozen=True):
 
     An unknown id among ``ids`` is an `UnknownJobError`. An archived job is found by its id, and in
     a listing with ``archived``.
+    ``wanted``: only jobs that meet these conditions. ``newest_first``: in this order; the next page
+    has the ids below ``before``.
     """
 
     ids: list[int] | None = None
@@ -65,6 +113,9 @@ class ListJobs(Request[JobRows], frozen=True):
     after: int = 0
     limit: int = 1_000
     archived: bool = False
+    wanted: JobFilter | None = None
+    newest_first: bool = False
+    before: int | None = None
 
 
 class JobVersions(Reply, frozen=True):
@@ -263,13 +314,14 @@ class RetryJob(Request[JobsSubmitted], frozen=True):
     """Submit an ended job again, from its first opcode without success on.
 
     ``is_whole``: from its first opcode on. ``ops`` replaces its opcodes. Each of the two jobs names
-    the other. ``key`` makes a retry of this request safe.
+    the other. ``key`` makes a retry of this request safe. ``submitter`` as in `SubmitJobs`.
     """
 
     id: int
     is_whole: bool = False
     ops: list[dict[str, Any]] | None = None
     key: str | None = None
+    submitter: Submitter | None = None
 
 
 class ArchiveOutcome(Reply, frozen=True):

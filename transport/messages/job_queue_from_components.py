@@ -139,6 +139,13 @@ class LargeFilesGone(Notice, frozen=True):
     """From the queue's own thread: the space of large files of purged jobs is free."""
 
 
+class InputFlushed(Notice, frozen=True):
+    """From a thread of the queue: standard input that has come is durable, or cannot be flushed."""
+
+    token: str
+    error: str | None = None
+
+
 class JobWaitsDue(Notice, frozen=True):
     """From the queue to itself: clients that wait for a change of a job are to be answered."""
 

@@ -18,13 +18,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     The queue appends ``reason`` to the trail of each opcode, sets ``priority`` on each opcode that
     has none, and puts ``depends`` on the first opcode. Negative ids count back within the
-    submission (-1 is the job before this one).
+    submission (-1 is the job before this one). ``name``: by which users may call the job.
     """
 
     ops: list[dict[str, Any]]
     reason: list[TrailEntry] = []
     priority: int | None = None
     depends: list[tuple[int, list[str]]] = []
+    name: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):

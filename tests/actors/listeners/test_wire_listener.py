@@ -17,6 +17,9 @@ from ganger.actors.listeners.job_credentials import JobCredentials
 from ganger.actors.listeners.wire_listener import WireListener
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import settings
+from ganger.storage.access import keys
+from ganger.storage.access.submitters import local_user
+from ganger.storage.jobs.origins import Submitter
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.zmq.peers import Credentials, Incoming
@@ -440,3 +443,42 @@ def test_unanswered_requests_have_a_limit(
     listener.actor.notify(listener.stage.take_one(messages.ReplyDue))
     listener.stage.requests.clear()
     assert listener.asked(messages.ReadJob(id=5)).message == messages.ReadJob(id=5)
+
+
+def test_a_submission_names_its_user_whatever_it_says(listener: Listener) -> None:
+    own = local_user(os.geteuid(), "socket")
+    for claimed in (None, Submitter(user="bob", via="rapi"), Submitter(user="x", via="key")):
+        asked = listener.asked(messages.SubmitJobs(jobs=[], submitter=claimed))
+        assert asked.message == messages.SubmitJobs(jobs=[], submitter=own)
+    retried = listener.asked(messages.RetryJob(id=1)).message
+    assert isinstance(retried, messages.RetryJob)
+    assert retried.submitter == own
+
+
+def test_the_process_of_the_remote_api_names_its_users(listener: Listener) -> None:
+    bob = Submitter(user="bob", via="rapi")
+    listener.stage.host.processes["rapi_keeper"] = os.getpid()
+    asked = listener.asked(messages.SubmitJobs(jobs=[], submitter=bob)).message
+    assert asked == messages.SubmitJobs(jobs=[], submitter=bob)
+    # It has no say about other ways in.
+    root = listener.asked(messages.SubmitJobs(jobs=[], submitter=Submitter(user="x", via="luxi")))
+    assert root.message == messages.SubmitJobs(
+        jobs=[], submitter=local_user(os.geteuid(), "socket")
+    )
+
+
+def test_a_remote_client_is_called_as_its_key(listener: Listener) -> None:
+    public = "0" * 40
+    key = Credentials(kind="remote", key=public, address="10.0.0.1")
+
+    def submitter() -> Submitter | None:
+        data = frames.encode(messages.SubmitJobs(jobs=[]), 900)
+        listener.sockets.coming.append(Incoming(b"R1", data, key))
+        listener.actor.end_turn()
+        message = listener.stage.requests.pop()[1].message
+        assert isinstance(message, messages.SubmitJobs)
+        return message.submitter
+
+    assert submitter() == Submitter(user=public, via="key")
+    keys.authorise(listener.stage.places.keys, public, "laptop")
+    assert submitter() == Submitter(user="laptop", via="key")

@@ -161,12 +161,12 @@ class Story:
             row = self.queue.actor.component.store.table.find(job_id)
             directory = self.queue.actor.component.store.ledger.directory
             name = job.ops[0].input.get("stdin_file")
-            kept = directory.read_input(job_id, name)
+            kept = directory.input_of(job_id, name)
             seen.append(
                 (
                     row is None,
                     [(op.status, op.priority, op.result is None) for op in job.ops],
-                    None if kept is None else len(kept),
+                    None if kept is None else Path(kept.path).stat().st_size,
                     job.livelock is not None and job.livelock.endswith(f"/job_{job_id:06d}_1"),
                     jobs.RETRY_OF_KEY in job.extra,
                 )

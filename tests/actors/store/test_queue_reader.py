@@ -23,7 +23,9 @@ from ganger.actors.store.queue_reader import QueueReader
 from ganger.storage import errors, settings
 from ganger.storage.disk import paths
 from ganger.storage.jobs import jobs
+from ganger.storage.jobs.job_filters import JobFilter
 from ganger.storage.jobs.jobs import JobStatus, LogEntry
+from ganger.storage.jobs.origins import NAME_KEY
 from ganger.storage.log.journal import Journal
 from ganger.storage.queue_files import job_files
 from ganger.storage.queue_files.job_files import QueueDirectory
@@ -58,15 +60,25 @@ class Library:
     def _gather(self) -> None:
         self.gathering += 1
 
-    def job(self, job_id: int, *statuses: JobStatus, log: int = 0) -> jobs.Job:
+    def job(
+        self, job_id: int, *statuses: JobStatus, log: int = 0, name: str | None = None
+    ) -> jobs.Job:
         ops = [
             jobs.OpcodeEntry(input={"OP_ID": "OP_TEST_DELAY"}, status=status) for status in statuses
         ]
         ops[0].log = [entry(serial) for serial in range(1, log + 1)]
-        return jobs.Job(id=job_id, ops=ops)
+        return jobs.Job(id=job_id, ops=ops, extra={} if name is None else {NAME_KEY: name})
 
-    def add(self, job_id: int, status: JobStatus, *, log: int = 0, depends: Any = None) -> Row:
-        job = self.job(job_id, status, log=log)
+    def add(
+        self,
+        job_id: int,
+        status: JobStatus,
+        *,
+        log: int = 0,
+        depends: Any = None,
+        name: str | None = None,
+    ) -> Row:
+        job = self.job(job_id, status, log=log, name=name)
         job.ops[0].input["depends"] = depends
         self.directory.write(job_id, jobs.encode_job(job), flush=False)
         phase = {QUEUED: Phase.PENDING, RUNNING: Phase.HANDED_OVER}.get(status, Phase.ENDED)
@@ -74,10 +86,11 @@ class Library:
         self.table.add(row)
         return row
 
-    def archive(self, job_id: int, status: JobStatus, *, log: int = 0) -> None:
-        self.directory.write(
-            job_id, jobs.encode_job(self.job(job_id, status, log=log)), flush=False
-        )
+    def archive(
+        self, job_id: int, status: JobStatus, *, log: int = 0, name: str | None = None
+    ) -> None:
+        job = self.job(job_id, status, log=log, name=name)
+        self.directory.write(job_id, jobs.encode_job(job), flush=False)
         self.directory.archive(job_id)
 
     def ids(self, request: ListJobs) -> list[int]:
@@ -268,7 +281,35 @@ def test_a_page_of_archived_jobs_ends_with_its_turn(
         if page.next_after is None:
             break
         after = page.next_after
-    assert found == [[2], [], [4], [5]]
+    # The last page ends the folder.
+    assert found == [[2], [], [4], [5], []]
+
+
+def test_the_newest_come_first_and_the_next_page_has_those_before(library: Library) -> None:
+    for job_id in (2, 4):
+        library.archive(job_id, SUCCESS)
+    for job_id in (1, 3, 6):
+        library.add(job_id, QUEUED)
+    asked = ListJobs(newest_first=True, archived=True, limit=2)
+    page = library.reader.rows(asked)
+    assert ([row.id for row in page.rows], page.next_after) == ([6, 4], 4)
+    page = library.reader.rows(msgspec.structs.replace(asked, before=4, limit=9, after=1))
+    assert ([row.id for row in page.rows], page.next_after) == ([3, 2], None)
+    assert library.ids(ListJobs(newest_first=True)) == [6, 3, 1]
+
+
+def test_conditions_hold_for_live_and_archived_jobs(library: Library) -> None:
+    for job_id, name in ((1, "a"), (2, "b"), (3, "a")):
+        library.add(job_id, QUEUED, name=name)
+    library.archive(4, SUCCESS, name="a")
+    assert library.ids(ListJobs(wanted=JobFilter(name="a"))) == [1, 3]
+    assert library.ids(ListJobs(wanted=JobFilter(name="a"), archived=True)) == [1, 3, 4]
+    assert library.ids(ListJobs(wanted=JobFilter(name="a"), ids=[1, 2, 4])) == [1, 4]
+    assert library.ids(ListJobs(wanted=JobFilter(text="A"), statuses=[SUCCESS], archived=True)) == [
+        4
+    ]
+    with pytest.raises(errors.BadRequestError, match="name: expected 1 to"):
+        library.reader.rows(ListJobs(wanted=JobFilter(name="")))
 
 
 def test_an_archived_file_that_cannot_be_read_is_named(library: Library) -> None:

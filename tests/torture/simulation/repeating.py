@@ -75,6 +75,8 @@ LATE: tuple[type[Message], ...] = (
     messages.CountObjects,
     messages.ReadHistory,
     messages.QueryJobs,
+    messages.FindJobs,
+    messages.InputFlushed,
     messages.ReadPlan,
     messages.ReportOrder,
     messages.StoreEstimates,
@@ -99,6 +101,7 @@ LATE: tuple[type[Message], ...] = (
 
 IN_LINE: tuple[type[Message], ...] = (
     messages.SubmitJobs,
+    messages.StoreInput,
     messages.RetryJob,
     messages.ListJobs,
     messages.ReadJob,

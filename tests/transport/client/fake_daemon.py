@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import os
 import queue
 import select
@@ -45,6 +46,7 @@ class Store:
         self.logs: dict[int, list[LogEntry]] = collections.defaultdict(list)
         self.keys: dict[str, list[int]] = {}
         self.filters: dict[str, messages.ReplaceFilter] = {}
+        self.inputs: dict[str, bytes] = {}
         self.rejected: dict[int, str] = {}
         """Of each submission: the places that a rule rejects, and why."""
 
@@ -193,6 +195,15 @@ class FakeDaemon:
                 reply: Message = self._submit(message)
             case messages.ListJobs():
                 reply = self._list(message)
+            case messages.FindJobs():
+                names = [spec.name for spec in self.store.specs.values()]
+                found = [[1 + names.index(one)] if one in names else [] for one in message.names]
+                reply = messages.JobsFound(found=found)
+            case messages.StoreInput():
+                kept = self.store.inputs.get(message.token, b"")
+                assert len(kept) >= message.offset, "a part is missing"
+                self.store.inputs[message.token] = kept[: message.offset] + message.data
+                reply = messages.InputStored(size=message.offset + len(message.data))
             case messages.ReadJob():
                 reply = messages.JobDocument(id=message.id, body=self.store.document(message.id))
             case messages.AwaitJobChange():
@@ -282,6 +293,8 @@ class FakeDaemon:
         ids = sorted(self.store.specs) if message.ids is None else message.ids
         rows = [self.store.summary(job_id) for job_id in ids if job_id > message.after]
         rows = [row for row in rows if row.status in (message.statuses or list(JobStatus))]
+        if message.newest_first:
+            rows = [row for row in rows[::-1] if row.id < (message.before or math.inf)]
         page = rows[: message.limit]
         return messages.JobRows(
             rows=page, next_after=page[-1].id if len(rows) > len(page) else None

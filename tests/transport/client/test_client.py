@@ -58,6 +58,43 @@ def test_a_submitted_job_arrives_as_it_was_written(daemon: FakeDaemon, client: C
     assert spec.depends == [(4, ["success"]), (5, ["error"])]
 
 
+def test_names_go_with_jobs_and_plans_and_find_them(daemon: FakeDaemon, client: Client) -> None:
+    client.submit(OP, name="backup")
+    client.submit_many([{"ops": [OP], "name": "dump"}, [OP]], plan="nightly")
+    assert [spec.name or None for spec in daemon.store.specs.values()] == ["backup", "dump", None]
+    sent = [one for one in received(daemon) if isinstance(one, messages.SubmitJobs)]
+    assert [one.plan for one in sent] == [None, "nightly"]
+    assert client.find("dump", "x", "backup") == [[2], [], [1]]
+    assert client.find() == []
+    for wrong in ({"name": "17"}, {"name": 5}, {"plan": "@x"}):
+        with pytest.raises(errors.BadRequestError, match=next(iter(wrong))):
+            client.submit_many([OP], **wrong)
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, settings.STDIN_PART_BYTES, 5 * settings.STDIN_PART_BYTES // 2]
+)
+def test_an_input_is_sent_in_parts(daemon: FakeDaemon, client: Client, size: int) -> None:
+    data = b"\xff" * size
+    name = client.store_input([data[:7], data[7:]])
+    assert {f"upload-{token}": kept for token, kept in daemon.store.inputs.items()} == {name: data}
+    last = [one.is_last for one in received(daemon) if isinstance(one, messages.StoreInput)]
+    assert last == [False] * (len(last) - 1) + [True]
+
+
+def test_the_newest_jobs_come_first_over_several_pages(
+    client: Client, monkeypatch: pytest.MonkeyPatch, daemon: FakeDaemon
+) -> None:
+    client.submit_many([[OP]] * 7)
+    monkeypatch.setattr(settings, "LIST_PAGE_ROWS", 2)
+    received(daemon)
+    assert [job.id for job in client.jobs(last=5)] == [7, 6, 5, 4, 3]
+    assert len(received(daemon)) == 3
+    assert [job.id for job in client.jobs(last=99)] == [7, 6, 5, 4, 3, 2, 1]
+    with pytest.raises(errors.BadRequestError, match="last: expected a number from 1 on"):
+        list(client.jobs(last=0))
+
+
 def test_many_jobs_get_their_ids_in_order(daemon: FakeDaemon, client: Client) -> None:
     assert client.submit_many([[OP], {"ops": [OP, OP], "depends": [-1]}, OP]) == [1, 2, 3]
     assert daemon.store.specs[2].depends == [(-1, ["success"])]

@@ -1,0 +1,91 @@
+"""Which jobs a listing shows: conditions on the listed fields. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import translate
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import errors, settings
+
+if TYPE_CHECKING:
+    from .listing import JobSummary
+
+    Test = Callable[[JobSummary], bool]
+
+
+class JobFilter(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Conditions on a job, all of which must be met.
+
+    ``name``: the name of the job, or that of its plan, with ``*`` and ``?``. ``user``: who
+    submitted it; ``bob`` stands for ``key:bob``, too. ``reason``: a part of its reason.
+    ``since``, ``until``: it was received from then on, or before; seconds since the epoch.
+    ``text``: each of these words is a part of its id, summary, reason, name, plan or user, in small
+    letters or capitals.
+    """
+
+    name: str | None = None
+    user: str | None = None
+    reason: str | None = None
+    since: float | None = None
+    until: float | None = None
+    text: str | None = None
+
+    def check(self) -> None:
+        """Raise `BadRequestError` for a text that is empty, or too long."""
+        for field in ("name", "user", "reason", "text"):
+            given = getattr(self, field)
+            if given is not None and not 0 < len(given) <= settings.SUMMARY_BYTES_MAX:
+                most = settings.SUMMARY_BYTES_MAX
+                text = f"{field}: expected 1 to {most} characters, got {len(given)}"
+                raise errors.BadRequestError(text)
+
+    def test(self, *, is_exact: bool = False) -> Test:
+        """Whether a job meets all conditions; ``is_exact``: the name has no signs for others."""
+        tests = tuple(self._tests(is_exact=is_exact))
+        if len(tests) == 1:
+            return tests[0]
+        return lambda job: all(test(job) for test in tests)
+
+    def _tests(self, *, is_exact: bool) -> Iterator[Test]:
+        # The cheap ones, and those that most jobs fail, come first.
+        if (since := self.since) is not None:
+            yield lambda job: job.received is not None and job.received >= since
+        if (until := self.until) is not None:
+            yield lambda job: job.received is not None and job.received < until
+        if (user := self.user) is not None:
+            yield lambda job: job.user == user or job.user.rpartition(":")[2] == user
+        if (name := self.name) is not None and is_exact:
+            yield lambda job: name in (job.name, job.plan)
+        elif name is not None:
+            is_called = re.compile(translate(name)).fullmatch
+            yield lambda job: bool(
+                (job.name and is_called(job.name)) or (job.plan and is_called(job.plan))
+            )
+        if (reason := self.reason) is not None:
+            yield lambda job: reason in job.reason
+        if self.text is not None:
+            words = self.text.lower().split()
+            yield lambda job: _has_words(job, words)
+
+    def needle(self) -> bytes:
+        """A part of the JSON of each job that passes; empty: unknown."""
+        if self.name is not None and not set("*?[") & set(self.name):
+            return _in_json(self.name)
+        if self.reason is not None:
+            return _in_json(self.reason)
+        return b"" if self.user is None else _in_json(self.user)
+
+
+def _in_json(text: str) -> bytes:
+    return msgspec.json.encode(text)[1:-1]
+
+
+def _has_words(job: JobSummary, words: list[str]) -> bool:
+    shown = " ".join((str(job.id), job.summary, job.reason, job.name, job.plan, job.user)).lower()
+    return all(word in shown for word in words)

@@ -1,0 +1,81 @@
+"""Conditions on listed jobs: all must be met, and a needle stands in the JSON of each such job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ganger.storage import errors
+from ganger.storage.jobs.job_filters import JobFilter
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.listing import JobSummary
+
+JOB = JobSummary(
+    id=17,
+    status=JobStatus.SUCCESS,
+    summary="EXEC(make all)",
+    priority=0,
+    received=1_000.0,
+    reason='the "nightly" run',
+    name="dump-ä",
+    plan="nightly",
+    user="key:laptop",
+)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"name": "dump-ä"},
+        {"name": "nightly"},
+        {"name": "du?p-*"},
+        {"user": "laptop"},
+        {"user": "key:laptop"},
+        {"reason": '"nightly"'},
+        {"since": 1_000.0, "until": 1_000.1},
+        {"text": "MAKE nightly 17"},
+        {"name": "dump-ä", "user": "laptop", "text": "laptop"},
+    ],
+)
+def test_a_job_that_meets_all_conditions_is_shown(given: dict[str, Any]) -> None:
+    wanted = JobFilter(**given)
+    assert wanted.test()(JOB)
+    assert wanted.needle() in msgspec.json.encode(JOB)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "dump"},
+        {"name": "*x"},
+        {"user": "key"},
+        {"reason": "NIGHTLY"},
+        {"since": 1_000.1},
+        {"until": 1_000.0},
+        {"text": "make install"},
+        {"name": "dump-ä", "user": "alice"},
+    ],
+)
+def test_one_condition_that_is_not_met_hides_a_job(given: dict[str, Any]) -> None:
+    assert not JobFilter(**given).test()(JOB)
+
+
+def test_a_job_without_a_time_or_a_name_meets_no_condition_on_them() -> None:
+    bare = JobSummary(id=1, status=JobStatus.QUEUED, summary="", priority=0)
+    assert not JobFilter(since=0.0).test()(bare)
+    assert not JobFilter(name="*").test()(bare)
+
+
+def test_an_exact_name_has_no_signs_for_others() -> None:
+    called = msgspec.structs.replace(JOB, name="a*")
+    assert JobFilter(name="a*").test(is_exact=True)(called)
+    assert not JobFilter(name="d*").test(is_exact=True)(JOB)
+
+
+@pytest.mark.parametrize("field", ["name", "user", "reason", "text"])
+def test_an_empty_condition_is_refused(field: str) -> None:
+    with pytest.raises(errors.BadRequestError, match=f"{field}: expected 1 to"):
+        msgspec.structs.replace(JobFilter(), **{field: ""}).check()

@@ -1,0 +1,210 @@
+"""The index of the archive: right after whatever befell it, and cheap while nothing did."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ganger.storage import errors
+from ganger.storage.disk import paths
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.listing import JobSummary
+from ganger.storage.queue_files.archive_index import ArchiveIndex
+from ganger.storage.queue_files.job_files import ARCHIVE_FOLDER_JOBS, QueueDirectory
+
+LONG_AGO = 1_000_000_000 * 10**9
+
+
+def summary(job_id: int) -> JobSummary:
+    name = f"n{job_id % 3}"
+    return JobSummary(
+        id=job_id, status=JobStatus.SUCCESS, summary="X", priority=0, archived=True, name=name
+    )
+
+
+class Archive:
+    """An archive whose jobs' files are empty; notes which of them are read."""
+
+    def __init__(self, data: Path) -> None:
+        self.places = paths.places(data)
+        self.directory = QueueDirectory(self.places)
+        self.places.archive.mkdir(parents=True)
+        self.read: list[int] = []
+        self.clock = LONG_AGO
+        self.damaged: set[int] = set()
+        self.index = ArchiveIndex(self.directory, self._read)
+
+    def _read(self, job_id: int) -> JobSummary:
+        self.read.append(job_id)
+        if job_id in self.damaged:
+            raise errors.StorageError("damaged")
+        return summary(job_id)
+
+    def put(self, *ids: int) -> None:
+        for job_id in ids:
+            folder = self.places.archive / str(job_id // ARCHIVE_FOLDER_JOBS)
+            folder.mkdir(exist_ok=True)
+            (folder / f"job-{job_id}").touch()
+        self.rest()
+
+    def rest(self) -> None:
+        """The folders were changed, and not lately."""
+        for folder in self.places.archive.iterdir():
+            self.clock += 1
+            os.utime(folder, ns=(self.clock, self.clock))
+
+    def found(self, name: str = "", **bounds: int) -> list[int]:
+        """The jobs between these bounds; ``name``: those that have it."""
+        found = self.index.found(newest_first=False, needle=name.encode(), **bounds)
+        return [job_id for job_id, job in found if job is not None and name in ("", job.name)]
+
+    def anew(self) -> None:
+        """The daemon starts again."""
+        self.read.clear()
+        self.index = ArchiveIndex(self.directory, self._read)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path)
+
+
+def file_of(archive: Archive, folder: int = 0) -> Path:
+    return archive.places.archive_index / str(folder)
+
+
+def test_each_job_is_read_once_and_then_found_without_its_file(archive: Archive) -> None:
+    archive.put(1, 2, 3, 10_001)
+    assert archive.found() == [1, 2, 3, 10_001] == archive.read
+    archive.anew()
+    assert archive.found() == [1, 2, 3, 10_001]
+    assert archive.found("n2") == [2, 10_001]
+    assert archive.read == []
+
+
+def test_bounds_and_order(archive: Archive) -> None:
+    archive.put(1, 2, 3, 10_001, 20_001)
+    assert archive.found(after=2) == [3, 10_001, 20_001]
+    assert archive.found(after=1, before=20_001) == [2, 3, 10_001]
+    newest = archive.index.found(newest_first=True, needle=b"", before=10_001, after=1)
+    assert [job_id for job_id, job in newest if job is not None] == [3, 2]
+
+
+def test_jobs_that_the_queue_archives_are_not_read(archive: Archive) -> None:
+    archive.put(1)
+    assert archive.found() == [1]
+    archive.put(2)
+    archive.index.add(summary(2))
+    archive.index.write()
+    assert archive.found() == [1, 2]
+    assert archive.read == [1]
+
+
+def test_files_that_come_and_go_by_themselves_are_noticed(archive: Archive) -> None:
+    archive.put(1, 2)
+    assert archive.found() == [1, 2]
+    (archive.places.archive / "0" / "job-1").unlink()
+    archive.put(5)
+    assert archive.found() == [2, 5]
+    assert archive.found("n1") == []
+    shutil.rmtree(archive.places.archive / "0")
+    assert archive.found() == []
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def tear(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-60])
+
+
+def scribble(path: Path) -> None:
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + b"\0" * 50 + data[middle + 50 :])
+
+
+def scribble_at_the_start(path: Path) -> None:
+    path.write_bytes(b"\0" * 50 + path.read_bytes()[50:])
+
+
+def take_out_a_line(path: Path) -> None:
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join(lines[:5] + lines[6:]))
+
+
+def age(path: Path) -> None:
+    """Of a version whose jobs have other fields."""
+    path.write_bytes(b'{"fields":["id"]}\n{"id":1}\n')
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def block(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage", [remove, tear, scribble, scribble_at_the_start, take_out_a_line, age, empty, block]
+)
+def test_a_lost_or_damaged_index_comes_back(
+    archive: Archive, damage: Callable[[Path], None]
+) -> None:
+    ids = list(range(1, 30))
+    archive.put(*ids)
+    assert archive.found() == ids
+    damage(file_of(archive))
+    archive.anew()
+    assert archive.found("n1") == [job_id for job_id in ids if job_id % 3 == 1]
+    assert archive.found() == ids
+    assert archive.found("n1") == [job_id for job_id in ids if job_id % 3 == 1]
+
+
+def test_a_listing_that_stops_keeps_what_it_has_read(archive: Archive) -> None:
+    archive.put(1, 2, 3)
+    found = archive.index.found(newest_first=False, needle=b"")
+    assert next(found)[0] == 1
+    assert next(found)[0] == 2
+    found.close()  # type: ignore[attr-defined]  # a generator
+    archive.anew()
+    assert archive.found() == [1, 2, 3]
+    assert archive.read == [3]
+
+
+def test_a_damaged_job_hides_no_other_and_is_looked_at_again(archive: Archive) -> None:
+    archive.put(1, 2, 3)
+    archive.damaged = {2}
+    assert archive.found() == [1, 3]
+    archive.anew()
+    archive.damaged = set()
+    assert archive.found() == [1, 2, 3]
+    assert archive.read == [2]
+
+
+def test_a_folder_that_was_changed_just_now_is_compared_again(archive: Archive) -> None:
+    archive.put(1)
+    os.utime(archive.places.archive / "0")
+    assert archive.found() == [1]
+    # Another file, and the clock of the file system has not moved.
+    before = (archive.places.archive / "0").stat().st_mtime_ns
+    (archive.places.archive / "0" / "job-2").touch()
+    os.utime(archive.places.archive / "0", ns=(before, before))
+    assert archive.found() == [1, 2]
+
+
+def test_a_line_is_a_summary_as_json(archive: Archive) -> None:
+    archive.put(4)
+    archive.found()
+    head, line, mark, _ = file_of(archive).read_bytes().split(b"\n")
+    assert msgspec.json.decode(head)["fields"] == list(JobSummary.__struct_fields__)
+    assert msgspec.json.decode(line, type=JobSummary) == summary(4)
+    assert b"changed" in mark
