@@ -148,6 +148,7 @@ def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa:
         has_test_hooks=options.test_hooks,
         hung_after_seconds=options.hung_after,
         reuses_processes=not options.fresh_processes,
+        keeps_reserve=True,
         rapi_states=[],
         listener_options=options.listener_options(),
         listener_states={},

@@ -340,6 +340,12 @@ class ReadOnlyError(StorageError):
     http_status = 503
 
 
+class DiskFullError(StorageError):
+    """The disk is full, or nearly: remove something, such as jobs that have ended."""
+
+    http_status = 503
+
+
 SAFE_UNDER_KEY = "the same key makes a repetition safe"
 """What an error says of a request with a key, if nobody knows whether it was carried out."""
 

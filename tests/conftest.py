@@ -58,6 +58,7 @@ ONE_PROCESS = (
     "tests/system/ganeti/test_wconfd.py",
     "tests/system/ganeti/test_wconfd_stub.py",
     "tests/system/test_added_listing_field.py",
+    "tests/system/test_logs_in_place.py",
     "tests/system/test_owner.py",
     "tests/system/test_start_order.py",
     "tests/system/test_traced_life.py",

@@ -113,7 +113,7 @@ class Admission:
         is_stored = not message.dry_run
         if key is not None and is_stored and self._keys.is_repeat(envelope, key, message.jobs):
             return
-        if self._ledger.is_read_only and is_stored:
+        if not self._ledger.takes_work and is_stored:
             raise self._keys.doubt_of(key) or self._ledger.refusal()
         self._keys.end_doubts()
         if self.is_drained and not message.ignores_drain:

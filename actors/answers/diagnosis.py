@@ -145,8 +145,11 @@ class Diagnosis:
         remedy: messages.Remedy,
         position: messages.QueuePosition | None = None,
     ) -> None:
-        if self._store.ledger.is_read_only:
+        ledger = self._store.ledger
+        if not ledger.takes_work:
             text = "the disk refuses writes, and nothing starts until it takes them"
+            if not ledger.is_read_only:
+                text = "the disk is full, and nothing starts until there is space again"
             disk = messages.Remedy(is_disk=True)
             obstacles.insert(0, messages.Obstacle(kind="disk", held=row.id, text=text, remedy=disk))
             remedy = msgspec.structs.replace(remedy, is_disk=True)

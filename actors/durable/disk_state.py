@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage import errors
+from ...storage.disk import reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class DiskState:
-    """Read-only from the first refused write until `Ledger.retry` has gone well."""
+SHORT = "the disk is full, and what is left is kept for removing jobs"
 
-    def __init__(self, on_refusal: Callable[[], None]) -> None:
+
+class DiskState:
+    """Read-only from the first refused write until `Ledger.retry` has gone well.
+
+    A disk that was full takes writes again without its reserve, and then only what gives space
+    back: the queue is *short* of space, and takes no new work, until it has its reserve again.
+    """
+
+    def __init__(self, kept: reserve.Reserve, on_refusal: Callable[[], None]) -> None:
         """``on_refusal`` is called at each refused write."""
+        self.reserve = kept
         self._on_refusal = on_refusal
         self._cause = ""
         self.is_read_only = False
@@ -26,8 +35,22 @@ class DiskState:
         self._cause = str(
             error.__cause__ if isinstance(error, errors.OutcomeUnknownError) else error
         )
+        if reserve.is_full(error):
+            self.reserve.give_up()
         self._on_refusal()
 
-    def refusal(self) -> errors.ReadOnlyError:
-        """The answer to requests for changes while the disk refuses writes."""
+    @property
+    def is_short(self) -> bool:
+        """Whether the disk had no room for the reserve when that was last tried."""
+        return self.reserve.is_missing
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether new jobs are taken, and pending ones started."""
+        return not (self.is_read_only or self.is_short)
+
+    def refusal(self) -> errors.StorageError:
+        """The answer to requests for changes while the disk refuses writes, or is short."""
+        if not self.is_read_only:
+            return errors.DiskFullError(f"the queue takes no new jobs: {SHORT}")
         return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}")

@@ -21,6 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import errors, settings
+from ...storage.disk.reserve import Reserve
 from ...storage.log.records import (
     ConfigWritten,
     JobArchived,
@@ -73,17 +74,21 @@ class Ledger:
         journal: Journal,
         compact_in_thread: Callable[[Compaction, Cut], None] | None = None,
         make_in_thread: Callable[[SegmentAhead], None] | None = None,
+        *,
+        keeps_reserve: bool = False,
     ) -> None:
         """``compact_in_thread`` has another thread compact; then call `was_compacted`.
 
         ``make_in_thread`` has another thread make a segment ahead. None: both are done in turns.
+        ``keeps_reserve``: keep space for when the disk is full.
         """
         self.directory = directory
         self.last_id = 0
         """The highest id of a job that was given out."""
 
         self._journal = journal
-        self._disk = DiskState(self._give_up_room)
+        kept = Reserve(str(directory.places.reserve), is_kept=keeps_reserve)
+        self._disk = DiskState(kept, self._give_up_room)
         self.files = FileWriter(directory, self._disk, lambda: replay.read_journal(journal))
         self.segments = LogSegments(
             directory,
@@ -100,6 +105,7 @@ class Ledger:
     def begin(self, recovered: Recovered) -> None:
         """Start afresh after loading; if the disk refuses, the ledger begins its life read-only."""
         self.last_id = recovered.last_id
+        self._disk.reserve.make()
         self.segments.begin(recovered)
 
     @property
@@ -117,8 +123,27 @@ class Ledger:
         """Whether the disk refuses writes; `retry` finds out whether it still does."""
         return self._disk.is_read_only
 
-    def refusal(self) -> errors.ReadOnlyError:
-        """The answer to requests for changes while the disk refuses writes."""
+    @property
+    def is_short(self) -> bool:
+        """Whether the disk is full: only what gives space back is taken (`DiskState`)."""
+        return self._disk.is_short
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether new jobs are taken, and pending ones started."""
+        return self._disk.takes_work
+
+    @property
+    def reserve_bytes(self) -> int:
+        """The bytes of the reserve for when the disk is full; 0: there is none now."""
+        return self._disk.reserve.size
+
+    def has_reserve_again(self) -> bool:
+        """Make the reserve again; False: there is no room for it."""
+        return self._disk.reserve.make()
+
+    def refusal(self) -> errors.StorageError:
+        """The answer to requests for changes while the disk refuses writes, or is short."""
         return self._disk.refusal()
 
     def refuse_writes(self, error: errors.StorageError) -> None:

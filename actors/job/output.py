@@ -13,6 +13,7 @@ Imported by the lean fork server, so it imports only what is cheap.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 
@@ -132,6 +133,9 @@ class JobOutput:
             marked = (count for kind, _, count in self._collected if kind == NOT_STORED)
             self._missing += self._collected_bytes + sum(marked)
             self._forget()
+            with contextlib.suppress(errors.StorageError):
+                # A reader of the output sees that something is missing, if the disk takes so much.
+                self._file.append_mark(self._op_index, self._missing)
             self._log(f"{self._missing} bytes of output could not be stored", _MESSAGE)
         try:
             self._file.flush()

@@ -47,7 +47,7 @@ class Choices:
             if row is None or row.phase is not Phase.PENDING:
                 mistaken.append(job_id)
                 continue
-            if self._ledger.is_read_only:
+            if not self._ledger.takes_work:
                 # It keeps its run slot until the disk works and the whole queue is announced.
                 continue
             self._table.give_slot(row, Phase.STARTING)

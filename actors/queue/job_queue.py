@@ -170,6 +170,8 @@ class JobQueue(Component[messages.QueueMessage]):
             ],
             flushes=ledger.flushes,
             is_read_only=ledger.is_read_only,
+            is_disk_full=ledger.is_short,
+            reserve_bytes=ledger.reserve_bytes,
             is_drained=self.admission.is_drained,
         )
 

@@ -150,6 +150,7 @@ class Purging:
                     self._table.remove(job_id)
                 self._store.reader.unreadable.pop(job_id, None)
             self._free_large()
+            self._store.note_space()
 
         # The reply hangs on the same flush, and tells of a failure.
         self._ledger.store_purged(files, stored, lambda _: None)

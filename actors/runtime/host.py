@@ -41,6 +41,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     reuses_processes: bool = True
     """Whether a process may serve more than one job, one after the other."""
 
+    keeps_reserve: bool = False
+    """Whether the queue keeps space for when the disk is full."""
+
     elsewhere: Mapping[str, str] = {}
     """The components that live in another process, each with the socket at which it listens."""
     processes: dict[str, int] = {}

@@ -61,7 +61,13 @@ class JobStore:
         journal: Journal,
     ) -> None:
         self.table = table
-        self.ledger = Ledger(directory, journal, self._compact_in_thread, self._make_in_thread)
+        self.ledger = Ledger(
+            directory,
+            journal,
+            self._compact_in_thread,
+            self._make_in_thread,
+            keeps_reserve=runtime.host.keeps_reserve,
+        )
         self.ledger.files.when_mended = self._note_mended
         self.change_log = ChangeLog(self.ledger)
         self._work: IdleWork | None = None
@@ -358,17 +364,24 @@ class JobStore:
 
     def retry_disk(self) -> None:
         """Find out whether the disk takes writes again, and if so, make up for what it refused."""
-        if self.ledger.retry():
-            self._go_on()
-        else:
+        ledger = self.ledger
+        if ledger.is_read_only or not ledger.is_short:
+            if not ledger.retry():
+                self._retry_later()
+                return
+            self._settle()
+        if not ledger.has_reserve_again():
             self._retry_later()
-
-    def _go_on(self) -> None:
-        self._log.info("the disk takes writes again")
-        self.change_log.settle()
+            return
         self._is_retry_due = False
         if self._retry is not None:
             self._retry.cancel()
+        self.announcements.whole_queue()
+
+    def _settle(self) -> None:
+        """Make up for what the disk has refused."""
+        self._log.info("the disk takes writes again")
+        self.change_log.settle()
         self._failed_retries = 0
         unsettled, self._unsettled = self._unsettled, []
         for job_id in unsettled:
@@ -377,15 +390,16 @@ class JobStore:
             if row is not None and not (row.phase is Phase.ENDED and row.status.is_final):
                 for listener in self._settlers:
                     listener(row)
-        self.announcements.whole_queue()
 
     def note_space(self) -> None:
         """There is more space than before: try at once what the disk has refused."""
-        if self.ledger.is_read_only and self.ledger.retry():
-            self._go_on()
+        if not self.ledger.takes_work:
+            self.retry_disk()
 
     def _retry_later(self) -> None:
         self._is_retry_due = True
+        if self._retry is not None:
+            self._retry.cancel()
         # Each attempt may write files anew: pauses grow, to spare a disk that keeps failing.
         self._failed_retries = self._failed_retries + 1 if self.ledger.segments.is_doubtful else 0
         factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
@@ -450,9 +464,12 @@ class JobStore:
         """
         self._commit(meanwhile)
         self.reader.archive.write()
-        if self.ledger.is_read_only and not self._is_retry_due:
+        if not (self.ledger.takes_work or self._is_retry_due):
             reason = self.ledger.refusal().text
-            self._log.error("the disk refuses writes: the queue takes no changes", error=reason)
+            if self.ledger.is_read_only:
+                self._log.error("the disk refuses writes: the queue takes no changes", error=reason)
+            else:
+                self._log.error("the disk is full: the queue takes no new jobs", error=reason)
             self._retry_later()
         self._runtime.patience_seconds = self._patience_seconds()
         kept = len(self.table) * settings.JOB_MEMORY_BYTES

@@ -4,8 +4,9 @@
   `quarantine`: files put aside.
 - `paths`: where everything lies. `run_directory`: where the local socket lies if nowhere else.
   `ownership`: whose a directory is.
-- `file_systems`: whether the file system will do. `descriptors`, `file_sizes`, `free_memory`: what
-  the system gives a daemon, and how it is shared out.
+- `reserve`: what is kept free on the disk. `file_systems`: whether the file system will do.
+  `descriptors`, `file_sizes`, `free_memory`: what the system gives a daemon, and how it is shared
+  out.
 
 What lies in a data directory:
 
@@ -15,7 +16,8 @@ What lies in a data directory:
 - ``queue/spool/``: standard input above 16 KiB, before the id is answered, and the output of
   commands (docs/decisions/output-lies-beside-the-job.md).
 - ``queue/serial``, ``queue/version``, ``queue/lock``: as in Ganeti; the lock keeps a second daemon
-  out. ``queue/quarantine/``: what a start or ``ganger fsck --repair`` has put aside.
+  out. ``queue/reserve``: space that the queue gives up when the disk is full.
+  ``queue/quarantine/``: what a start or ``ganger fsck --repair`` has put aside.
 - ``locks.data``, ``locks.journal``: who holds which lock, who waits; and the changes since.
 - ``livelocks/``: lock files, which say what processes live; spares for the next ones.
 - ``config.data``: configuration and filter rules, in Ganeti's schema; the journal has the changes

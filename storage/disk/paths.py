@@ -34,6 +34,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.queue / "archive"
 
     @property
+    def reserve(self) -> Path:
+        """Space that is kept for when the disk is full."""
+        return self.queue / "reserve"
+
+    @property
     def quarantine(self) -> Path:
         """Unreadable files that `ganger fsck --repair` has put aside."""
         return self.queue / "quarantine"

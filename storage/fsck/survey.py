@@ -52,6 +52,7 @@ _KNOWN_NAMES = {
     "archive",
     "journal",
     "quarantine",
+    "reserve",
     spool.FOLDER,
 }
 

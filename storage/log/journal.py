@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import errors, settings
-from ..disk import documents
+from ..disk import documents, reserve
 from . import segments
 from .records import FORMAT_VERSION, RECORDS, EncodedChange, SegmentBegun, StoredRecord
 from .segment_ahead import SegmentAhead, is_blank
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from .records import Record
 
+
+_ROOM_TIMES = 4
+"""Zeros are written ahead only if so many times as much is free."""
 
 Check = Callable[[Sequence["Path"]], None]
 """Raises `StorageError` unless these segments may go."""
@@ -120,10 +123,12 @@ class Journal:
         """
         # Most daemons never need another one.
         is_early = self._size <= settings.JOURNAL_SEGMENT_BYTES // 2
+        size = settings.JOURNAL_SEGMENT_BYTES + settings.JOURNAL_RESERVE_BYTES
         if is_early or self._ahead is not None or self._descriptor is None:
             return None
+        if not self._has_room_for(size):
+            return None
         number = max([self._number, *self._segments()]) + 1
-        size = settings.JOURNAL_SEGMENT_BYTES + settings.JOURNAL_RESERVE_BYTES
         self._ahead = SegmentAhead(self._path(number), number, size)
         return self._ahead
 
@@ -278,12 +283,19 @@ class Journal:
         A flush that does not extend the file costs half as much on an idle disk.
         """
         end = documents.write_parts_at(descriptor, data, self._size)
-        if end > self._reserved:
+        if end > self._reserved and self._has_room_for(settings.JOURNAL_RESERVE_BYTES):
             with contextlib.suppress(OSError):
                 # If the disk is full now, it had room for the record itself.
                 documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
                 self._reserved = end + settings.JOURNAL_RESERVE_BYTES
         return end
+
+    def _has_room_for(self, size: int) -> bool:
+        """Whether so many zeros take no space that is needed, on a small or full disk."""
+        try:
+            return reserve.space_at(self._directory).free > _ROOM_TIMES * size
+        except errors.StorageError:
+            return False
 
     def _abandon_segment(self) -> None:
         # A replay must not find the records of a failed write: their senders got an error.

@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from ..disk import documents
+from ..disk import documents, reserve
 from . import job_files, output_blocks, spool
 
 if TYPE_CHECKING:
@@ -41,11 +41,24 @@ class OutputFile:
         return self._end
 
     def append(self, op_index: int, segments: Sequence[Segment]) -> None:
-        """Append a block; after a `StorageError` the file is as it was."""
+        """Append a block; after a `StorageError` the file is as it was.
+
+        `DiskFullError`: the disk has no room for output.
+        """
+        self._append(op_index, segments, has_room=False)
+
+    def append_mark(self, op_index: int, missing: int) -> None:
+        """Append that so many bytes are not stored: a few bytes, for which there may be room."""
+        mark = output_blocks.Segment(output_blocks.NOT_STORED, missing=missing)
+        self._append(op_index, [mark], has_room=True)
+
+    def _append(self, op_index: int, segments: Sequence[Segment], *, has_room: bool) -> None:
         with documents.storage_errors(self._path):
             if self._descriptor < 0:
                 self._open()
             block = self._packer.pack(op_index, segments, self._end)
+            if not has_room:
+                reserve.check_room(os.path.dirname(self._path), len(block))
             try:
                 documents.write_all_at(self._descriptor, block, self._end)
             except OSError:

@@ -98,7 +98,7 @@ PLACES = (
     Place(r"data/livelocks/(job_|spare_).*", 0o600, "job daemon core fork_server client"),
     Place(r"data/queue", 0o750, "daemon"),
     Place(r"data/queue/lock", 0o640, "daemon client"),
-    Place(r"data/queue/(version|drain)", 0o640, "core"),
+    Place(r"data/queue/(version|drain|reserve)", 0o640, "core"),
     Place(r"data/queue/serial", 0o640, "core client"),
     Place(r"data/queue/(journal|spool|archive(/0(/spool)?)?)", 0o750, "core daemon"),
     Place(r"data/queue/quarantine", 0o750, "client"),

@@ -108,6 +108,8 @@ class QueueReport(Reply, frozen=True):
     flushes: int
     is_read_only: bool
     is_drained: bool = False
+    is_disk_full: bool = False
+    reserve_bytes: int = 0
 
 
 class ReadQueueState(Request[QueueReport], frozen=True):

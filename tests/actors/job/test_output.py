@@ -14,6 +14,7 @@ from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.job.output import JobOutput
 from ganger.storage import errors, settings
+from ganger.storage.disk import reserve
 from ganger.storage.queue_files import output_blocks
 from ganger.storage.queue_files.output_blocks import (
     LIMIT_REACHED,
@@ -41,6 +42,11 @@ class RefusingFile(OutputFile):
             raise errors.StorageError("disk full")
         self.appended += 1
         super().append(op_index, segments)
+
+    def append_mark(self, op_index: int, missing: int) -> None:
+        if self.refuses:
+            raise errors.StorageError("disk full")
+        super().append_mark(op_index, missing)
 
 
 class OutputStage:
@@ -226,6 +232,19 @@ def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: OutputS
         Segment(STDERR, b"after"),
     ]
     assert len(stage.logged) == 1
+
+
+def test_a_nearly_full_disk_keeps_the_commands_output_and_takes_the_mark(
+    stage: OutputStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.output.add(b"before", "stdout")
+    stage.wait()
+    monkeypatch.setattr(reserve, "space_at", lambda _: reserve.Space(4 * reserve.BYTES_MIN, 2**22))
+    stage.output.add(b"x" * 1_000, "stdout")
+    stage.output.end()
+    assert stage.segments() == [Segment(STDOUT, b"before"), Segment(NOT_STORED, missing=1_000)]
+    assert "the disk is nearly full: the 1024 KiB that are free are kept" in stage.logged[0]
+    assert stage.logged[1:] == ["1000 bytes of output could not be stored"]
 
 
 def test_what_could_never_be_stored_is_counted_in_the_log(stage: OutputStage) -> None:

@@ -1,0 +1,142 @@
+"""Space that is kept on the disk: a reserve for the queue, and what output leaves free.
+
+Two lines of defence. Output, of which there may be any amount, is stored only while more than
+`kept_bytes` are free: what the queue writes is small beside that. If the disk is full all the same,
+because another program fills it say, the queue gives up its reserve, a file of zeros, and has the
+space for what gives more space back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import NamedTuple
+
+from .. import errors
+from . import documents
+
+BYTES_MAX = 8 * 1024 * 1024
+"""The reserve on a large disk."""
+
+BYTES_MIN = 256 * 1024
+"""The reserve on a small one: archiving and purging a job needs less."""
+
+_PART = 64
+"""Between the two, this part of the disk."""
+
+_KEPT_TIMES = 4
+"""Output leaves free so many times the reserve."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Space(NamedTuple):
+    """The bytes of a file system: those that its users may still write, and all."""
+
+    free: int
+    total: int
+
+
+def space_at(path: str | os.PathLike[str]) -> Space:
+    """The space of the file system with this path. `StorageError`."""
+    with documents.storage_errors(path):
+        found = os.statvfs(path)
+    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+
+def reserve_bytes(total: int) -> int:
+    """How large the reserve is on a file system of so many bytes.
+
+    >>> [reserve_bytes(mib * 2**20) // 2**10 for mib in (6, 64, 100_000)]
+    [256, 1024, 8192]
+    """
+    return max(BYTES_MIN, min(BYTES_MAX, total // _PART))
+
+
+def kept_bytes(total: int) -> int:
+    """How much output leaves free on a file system of so many bytes."""
+    return _KEPT_TIMES * reserve_bytes(total)
+
+
+def check_room(path: str, size: int) -> None:
+    """Raise `StorageError` unless the disk has room for so much output, and what is kept."""
+    free, total = space_at(path)
+    if free - size < kept_bytes(total):
+        raise errors.DiskFullError(
+            f"{path}: the disk is nearly full: the {free // 1024} KiB that are free are kept for "
+            "the queue"
+        )
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the disk has refused a write because it is full, or the user's quota is used up."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        error = error.__cause__
+    return False
+
+
+class Reserve:
+    """The reserve of one queue: a file, allocated and never read."""
+
+    def __init__(self, path: str, *, is_kept: bool = True) -> None:
+        """``is_kept``: False: there is none, and none is missed."""
+        self._path = path
+        self._is_kept = is_kept
+        self.size = 0
+        """The bytes of the file; 0: it was given up, or was not made yet."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the disk had no room for it when `make` last tried, or it was given up."""
+        return self._is_kept and not self.size
+
+    def make(self) -> bool:
+        """Make it if there is room for it and as much again; whether it is there, or not missed.
+
+        A file system that cannot allocate, or that refuses for another reason than its space, has
+        no reserve, and none is missed.
+        """
+        if not self.is_missing:
+            return True
+        try:
+            free, total = space_at(os.path.dirname(self._path))
+            wanted = reserve_bytes(total)
+            if self._allocated() >= wanted:
+                self.size = wanted
+                return True
+            if free < 2 * wanted:
+                return False
+            with documents.storage_errors(self._path):
+                self._allocate(wanted)
+            self.size = wanted
+        except errors.StorageError as error:
+            self._remove()
+            self._is_kept = is_full(error)
+            return not self._is_kept
+        return True
+
+    def give_up(self) -> None:
+        """Give its space to those who write now."""
+        self.size = 0
+        self._remove()
+
+    def _allocated(self) -> int:
+        with contextlib.suppress(OSError):
+            return os.lstat(self._path).st_blocks * 512
+        return 0
+
+    def _allocate(self, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, documents.FILE_MODE)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+
+    def _remove(self) -> None:
+        # If it stays, there is only less space.
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)

@@ -1,0 +1,175 @@
+"""A full disk: the reserve goes, ends and removals are taken, and new work waits for space."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from tests.actors.queue.queue_stage import Queue, spec
+from tests.actors.runtime.stage import Stage
+from tests.refusals import refusing
+
+from ganger.storage.disk import reserve
+from ganger.storage.jobs.jobs import JobStatus
+from ganger.transport import messages
+
+FULL = "the queue takes no new jobs: the disk is full, and what is left is kept for removing jobs"
+
+
+class Disk:
+    """How much the system says is free."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.free = 2**30
+        patch.setattr(os, "statvfs", self._say)
+
+    def _say(self, _: object) -> SimpleNamespace:
+        return SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=2**30)
+
+
+@pytest.fixture(name="disk")
+def disk_with_room(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture(name="kept")
+def queue_with_a_reserve(
+    stage: Stage, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Queue]:
+    del disk
+    monkeypatch.setattr(reserve, "BYTES_MAX", reserve.BYTES_MIN)
+    stage.host = msgspec.structs.replace(stage.host, keeps_reserve=True)
+    queue = Queue(stage, monkeypatch)
+    yield queue
+    queue.kill_all()
+    queue.actor.close()
+
+
+def path_of(queue: Queue) -> Path:
+    return queue.stage.places.reserve
+
+
+def report(queue: Queue) -> messages.QueueReport:
+    return queue.actor.ask(messages.ReadQueueState()).answer_as(messages.QueueReport)
+
+
+def fill(queue: Queue, disk: Disk, number: int = errno.ENOSPC) -> None:
+    """The disk refuses one submission, and has no room for a reserve from then on."""
+    disk.free = 0
+    with refusing("fdatasync", number=number):
+        queue.submit(spec())
+        queue.actor.end_turn()
+
+
+def retry(queue: Queue) -> None:
+    queue.actor.turn(messages.DiskRetried())
+
+
+def state(queue: Queue) -> tuple[bool, bool, bool]:
+    """Read-only, full, and whether the reserve is there."""
+    told = report(queue)
+    assert bool(told.reserve_bytes) is path_of(queue).exists()
+    return told.is_read_only, told.is_disk_full, bool(told.reserve_bytes)
+
+
+def test_a_queue_begins_with_its_reserve(kept: Queue) -> None:
+    assert state(kept) == (False, False, True)
+
+
+def test_a_full_disk_takes_the_reserve_and_a_broken_one_does_not(kept: Queue, disk: Disk) -> None:
+    fill(kept, disk, errno.EIO)
+    assert state(kept) == (True, False, True)
+    retry(kept)
+    assert state(kept) == (False, False, True)
+    fill(kept, disk)
+    assert state(kept) == (True, True, False)
+
+
+def test_without_its_reserve_a_queue_takes_ends_and_removals_and_no_new_work(
+    kept: Queue, disk: Disk
+) -> None:
+    kept.finish_new()
+    kept.run_new()
+    kept.submitted(spec())
+    fill(kept, disk)
+    retry(kept)
+    assert state(kept) == (False, True, False)
+    assert kept.submit(spec()).refusal == ("DiskFullError", FULL)
+    kept.choose(3)
+    assert kept.stage.take(messages.StartJobs) == []
+    kept.recorded(2, 20, JobStatus.SUCCESS).answer_as(messages.StateRecorded)
+    kept.write_as_process(2, kept.body_of_process(2, 20, JobStatus.SUCCESS))
+    kept.lose_process(2, has_left=True)
+    archived = kept.actor.ask(messages.ArchiveJob(id=1)).answer_as(messages.ArchiveOutcome)
+    assert archived.archived == [1]
+    purged = kept.actor.ask(messages.PurgeJobs(ids=[1, 2])).answer_as(messages.PurgeOutcome)
+    assert [job_id for job_id, _ in purged.jobs] == [1, 2]
+    assert state(kept) == (False, True, False)
+
+
+@pytest.mark.parametrize("how", ["after a pause", "after a purge"])
+def test_with_space_the_queue_goes_on_by_itself(kept: Queue, disk: Disk, how: str) -> None:
+    kept.finish_new()
+    fill(kept, disk)
+    retry(kept)
+    disk.free = 2**20
+    if how == "after a pause":
+        retry(kept)
+    else:
+        kept.actor.ask(messages.PurgeJobs(ids=[1]))
+    assert state(kept) == (False, False, True)
+    assert kept.stage.take(messages.JobsArrived), "the scheduler hears of all jobs again"
+    [job_id] = kept.submitted(spec())
+    kept.start(job_id)
+
+
+def test_it_is_tried_again_every_second_until_there_is_space(kept: Queue, disk: Disk) -> None:
+    fill(kept, disk)
+    for _ in range(3):
+        [due] = [timer for timer in kept.stage.timers if timer.seconds == 1.0]
+        kept.stage.timers.remove(due)
+        retry(kept)
+        kept.actor.end_turn()
+        assert state(kept) == (False, True, False)
+    journal = kept.stage.places.journal
+    assert len([*journal.iterdir()]) == 1, "no new segment for each attempt"
+
+
+def test_a_pending_job_says_that_the_disk_is_full(kept: Queue, disk: Disk) -> None:
+    kept.submitted(spec())
+    fill(kept, disk)
+    retry(kept)
+    asker = kept.actor.ask(messages.ExplainJob(id=1))
+    [(_, asked)] = [one for one in kept.stage.requests if _is_question(one)]
+    asked.reply(messages.PendingExplained(position=None))
+    kept.actor.handle_mail()
+    explained = asker.answer_as(messages.JobExplained)
+    assert explained.text == (
+        "job 1 is queued: the disk is full, and nothing starts until there is space again"
+    )
+    assert explained.obstacles[0].kind == "disk"
+
+
+def _is_question(entry: tuple[str, Any]) -> bool:
+    return isinstance(entry[1].message, messages.ExplainPending)
+
+
+def test_a_start_without_room_for_the_reserve_is_short_at_once(kept: Queue, disk: Disk) -> None:
+    path_of(kept).unlink()
+    disk.free = 1_000
+    kept.restart()
+    assert state(kept) == (False, True, False)
+
+
+def test_zeros_are_written_ahead_only_where_there_is_room(kept: Queue, disk: Disk) -> None:
+    fill(kept, disk)
+    retry(kept)
+    kept.actor.ask(messages.CancelJob(id=1))
+    [segment] = kept.stage.places.journal.iterdir()
+    assert segment.stat().st_size < 4_096
