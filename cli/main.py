@@ -37,6 +37,8 @@ _COMMANDS = {
     "exec": ("ganger.cli.execute", "execute", "Run a command as a job and follow it."),
     "job": ("ganger.cli.job", "job", "Submit, list, follow and change jobs."),
     "filter": ("ganger.cli.filter", "filter_rules", "Hold, reject or limit jobs by rules."),
+    "hold": ("ganger.cli.hold", "hold", "Let no job begin on a host, or hold one job."),
+    "release": ("ganger.cli.hold", "release", "End a hold."),
     "queue": ("ganger.cli.queue", "queue", "Drain, limit and simulate the queue."),
     "lock": ("ganger.cli.lock", "lock", "See which jobs hold which locks."),
     "query": ("ganger.cli.ganeti.query", "query", "Show fields of jobs, locks and other objects."),

@@ -33,6 +33,9 @@ RULES_BYTES_MAX: Final = 4 * 1024 * 1024
 NAME_LENGTH_MAX: Final = 100
 """Longest name of a rule, in characters."""
 
+HOLD_PREFIX: Final = "hold "
+"""Begins the name of a rule that is a hold; what is held follows: a lock, or the id of a job."""
+
 USER_SOURCE: Final = "user:"
 """Begins the source of a reason that says who stored the rule; the user's name follows."""
 

@@ -28,6 +28,7 @@ TYPED = {
     "For a time",
     "Predicates",
     "Limits without rules",
+    "Holding a host",
     "A soft drain",
     "One maintenance, and nothing else",
     "A throttled evacuation",
@@ -253,6 +254,33 @@ def test_a_limit_in_the_reason_needs_no_rule(daemon: Daemon, client: Client, gat
     assert statuses(client, *submitted) == ["running"] * 3 + ["queued"] * 2
     gate.let_through(5)
     assert set(end(client, *submitted).values()) == {SUCCESS}
+
+
+def test_a_host_is_held_and_released(daemon: Daemon, client: Client, gate: Gate) -> None:
+    on_n7 = shell("true") | {"locks": {"node": {"shared": ["*"]}}}
+    with Typist(daemon, "Holding a host") as reader:
+        assert "nothing runs there" in reader.type("ganger hold node/n7")
+        held = client.submit(on_n7)
+        run_by(client)
+        assert statuses(client, held) == ["queued"]
+        assert reader.type("ganger release") == "node/n7 is released\n"
+        assert end(client, held) == {held: SUCCESS}
+        repair = daemon.folder / "repair-n7"
+        exec_ = f"{sys.executable} -m ganger.cli.entry exec --lock node/n7 --reason 'repair n7'"
+        repair.write_text(f"#!/bin/sh\n{exec_} -- echo repaired\n")
+        repair.chmod(0o755)
+        shown = reader.type("ganger hold node/n7 --except-reason")
+        assert ("repaired\n" in shown, "node/n7 is released\n" in shown) == (True, True)
+        first = client.submit(gate.job())
+        one = client.submit(shell("true"), depends=[first])
+        assert f"job {one} is held; " in reader.type("ganger hold", _4711=str(one))
+        assert reader.left == []
+    gate.let_through()
+    end(client, first)
+    run_by(client)
+    assert statuses(client, one) == ["queued"]
+    client.delete_filter(f"hold {one}")
+    assert end(client, one) == {one: SUCCESS}
 
 
 def test_a_soft_drain_holds_what_comes_and_no_more(
