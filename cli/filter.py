@@ -149,7 +149,7 @@ def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> int:
     if style.output == "json":
         output.show_json([_plain(row, names if style.fields else ()) for row in rows])
         return code
-    output.show_rows(rows, [_COLUMNS[name] for name in names], style)
+    output.show_rows(rows, [_COLUMNS[name] for name in names], style, noun="rules")
     return code
 
 

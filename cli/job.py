@@ -10,6 +10,7 @@ import msgspec
 from ..storage import errors, wording
 from ..storage.jobs import job_views, jobs, listing
 from ..storage.jobs.job_filters import JobFilter
+from ..storage.jobs.outcomes import Outcome
 from . import (
     choices,
     etas,
@@ -139,8 +140,8 @@ def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
     assert file is not None
     source = "standard input" if file == "-" else file
     text = reading.read_submission(file)
-    with progress.during(f"reading {source}"):
-        return plans.read(text, source)
+    with progress.during(f"reading {source}") as tell:
+        return plans.read(text, source, lambda count: tell(f"reading {source}: job {count:,}"))
 
 
 def _opcode(text: str) -> dict[str, Any]:
@@ -180,6 +181,14 @@ def _opcode(text: str) -> dict[str, Any]:
     help="Only jobs that show these words: in summary, name, plan, user, reason or id.",
 )
 @click.option(
+    "--outcome",
+    "outcomes",
+    multiple=True,
+    type=click.Choice([str(outcome) for outcome in Outcome]),
+    metavar="OUTCOME",
+    help=f"Only jobs that have ended so: {', '.join(Outcome)}. May be repeated.",
+)
+@click.option(
     "--since",
     type=rule_options.Moment(is_past=True),
     metavar="TIME",
@@ -211,6 +220,7 @@ def list_jobs(
     finished: bool,
     archived: bool,
     last: int | None,
+    outcomes: Sequence[str],
     style: output.Style,
     **conditions: Any,  # noqa: ANN401 - of `JobFilter`
 ) -> int:
@@ -221,6 +231,8 @@ def list_jobs(
     is 1 then.
     """
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
+    if outcomes:
+        conditions["outcomes"] = list(map(Outcome, outcomes))
     conditioned = JobFilter(**conditions) if any(map(_is_given, conditions.values())) else None
     wanted = [
         *statuses,
@@ -248,7 +260,7 @@ def list_jobs(
         fields = names if style.fields else list(COLUMNS)
         output.show_json([_plain(one, fields, columns) for one in found])
         return code
-    output.show_rows(found, [columns[name] for name in names], style)
+    output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
     return code
 
 

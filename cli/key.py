@@ -68,4 +68,4 @@ def list_keys(call: Call, style: output.Style) -> None:
         "public_key": output.Column("public_key", lambda entry: entry[1], width_least=40),
     }
     names = output.chosen_fields(style, tuple(columns), tuple(columns))
-    output.show_rows(known, [columns[name] for name in names], style)
+    output.show_rows(known, [columns[name] for name in names], style, noun="keys")

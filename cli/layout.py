@@ -20,9 +20,6 @@ GAP = 2
 INDENT = 4
 """Indentation of the further lines of a row."""
 
-PLAIN_WIDTH_MAX = 40
-"""Widest padding of a plain listing: a longer cell moves the rest of its own row only."""
-
 
 class Line(msgspec.Struct, frozen=True):
     """One line of each row: the places of its columns, and how wide each is."""
@@ -66,12 +63,9 @@ def _widths(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]
 
 
 def padded(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines, with the cells of a column below each other as far as they are short."""
+    """The rows as lines, with the cells of a column below each other."""
     columns: Iterable[tuple[str, ...]] = zip(*rows, strict=True)
-    widths = [
-        max((width for cell in column if (width := cells(cell)) <= PLAIN_WIDTH_MAX), default=0)
-        for column in columns
-    ]
+    widths = [max(map(cells, column), default=0) for column in columns]
     return [
         (" " * GAP)
         .join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))

@@ -40,7 +40,7 @@ def list_locks(call: Call, style: output.Style) -> None:
     if style.output == "json":
         output.show_json([{name: _plain(row, name) for name in names} for row in rows])
         return
-    output.show_rows(rows, [_COLUMNS[name] for name in names], style)
+    output.show_rows(rows, [_COLUMNS[name] for name in names], style, noun="locks")
 
 
 @lock.command(short_help="Show who waits for whom.")

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -144,7 +144,11 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
         context.exit()
 
 
-@click.group(cls=_Commands, epilog=EXIT_CODES, context_settings={"max_content_width": 100})
+SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
+"""What holds for all commands."""
+
+
+@click.group(cls=_Commands, epilog=EXIT_CODES, context_settings=SETTINGS)
 @click.option(
     "--data",
     metavar="DIR",

@@ -246,8 +246,16 @@ def chosen_fields(style: Style, usual: Sequence[str], known: Sequence[str]) -> l
     return names
 
 
-def show_rows(rows: Sequence[Any], columns: Sequence[Column], style: Style) -> None:
-    """Print a listing as the user wants it."""
+def show_rows(
+    rows: Sequence[Any], columns: Sequence[Column], style: Style, *, noun: str = "rows"
+) -> None:
+    """Print a listing as the user wants it.
+
+    Without rows standard error says that there are no such things, whose name is ``noun``; not if a
+    program reads on, as it says by leaving out the headings.
+    """
+    if not rows and style.headers:
+        echo(f"ganger: no {noun}", err=True)
     if sys.stdout.isatty() and style.separator is None:
         _show_table(rows, columns, style)
         return

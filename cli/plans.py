@@ -24,7 +24,7 @@ from ..storage.jobs.outcomes import DEPENDENCY_WORDS
 from . import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
 """What a job of a plan may have."""
@@ -59,10 +59,14 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
         return given
 
 
-def read(text: str, source: str) -> list[PlannedJob]:
-    """The jobs in ``text``, in the order of submission; `PlanError` naming what is wrong."""
+def read(text: str, source: str, told: Callable[[int], None] = lambda _: None) -> list[PlannedJob]:
+    """The jobs in ``text``, in the order of submission; `PlanError` naming what is wrong.
+
+    ``told`` hears how many have been read.
+    """
 
     def check_count(count: int) -> None:
+        told(count)
         if count > settings.JOBS_PER_SUBMIT_MAX:
             most = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs"
             raise errors.PlanError(f"{source}: {most}, and this has more")
@@ -150,7 +154,26 @@ def _ops(ops: object, where: str) -> list[dict[str, Any]]:
     for index, op in enumerate(ops):
         if not isinstance(op, dict):
             raise errors.PlanError(f"{where}: opcode {index}: expected a mapping with 'OP_ID'")
+        if op.get("OP_ID") == "OP_EXEC":
+            _check_texts(op, f"{where}: opcode {index}: ")
     return ops
+
+
+def _check_texts(op: dict[str, Any], place: str) -> None:
+    """Refuse what YAML has taken for a number or a truth value where a command needs a text."""
+    argv, env = op.get("argv"), op.get("env")
+    found = [(f"argv[{number}]", word) for number, word in enumerate(_list(argv))]
+    found += [(f"env.{name}", env[name]) for name in env] if isinstance(env, dict) else []
+    for name, value in found:
+        if isinstance(value, int | float):
+            written = msgspec.json.encode(value).decode()
+            kind = "truth value" if isinstance(value, bool) else "number"
+            text = f'{place}{name}: {written} is a {kind}; quote it, as in "{written}"'
+            raise errors.PlanError(text)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _depends(depends: object, where: str) -> list[tuple[int, list[str]]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from . import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.progress import Progress
 
@@ -18,30 +18,49 @@ _SHOWN_AFTER_SECONDS = 1.0
 
 
 @contextmanager
-def during(what: str) -> Iterator[None]:
-    """Meanwhile show ``what`` and the time it takes, on a terminal, if that is over a second."""
+def during(what: str) -> Iterator[Callable[[str], None]]:
+    """Meanwhile show ``what`` and the time it takes, on a terminal, if that is over a second.
+
+    What it gives takes another text in place of ``what``.
+    """
+    doing = [what]
+
+    def tell(text: str) -> None:
+        doing[0] = text
+
     if not sys.stderr.isatty():
-        yield
+        yield tell
         return
     with ExitStack() as stack:
-        timer = threading.Timer(_SHOWN_AFTER_SECONDS, _show, (what, stack))
+        timer = threading.Timer(_SHOWN_AFTER_SECONDS, _show, (doing, stack))
         timer.start()
         try:
-            yield
+            yield tell
         finally:
             timer.cancel()
             timer.join()
 
 
-def _show(what: str, stack: ExitStack) -> None:
+def _show(doing: list[str], stack: ExitStack) -> None:
     from rich.console import Console  # noqa: PLC0415 - only for people
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        Progress,
+        ProgressColumn,
+        SpinnerColumn,
+        Task,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text  # noqa: PLC0415
+
+    class What(ProgressColumn):
+        def render(self, _: Task) -> Text:
+            return Text(output.harmless(doing[0]))
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (SpinnerColumn(), What(), TimeElapsedColumn())
     progress = stack.enter_context(Progress(*columns, console=console, transient=True))
     stack.enter_context(output.above(console))
-    progress.add_task(output.harmless(what), total=None)
+    progress.add_task("", total=None)
 
 
 class Bar:

@@ -169,7 +169,7 @@ def list_users(call: Call, style: output.Style) -> None:
         "scheme": output.Column("scheme", lambda row: row["scheme"]),
     }
     names = output.chosen_fields(style, tuple(columns), tuple(columns))
-    output.show_rows(rows, [columns[name] for name in names], style)
+    output.show_rows(rows, [columns[name] for name in names], style, noun="users")
 
 
 @user.command()

@@ -23,12 +23,14 @@ def parse_yaml(text: str, source: str, check_jobs: Callable[[int], None] | None 
     # Only what is kept is made here: each collection would walk through all of it in vain.
     gc.disable()
     try:
-        loader = _loader(is_fast=len(text) > _PRECISE_CHARACTERS_MAX)(text)
-        loader.jobs.check = check_jobs
+        is_short = len(text) <= _PRECISE_CHARACTERS_MAX
+        is_fast = check_jobs is not None or not is_short
         try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
+            return _parsed(text, check_jobs, is_fast=is_fast)
+        except yaml.YAMLError:
+            if not (is_fast and is_short):
+                raise
+            return _parsed(text, check_jobs, is_fast=False)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -40,6 +42,15 @@ def parse_yaml(text: str, source: str, check_jobs: Callable[[int], None] | None 
     finally:
         if is_collecting:
             gc.enable()
+
+
+def _parsed(text: str, check_jobs: Callable[[int], None] | None, *, is_fast: bool) -> object:
+    loader = _loader(is_fast=is_fast)(text)
+    loader.jobs.check = check_jobs
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 _JOB_DEPTH_MAX = 3
@@ -68,9 +79,9 @@ _DEPTH_MAX = 300
 
 
 _PRECISE_CHARACTERS_MAX = 64 * 1024
-"""What is longer was written by a program, and is read by libyaml if that is there.
+"""Up to this length documents but plans are read without libyaml, and plans with a mistake again.
 
-It is several times as fast, but says less precisely where a mistake is.
+libyaml is several times as fast, but says less precisely where a mistake is.
 """
 
 

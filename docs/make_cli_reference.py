@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ganger.cli.main import EXIT_CODES, ganger
+from ganger.cli.main import EXIT_CODES, SETTINGS, ganger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,17 @@ users. Commands find the running daemon through it. Its local socket admits the 
 and root.
 
 **Output.** Results are on standard output; errors and progress are on standard error. On a terminal
-a listing has colours and relative times. In a pipe it is plain: one row a line, times in UTC. `-o
-json` is for programs; its times are seconds since the epoch.
+a listing has colours and relative times. In a pipe it is plain: one row a line, columns below each
+other, times in UTC; so `grep` and `less` show it as a person wants it. For programs that cut
+columns `--separator` puts a tab, say, between them, because a summary has blanks; `-o json` has
+everything, with times in seconds since the epoch. An empty listing says so on standard error,
+unless `--no-headers` says that a program reads it.
+
+**Jobs.** Wherever a command takes the id of a job it takes its name, too (`--name`, or the name in
+a plan): that of the newest job so called. The name of a plan stands for all jobs of its newest
+submission, and `@last` for the newest job that you have submitted.
+
+**Times.** A span is written as `90` (seconds), `1.5h`, `30m`, `7d` or `2w`, everywhere.
 
 **Errors.** Every error is one line on standard error, `ganger: ...`, that names the error and its
 place. A refused request has stored nothing; of a refused batch no job is stored. The exception is a
@@ -51,7 +60,7 @@ ganger: /home/me/try/queue: another daemon uses this queue directory
 
 ## What `job submit` reads
 
-JSON or YAML, up to 16 MiB (JSON is read several times as fast), in one of these forms. One job,
+JSON or YAML, up to 64 MiB (JSON is read several times as fast), in one of these forms. One job,
 by its opcodes:
 
 ```yaml
@@ -71,6 +80,7 @@ depends: [17, [18, [success, error]]]
 Many jobs; with names and `after` a plan:
 
 ```yaml
+name: nightly
 jobs:
   - name: backup
     ops: [{OP_ID: OP_EXEC, argv: [make, backup]}]
@@ -82,8 +92,8 @@ jobs:
     ops: [{OP_ID: OP_EXEC, argv: [make, alarm]}]
 ```
 
-`after` names jobs of the same file, `depends` the ids of jobs submitted before. Both wait for
-success, or for the words that they name:
+Jobs and plan can be called by their names afterwards. `after` names jobs of the same file,
+`depends` the ids of jobs submitted before. Both wait for success, or for the words that they name:
 
 - `success`, `error`, `canceled`: the other job has ended with this status of Ganeti's.
 - `failed`, `skipped`, `rejected`, `killed`, `timed-out`, `lost`: it has ended with this
@@ -130,7 +140,12 @@ def reference() -> str:
     parts = [HEAD, "## Exit codes\n", _block(EXIT_CODES.replace("\b\n", ""))]
     for name, command in _commands(ganger, "ganger"):
         # Not as wide as the terminal in which this runs.
-        context = click.Context(command, info_name=name, terminal_width=WIDTH)
+        context = click.Context(
+            command,
+            info_name=name,
+            terminal_width=WIDTH,
+            help_option_names=SETTINGS["help_option_names"],
+        )
         parts += [f"## {name}\n", _block(command.get_help(context).replace("\b", ""))]
     return "\n".join(parts)
 

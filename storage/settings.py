@@ -163,7 +163,7 @@ PEERS_MAX = 1_000
 LISTENER_DESCRIPTORS_MAX = 2_200
 """Most descriptors of one listener, with handshakes; above, it accepts no connection."""
 
-DOCUMENT_BYTES_MAX = 2 * FRAME_BYTES_MAX
+DOCUMENT_BYTES_MAX = 8 * FRAME_BYTES_MAX
 """Longest text of a plan, a rule or opcodes that a command reads: as a frame it is shorter."""
 
 ACCEPTED_AT_ONCE = 32

@@ -72,7 +72,7 @@ def query(call: Call, what: str, expression: str | None, style: output.Style) ->
         output.show_json(answer.items)
         return
     columns = [_column(place, field) for place, field in enumerate(answer.fields)]
-    output.show_rows(answer.data, columns, style)
+    output.show_rows(answer.data, columns, style, noun=f"{what}s")
 
 
 @click.command("query-fields", short_help="List the fields that `ganger query` can show.")

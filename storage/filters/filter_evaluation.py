@@ -97,7 +97,7 @@ class Dialect(NamedTuple):
     is_for_queries: bool = False
     """Whether a missing field passes its comparison, and an invalid comparison is an error.
 
-    Comparing values of different types is then invalid.
+    Comparing values of different types is then invalid. ``=~`` searches each text of a list.
     """
 
 
@@ -225,6 +225,7 @@ def _compares(tree: Comparison, dialect: Dialect) -> _Holds:
 
 def _searches(tree: Search, dialect: Dialect) -> _Holds:
     field, searches_numbers = tree.field, dialect.searches_numbers
+    searches_lists = dialect.is_for_queries
     search, weight = compiled_pattern(tree.pattern, tree.field)
 
     def holds(resolve: Resolve, meter: Meter | None) -> bool:
@@ -237,6 +238,10 @@ def _searches(tree: Search, dialect: Dialect) -> _Holds:
             return search(found.encode(errors="replace")) is not None
         if searches_numbers and isinstance(found, int) and not isinstance(found, bool):
             return search(b"%d" % found) is not None
+        if searches_lists and isinstance(found, list | tuple) and all(map(_is_text, found)):
+            if meter is not None:
+                meter.charge(ITEM_STEPS * len(found) + weight * sum(map(len, found)))
+            return any(search(one.encode(errors="replace")) is not None for one in found)
         raise _InvalidComparisonError(field, found, tree.pattern)
 
     return holds

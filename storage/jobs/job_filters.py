@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import errors, settings
+from .outcomes import Outcome
 
 if TYPE_CHECKING:
     from .listing import JobSummary
@@ -26,7 +27,7 @@ class JobFilter(
     submitted it; ``bob`` stands for ``key:bob``, too. ``reason``: a part of its reason.
     ``since``, ``until``: it was received from then on, or before; seconds since the epoch.
     ``text``: each of these words is a part of its id, summary, reason, name, plan or user, in small
-    letters or capitals.
+    letters or capitals. ``outcomes``: it has ended in one of these.
     """
 
     name: str | None = None
@@ -35,6 +36,7 @@ class JobFilter(
     since: float | None = None
     until: float | None = None
     text: str | None = None
+    outcomes: list[Outcome] | None = None
 
     def check(self) -> None:
         """Raise `BadRequestError` for a text that is empty, or too long."""
@@ -58,6 +60,9 @@ class JobFilter(
             yield lambda job: job.received is not None and job.received >= since
         if (until := self.until) is not None:
             yield lambda job: job.received is not None and job.received < until
+        if self.outcomes is not None:
+            outcomes = frozenset(self.outcomes)
+            yield lambda job: job.outcome in outcomes
         if (user := self.user) is not None:
             yield lambda job: job.user == user or job.user.rpartition(":")[2] == user
         if (name := self.name) is not None and is_exact:

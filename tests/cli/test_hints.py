@@ -58,3 +58,10 @@ def test_exec_takes_no_unknown_option_for_its_command(words: tuple[str, ...]) ->
     done = CliRunner().invoke(ganger, ["--data", "/nowhere", "exec", *words])
     assert done.exit_code == 2
     assert f"No such option '{words[0]}'" in done.output
+
+
+@pytest.mark.parametrize("words", [[], ["exec"], ["job", "list"], ["filter"], ["completion"]])
+def test_h_stands_for_help_everywhere(words: list[str]) -> None:
+    short, long = (CliRunner().invoke(ganger, [*words, one]) for one in ("-h", "--help"))
+    assert (short.exit_code, short.output) == (0, long.output)
+    assert "-h, --help" in short.output

@@ -95,6 +95,18 @@ def test_a_plan_and_its_jobs_keep_their_names() -> None:
         ({"jobs": [job("17")]}, "plan: jobs[0].name: '17' looks like an id; use a letter"),
         ({"name": 5, "jobs": []}, "plan: name: expected a text, got 5"),
         ({"name": "@a", "jobs": []}, "plan: name: '@a' begins with @, which names must not"),
+        (
+            {"ops": [{"OP_ID": "OP_EXEC", "argv": ["sleep", 1]}]},
+            'plan: job: opcode 0: argv[1]: 1 is a number; quote it, as in "1"',
+        ),
+        (
+            {"jobs": [{"name": "a", "ops": [{"OP_ID": "OP_EXEC", "argv": [True]}]}]},
+            "plan: job 'a': opcode 0: argv[0]: true is a truth value; quote it, as in \"true\"",
+        ),
+        (
+            {"ops": [{"OP_ID": "OP_EXEC", "argv": ["x"], "env": {"A": 1.5}}]},
+            'plan: job: opcode 0: env.A: 1.5 is a number; quote it, as in "1.5"',
+        ),
         ({"ops": []}, "plan: job: expected a list of opcodes"),
         ({"ops": ["true"]}, "plan: job: opcode 0: expected a mapping with 'OP_ID'"),
         ("text", "plan: expected a list of opcodes, a job with 'ops', or 'jobs'"),

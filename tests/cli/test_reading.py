@@ -345,7 +345,7 @@ def test_a_file_that_is_too_long_or_without_end_is_refused_before_it_is_read(
     for path in (file, Path("/dev/zero")):
         done = CliRunner().invoke(ganger, [*words, f"{mark}{path}"], standalone_mode=False)
         assert isinstance(done.exception, errors.PlanError | errors.UsageError)
-        assert done.exception.text.endswith(": longer than the 16 MiB that are read")
+        assert done.exception.text.endswith(": longer than the 64 MiB that are read")
         assert str(path) in done.exception.text
 
 
@@ -355,14 +355,11 @@ def by_a_program(jobs: int, extra: str = "") -> str:
     return f"jobs:\n{''.join(map(one.format, range(jobs)))}{extra}"
 
 
-def test_a_long_plan_is_read_as_a_short_one_and_by_another_library(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_both_libraries_read_the_same() -> None:
     text = by_a_program(2_000)
     fast = reading.parse(text, "plan")
     assert isinstance(yaml_documents._loader(is_fast=True)(""), yaml.CSafeLoader)
-    monkeypatch.setattr(yaml_documents, "_PRECISE_CHARACTERS_MAX", len(text))
-    assert reading.parse(text, "plan") == fast
+    assert yaml_documents._parsed(text, None, is_fast=False) == fast
     assert fast["jobs"][7]["ops"][0]["argv"] == ["echo", "2026-11-21", "1e3", "x"]
 
 
@@ -386,6 +383,29 @@ def test_what_is_merged_into_a_mapping_of_a_long_plan_may_be_overridden() -> Non
         {"ops": [1], "name": "b"},
         {"ops": [2], "name": "b"},
     ]
+
+
+def test_a_short_plan_is_read_by_the_fast_library_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = list[bool]()
+    parsed = yaml_documents._parsed
+
+    def noted(*args: Any, is_fast: bool) -> object:
+        used.append(is_fast)
+        return parsed(*args, is_fast=is_fast)
+
+    monkeypatch.setattr(yaml_documents, "_parsed", noted)
+    plans.read(by_a_program(2), "plan")
+    assert used == [True]
+    # The other one says better what is wrong.
+    with pytest.raises(errors.PlanError, match="expected ',' or ']', but got '<stream end>'"):
+        plans.read("jobs: [1, 2", "plan")
+    assert used == [True, True, False]
+
+
+def test_what_has_been_read_so_far_is_told() -> None:
+    told = list[int]()
+    plans.read(by_a_program(3), "plan", told.append)
+    assert told == [1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("head", ["jobs:\n", ""])

@@ -283,13 +283,28 @@ def test_a_line_break_in_a_cell_begins_no_row(
 # In a pipe.
 
 
-def test_one_long_cell_does_not_move_the_columns_of_other_rows() -> None:
+def test_the_cells_of_a_column_stand_below_each_other_however_long_they_are() -> None:
     rows = [["1", "short", "x"], ["22", LONG, "y"], ["3", "middling", "z"]]
     assert layout.padded(rows) == [
-        "1   short     x",
+        f"1   {'short':<{len(LONG)}}  x",
         f"22  {LONG}  y",
-        "3   middling  z",
+        f"3   {'middling':<{len(LONG)}}  z",
     ]
+
+
+@pytest.mark.parametrize(("words", "shown"), [((), "ganger: no jobs\n"), (("--no-headers",), "")])
+def test_an_empty_listing_says_so_to_people(
+    words: tuple[str, ...],
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(FullDaemon, "jobs", lambda *_, **__: [])
+    stand_in.use(monkeypatch, FullDaemon())
+    ganger.main(["job", "list", *words], "ganger", standalone_mode=False)
+    printed = capsys.readouterr()
+    assert printed.err == shown
+    assert bool(printed.out) is not bool(words), "the headings"
 
 
 def test_wide_characters_stand_below_each_other() -> None:

@@ -181,6 +181,9 @@ def passes(raw: object) -> bool:
         (["==", "count", 7], True),
         (["<", "share", 1], True),
         (["=[]", "tags", "blue"], True),
+        (["=~", "tags", "^bl.e$"], True),
+        (["=~", "tags", "pink"], False),
+        (["!", ["=~", "tags", "blue"]], False),
         (["=~", "name", "^node[0-9]"], True),
         (["?", "down"], False),
         # A missing field passes, so its negation does not.

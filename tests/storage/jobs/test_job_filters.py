@@ -11,6 +11,7 @@ from ganger.storage import errors
 from ganger.storage.jobs.job_filters import JobFilter
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.listing import JobSummary
+from ganger.storage.jobs.outcomes import Outcome
 
 JOB = JobSummary(
     id=17,
@@ -22,6 +23,7 @@ JOB = JobSummary(
     name="dump-ä",
     plan="nightly",
     user="key:laptop",
+    outcome=Outcome.SUCCESS,
 )
 
 
@@ -37,6 +39,7 @@ JOB = JobSummary(
         {"reason": '"nightly"'},
         {"since": 1_000.0, "until": 1_000.1},
         {"text": "MAKE nightly 17"},
+        {"outcomes": [Outcome.FAILED, Outcome.SUCCESS]},
         {"name": "dump-ä", "user": "laptop", "text": "laptop"},
     ],
 )
@@ -55,6 +58,7 @@ def test_a_job_that_meets_all_conditions_is_shown(given: dict[str, Any]) -> None
         {"reason": "NIGHTLY"},
         {"since": 1_000.1},
         {"until": 1_000.0},
+        {"outcomes": [Outcome.LOST]},
         {"text": "make install"},
         {"name": "dump-ä", "user": "alice"},
     ],
