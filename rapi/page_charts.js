@@ -109,12 +109,15 @@ const named = (owner) => (/^\d+$/.test(owner) ? `job ${owner}` : owner);
 
 function list(found) {
   const words = (owners) => owners.map(named).flatMap((owner, place) => [place ? ", " : "", ...linked(owner)]);
+  const some = (owners) => [...words(owners.slice(0, SHOWN_JOBS)), owners.length > SHOWN_JOBS ? ` and ${owners.length - SHOWN_JOBS} more` : ""];
+  const byMode = (found) => h("td", { class: "text" }, found.flatMap(([mode, owners]) => [`${mode}: `, ...some(owners), " "]));
   const rows = found.locks.map((row) => h("tr", {},
     h("td", {}, row.name), h("td", {}, row.mode ?? ""), h("td", { class: "text" }, words(row.owners)),
-    h("td", { class: "text" }, row.pending.flatMap(([mode, owners]) => [`${mode}: `, ...words(owners), " "]))));
-  return table(["Lock", "Mode", "Owners", "Waiting"], rows, "Locks");
+    byMode(row.pending), byMode(row.wanted)));
+  return table(["Lock", "Mode", "Held by", "Waited for by", "Wanted by"], rows, "Locks");
 }
 
+const SHOWN_JOBS = 20;
 const GRAPH_LOCKS = 40;
 
 // Owners that wait on the left, locks in the middle, owners that hold on the right.
