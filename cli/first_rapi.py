@@ -6,6 +6,7 @@ that once, and would keep them in memory for ever.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import subprocess
 import sys
@@ -93,8 +94,19 @@ def prepare(
         return None
     password = secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
     secret = rapi_passwords.hashed(password)
-    rapi_users.add(places.rapi_users, rapi_users.User(FIRST_USER, secret, frozenset({"admin"})))
+    # Over a network without TLS, the password is not secret enough for commands.
+    is_secret = has_tls or _is_loopback(address)
+    options = frozenset({"admin", "exec"} if is_secret else {"admin"})
+    rapi_users.add(places.rapi_users, rapi_users.User(FIRST_USER, secret, options))
     return FirstCredentials(FIRST_USER, password)
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether only programs of this machine reach the address. It is never a name."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def prepare_apart(

@@ -64,9 +64,9 @@ def cert(call: Call, *, names: tuple[str, ...], days: int, force: bool) -> None:
     output.echo(f"SHA-256 fingerprint: {made.fingerprint}")
 
 
-@rapi.group(short_help="Add, list and remove users.")
+@rapi.group(short_help="Add, list, change and remove users.")
 def user() -> None:
-    """Add, list and remove the users of the remote API."""
+    """Add, list, change and remove the users of the remote API."""
 
 
 @user.command(short_help="Add a user, with a role.")
@@ -123,13 +123,11 @@ def add(
 
     places = call.places
     ownership.require_own(places, f"rapi user add {name} --role {role}")
-    _check_opcodes(role, opcodes)
-    if is_exec and role == "read":
-        raise errors.UsageError("--exec: has no meaning with --role read")
+    options = frozenset({role, *(["exec"] if is_exec else [])})
+    _check_role(User(name, options=options, opcodes=frozenset(opcodes)), opcodes)
     given = _given(password)
     rapi_users.require_new_name(name)
     chosen = given or secrets.token_urlsafe(rapi_settings.NEW_PASSWORD_BYTES)
-    options = frozenset({role, *(["exec"] if is_exec else [])})
     if name in _known(call) and not replace:
         raise errors.BadRequestError(f"there is a user {name} already; to change it: --replace")
     documents.make_data_directory(places.data)
@@ -140,6 +138,60 @@ def add(
         output.echo("It is shown only now.", err=True)
     else:
         output.echo(f"Added {name}")
+
+
+@user.command(short_help="Give a user other rights.")
+@click.argument("name", type=choices.Text())
+@click.option("--role", type=click.Choice(rapi_users.ROLES), help="As of `ganger rapi user add`.")
+@click.option(
+    "--opcode",
+    "opcodes",
+    metavar="OP_ID",
+    multiple=True,
+    help="A further opcode that a user with the role operate may submit. May be repeated.",
+)
+@click.option(
+    "--exec/--no-exec",
+    "is_exec",
+    default=None,
+    help="The user may run commands (OP_EXEC) as the daemon's user; or no longer.",
+)
+@click.pass_obj
+def change(
+    call: Call, name: str, *, role: str | None, opcodes: tuple[str, ...], is_exec: bool | None
+) -> None:
+    """Give the user NAME other rights; the password stays.
+
+    A daemon that runs knows them at once.
+    """
+    places = call.places
+    ownership.require_own(places, f"rapi user change {name}")
+    if role is None and not opcodes and is_exec is None:
+        raise errors.UsageError("say what changes: --role, --opcode, --exec or --no-exec")
+    found = _known(call).get(name)
+    if found is None:
+        raise errors.BadRequestError(f"there is no user {name}")
+    options = found.options if role is None else (found.options & {"exec"}) | {role}
+    if is_exec is not None:
+        options = options | {"exec"} if is_exec else options - {"exec"}
+    kept = found.opcodes if "operate" in options else frozenset()
+    changed = User(name, found.secret, frozenset(options), kept | frozenset(opcodes))
+    _check_role(changed, opcodes)
+    rapi_users.add(places.rapi_users, changed, is_replaced=True)
+    shown = changed.line.removeprefix(f"{name} {found.secret}").strip() or "read"
+    output.echo(f"{name}: {shown}")
+
+
+def _check_role(user: User, opcodes: tuple[str, ...]) -> None:
+    """`UsageError` for rights that have no meaning together."""
+    if "operate" in user.options:
+        if not user.opcodes and "exec" not in user.options:
+            raise errors.UsageError("--role operate: name the opcodes with --opcode, or --exec")
+    elif opcodes:
+        raise errors.UsageError("--opcode: has a meaning with --role operate only")
+    if "exec" in user.options and not user.options & {"operate", "admin", "write"}:
+        raise errors.UsageError("--exec: has no meaning with --role read; --role operate submits")
+    _check_known(opcodes)
 
 
 @user.command("list")
@@ -189,11 +241,8 @@ def _known(call: Call) -> dict[str, User]:
     return {found.name: found for found in rapi_users.read(path).values()}
 
 
-def _check_opcodes(role: str, opcodes: tuple[str, ...]) -> None:
-    if role == "operate" and not opcodes:
-        raise errors.UsageError("--role operate: name the opcodes with --opcode")
-    if role != "operate" and opcodes:
-        raise errors.UsageError(f"--opcode: has no meaning with --role {role}")
+def _check_known(opcodes: tuple[str, ...]) -> None:
+    """`UsageError` for an opcode that is not installed."""
     if not opcodes:
         return
     catalogue.load_user_opcodes()

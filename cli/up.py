@@ -24,7 +24,7 @@ from .call import INTERRUPTED_EXIT_CODE
 from .daemon_options import DaemonOptions, daemon_options, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ..storage.disk.paths import Places
     from ..transport.client.client import Client
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 NOT_RUNNING_EXIT_CODE = 3
 _SHORT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
-_WAITING_SECONDS = 2.0
-"""The state of the daemon is shown also if its scheduler hangs."""
-
 _LOOK_SECONDS = 0.1
 
 
@@ -300,7 +297,7 @@ def status(call: Call, *, output_kind: str) -> int:
     try:
         with call.client(_SHORT_SECONDS) as client:
             info = client.info()
-            _show(info, _asked_waiting(client), output_kind)
+            _show(info, output_kind)
             if output_kind == "json":
                 return _health(info)
             limits = _limits(client, places)
@@ -345,11 +342,11 @@ def _tell_not_running(call: Call, output_kind: str) -> None:
     output.echo(f"No daemon runs in {data} (start one with `{start}`)")
 
 
-def _show(info: DaemonInfo, waiting: Mapping[str, int] | None, output_kind: str) -> None:
+def _show(info: DaemonInfo, output_kind: str) -> None:
     if output_kind == "json":
         plain = msgspec.to_builtins(info)
         plain.pop("type", None)
-        output.show_json({"running": True, **plain, "waiting": waiting})
+        output.show_json({"running": True, **plain})
         return
     lines = {
         "Daemon": f"ganger {info.version}, pid {info.pid}, "
@@ -361,7 +358,6 @@ def _show(info: DaemonInfo, waiting: Mapping[str, int] | None, output_kind: str)
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
-        **({"Waiting": waiting_text(waiting)} if waiting else {}),
         "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
         "Queue": queue_state(info),
         "Last id": str(info.counts.get("last_id", 0)),
@@ -383,31 +379,6 @@ def _show(info: DaemonInfo, waiting: Mapping[str, int] | None, output_kind: str)
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:
         output.echo(f"Not loaded: {problem}")
-
-
-_CAUSES = {
-    "dependency": "for other jobs",
-    "rule": "held by a rule",
-    "limit": "for a rate limit",
-    "lock": "for locks, without a process",
-    "process": "for locks, with a process",
-    "slots": "for a run slot",
-    "order": "about to start",
-}
-
-
-def waiting_text(waiting: Mapping[str, int]) -> str:
-    """For what how many jobs wait, in words."""
-    counts = [(waiting.get(cause, 0), words) for cause, words in _CAUSES.items()]
-    return ", ".join(f"{count} {words}" for count, words in counts if count)
-
-
-def _asked_waiting(client: Client) -> dict[str, int] | None:
-    """For what jobs wait; None if the scheduler does not say so soon enough."""
-    try:
-        return client.waiting(timeout=_WAITING_SECONDS)
-    except errors.TryAgainError:
-        return None
 
 
 def _socket_state(one: SocketState) -> str:

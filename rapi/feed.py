@@ -127,6 +127,12 @@ class Feed:
         if len(self._ended) > rapi_settings.ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
 
+    def note_priority(self, job_id: int, priority: int) -> None:
+        """Remember the new priority of a live job: its status is the same, so no event tells it."""
+        job = self._live.get(job_id)
+        if job is not None:
+            self._live[job_id] = msgspec.structs.replace(job, priority=priority)
+
     def since(self, number: int) -> list[JobEvent] | None:
         """The events after this number; None if some of them are gone, or it is from elsewhere."""
         if number > self._last:

@@ -2,11 +2,16 @@
 
 import { api, credentials, follow, logIn, logOut } from "./page_api.js";
 import { h, notice } from "./page_parts.js";
-import { job, jobs } from "./page_jobs.js";
+import { route } from "./page_state.js";
+import { job } from "./page_job.js";
+import { jobs } from "./page_jobs.js";
+import { locks } from "./page_locks.js";
 import { health, rules } from "./page_rules.js";
-import { locks, timeline } from "./page_charts.js";
+import { submit } from "./page_submit.js";
+import { timeline } from "./page_timeline.js";
 
-const views = { jobs, job, rules, locks, timeline, health };
+const views = { jobs, job, submit, rules, locks, timeline, health };
+const TAB_OF = { job: "jobs", submit: "jobs" };
 const main = document.getElementById("main");
 const live = document.getElementById("live");
 
@@ -14,19 +19,31 @@ let me = null;
 let leaving = new AbortController();
 let changed = new Set();
 let stream = null;
+let shown = "";
+let queried = null;
 
-/** What a view gets: who asks, how to hear of changes, and when it is left. */
+/** What a view gets: who asks, what is chosen, how to hear of changes, and when it is left. */
 function context(path) {
   return {
     me,
     path,
+    query: () => route().query,
     signal: leaving.signal,
     may: (right) => me.rights.includes(right),
-    /** Call this soon after a change of any job, at most twice a second. */
-    whenChanged(work) {
+    /** Call this if another query of the same view is chosen. */
+    whenChosen(work) { queried = work; },
+    /** Call this soon after a change of a job that is wanted, at most twice a second. */
+    whenChanged(work, isWanted = () => true) {
       let timer = null;
-      const soon = () => { timer ??= setTimeout(() => { timer = null; work(); }, 500); };
-      changed.add(soon);
+      const later = () => {
+        timer ??= setTimeout(() => {
+          timer = null;
+          // Somebody copies a part of the text.
+          if (getSelection().type === "Range" && main.contains(getSelection().anchorNode)) later();
+          else work();
+        }, 500);
+      };
+      changed.add((event) => { if (isWanted(event)) later(); });
       leaving.signal.addEventListener("abort", () => clearTimeout(timer));
     },
   };
@@ -36,6 +53,7 @@ async function show() {
   leaving.abort();
   leaving = new AbortController();
   changed = new Set();
+  queried = null;
   if (!credentials()) return showLogin();
   try {
     me ??= await api("GET", "/2/me");
@@ -47,18 +65,19 @@ async function show() {
   document.getElementById("top").hidden = false;
   document.getElementById("who").textContent = me.name;
   listen();
-  const [name, ...path] = location.hash.slice(2).split("/");
-  const view = name === "jobs" && path.length ? "job" : name || "jobs";
+  const { name, path } = route();
+  shown = [name, ...path].join("/");
+  const view = name === "jobs" && path.length ? "job" : name;
   for (const tab of document.querySelectorAll("#tabs a")) {
-    const isHere = tab.hash === `#/${name || "jobs"}`;
-    if (isHere) tab.setAttribute("aria-current", "page");
+    if (tab.hash === `#/${TAB_OF[view] ?? name}`) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
   }
   const { signal } = leaving;
   try {
-    const shown = await (views[view] ?? jobs)(context(path));
+    const found = await (views[view] ?? jobs)(context(path));
     if (signal.aborted) return;
-    main.replaceChildren(...[shown].flat());
+    main.className = view;
+    main.replaceChildren(...[found].flat());
     document.title = `${main.querySelector("h1")?.textContent ?? view} - Ganger`;
   } catch (error) {
     if (signal.aborted) return;
@@ -70,8 +89,11 @@ async function show() {
 function listen() {
   if (stream) return;
   stream = new AbortController();
-  const lost = (isLost) => { live.textContent = isLost ? "connection lost, trying again" : "live"; };
-  follow("/2/events", () => { for (const soon of changed) soon(); }, stream.signal, lost);
+  const lost = (isLost) => {
+    live.textContent = isLost ? "connection lost, trying again" : "live";
+    live.className = isLost ? "lost" : "";
+  };
+  follow("/2/events", (kind, event) => { for (const soon of changed) soon(event); }, stream.signal, lost);
 }
 
 function showLogin(problem = "") {
@@ -85,8 +107,9 @@ function showLogin(problem = "") {
   const send = (event) => {
     event.preventDefault();
     logIn(name.value, password.value);
-    show();
+    show().then(() => { if (credentials()) main.focus({ preventScroll: true }); });
   };
+  main.className = "";
   main.replaceChildren(h("div", { class: "login panel" },
     h("h1", {}, "Ganger"),
     problem && h("p", { role: "alert" }, problem),
@@ -102,9 +125,15 @@ function leave() {
   showLogin();
 }
 
+function addressChanged() {
+  const { name, path } = route();
+  if (queried && shown === [name, ...path].join("/")) return queried();
+  // A focus scrolls to its element, and the tabs out of view.
+  return show().then(() => { main.focus({ preventScroll: true }); scrollTo(0, 0); });
+}
+
 document.getElementById("logout").addEventListener("click", leave);
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-// A focus scrolls to its element, and the tabs out of view.
-addEventListener("hashchange", () => { show().then(() => { main.focus({ preventScroll: true }); scrollTo(0, 0); }); });
+addEventListener("hashchange", addressChanged);
 addEventListener("unhandledrejection", (event) => notice(event.reason?.message ?? "something went wrong"));
 show();

@@ -18,9 +18,14 @@ FILES = (
     "page.js",
     "page_api.js",
     "page_parts.js",
+    "page_state.js",
+    "page_words.js",
     "page_jobs.js",
+    "page_job.js",
+    "page_submit.js",
     "page_rules.js",
-    "page_charts.js",
+    "page_locks.js",
+    "page_timeline.js",
 )
 
 _HEADERS = {

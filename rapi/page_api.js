@@ -28,6 +28,18 @@ function headers(more = {}) {
   return { Authorization: credentials() ?? "", "X-Requested-With": "ganger", ...more };
 }
 
+let ahead = 0;
+
+/** The time in seconds since the epoch, by the server's clock if the browser's is far from it. */
+export function now() {
+  return Date.now() / 1000 + ahead;
+}
+
+function lookAtClock(response) {
+  const told = Date.parse(response.headers.get("Date") ?? "") / 1000;
+  if (told) ahead = Math.abs(told - Date.now() / 1000) > 3 ? told - Date.now() / 1000 : 0;
+}
+
 // Messages of errors come with HTML's entities, as Ganeti's do.
 function plainText(text) {
   return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
@@ -58,6 +70,7 @@ export async function api(method, path, body) {
   } catch {
     throw new ApiError(0, "the server cannot be reached");
   }
+  lookAtClock(response);
   if (!response.ok) throw await failure(response);
   return response.json();
 }

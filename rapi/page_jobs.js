@@ -1,242 +1,183 @@
-// The list of jobs, and one job: its opcodes, its log as it comes, its chain, and why it waits.
+// The list of jobs: what is searched and chosen stands in the address. Tick boxes act on many.
 
-import { api, follow } from "./page_api.js";
-import { ask, count, h, linked, marked, moment, notice, span, status, table } from "./page_parts.js";
+import { api } from "./page_api.js";
+import { FINAL, ZONE, ask, count, elapsed, h, linked, notice, state, swap, table, when } from "./page_parts.js";
+import { address, note } from "./page_state.js";
 
-const FINAL = ["canceled", "success", "error"];
-const STATUSES = ["queued", "waiting", "canceling", "running", ...FINAL];
-const kept = { status: "", search: "", limit: 100 };
+const SHOWN = 100;
+const AT_ONCE = 6;
 
 export async function jobs(context) {
-  const search = h("input", { type: "search", placeholder: "Words in id, summary or reason", "aria-label": "Search", value: kept.search });
-  const choice = h("select", { "aria-label": "Status" },
-    h("option", { value: "" }, "all statuses"),
-    STATUSES.map((one) => h("option", { value: one, selected: one === kept.status }, one)));
+  const search = h("input", { type: "search", placeholder: "Search: id, name, command, user, reason", "aria-label": "Search" });
   const body = h("div", {});
+  const bar = h("div", { class: "chosen panel", role: "group", "aria-label": "Chosen jobs" });
+  const chosen = new Map();
   let [asked, answered] = [0, 0];
   const load = async () => {
     const mine = asked += 1;
-    const query = new URLSearchParams({ limit: kept.limit });
-    if (kept.search) query.set("search", kept.search);
-    if (kept.status) query.append("status", kept.status);
-    const found = await api("GET", `/2/queue?${query}`);
+    const query = context.query();
+    const page = Math.max(1, Number.parseInt(query.get("page"), 10) || 1);
+    const wanted = new URLSearchParams({ limit: SHOWN, offset: (page - 1) * SHOWN });
+    for (const name of ["search", "sort", "status", "outcome"]) for (const one of query.getAll(name)) wanted.append(name, one);
+    const found = await api("GET", `/2/queue?${wanted}`);
     // An answer may come after that to a later question.
     if (context.signal.aborted || mine < answered) return;
     answered = mine;
-    const none = kept.search || kept.status ? "No job matches." : "There are no jobs.";
-    const words = STATUSES.map((one) => `${found.counts[one]} ${one}`).join(", ");
-    body.replaceChildren(
-      h("p", { class: "faint" }, words),
-      found.jobs.length ? list(found.jobs, found.columns) : h("p", {}, none),
-      found.count > found.jobs.length && h("p", {},
-        `${count(found.count, "job")} in all. `,
-        h("button", { click: () => { kept.limit = Math.min(1000, kept.limit * 2); load(); } }, "Show more")) || "");
+    for (const job of found.jobs) if (chosen.has(job.id)) chosen.set(job.id, job);
+    if (document.activeElement !== search) search.value = query.get("search") ?? "";
+    const isAll = !["search", "status", "outcome"].some((name) => query.get(name));
+    const choose = () => swap(bar, actions(context, chosen, () => { choose(); load(); }));
+    swap(body, states(found, query),
+      found.jobs.length ? list(context, found, query, chosen, choose) : h("p", {}, isAll && page === 1 ? "There are no jobs." : "No job matches."),
+      pages(found, page));
+    choose();
   };
-  const changed = () => { kept.search = search.value; kept.status = choice.value; load(); };
-  search.addEventListener("input", changed);
-  choice.addEventListener("change", changed);
+  search.addEventListener("input", () => { note({ search: search.value, page: "" }); load(); });
   context.whenChanged(load);
+  context.whenChosen(load);
   await load();
   return [
-    h("h1", {}, "Jobs"),
-    h("div", { class: "bar" }, search, choice,
-      context.may("submit") && h("button", { class: "strong", click: () => submit(context) }, "Submit a job")),
-    body,
+    h("div", { class: "bar" }, h("h1", {}, "Jobs"), search,
+      context.may("submit") && h("a", { class: "button strong", href: "#/submit" }, "Submit a job")),
+    body, bar,
   ];
+}
+
+/** How many jobs there are of each kind; each is a link to these. */
+function states(found, query) {
+  const all = Object.values(found.counts).reduce((sum, one) => sum + one, 0);
+  const chip = (word, number, changes) => {
+    const [[field, value]] = Object.entries(changes);
+    const isChosen = value ? query.get(field) === value : !query.get("status") && !query.get("outcome");
+    if (!number && !isChosen && value) return null;
+    return h("a", { class: `chip ${word}`, href: address({ status: "", outcome: "", page: "", ...changes }), "aria-current": isChosen && "true" },
+      word, " ", h("b", {}, number.toLocaleString("en")));
+  };
+  const live = Object.entries(found.counts).filter(([word]) => !FINAL.includes(word)).reverse();
+  return h("nav", { class: "chips", "aria-label": "States" }, chip("all", all, { status: "" }),
+    live.map(([word, number]) => chip(word, number, { status: word })),
+    Object.entries(found.outcomes).map(([word, number]) => chip(word, number, { outcome: word })));
+}
+
+function pages(found, page) {
+  if (found.count <= SHOWN && page === 1) return null;
+  const first = (page - 1) * SHOWN + 1;
+  const words = `${first.toLocaleString("en")} to ${Math.min(found.count, page * SHOWN).toLocaleString("en")} of ${count(found.count, "job")}`;
+  return h("nav", { class: "bar", "aria-label": "Pages" },
+    page > 1 && h("a", { href: address({ page: page > 2 ? page - 1 : "" }) }, "Previous"), words,
+    page * SHOWN < found.count && h("a", { href: address({ page: page + 1 }) }, "Next"));
+}
+
+// ---------------------------------------------------------------- the table
+
+/** Columns that are shown within another one. */
+const WITHIN = ["outcome", "reason_ended", "cause", "reason", "name", "plan"];
+const HEADS = { id: { title: "Id", kind: "number" }, status: { title: "Status", kind: "" }, summary: { title: "What", kind: "" } };
+
+function list(context, found, query, chosen, choose) {
+  const columns = found.columns.filter(({ name }) => !WITHIN.includes(name));
+  const [sort, canChoose] = [query.get("sort") ?? "", context.may("cancel") || context.may("submit")];
+  const boxes = found.jobs.map((job) => h("input", { type: "checkbox", "aria-label": `Choose job ${job.id}`, checked: chosen.has(job.id),
+    change: (event) => { put(job, event.target.checked); choose(); } }));
+  const put = (job, isChosen) => { if (isChosen) chosen.set(job.id, job); else chosen.delete(job.id); };
+  const all = h("input", { type: "checkbox", "aria-label": "Choose all jobs of this page",
+    checked: found.jobs.every((job) => chosen.has(job.id)),
+    change: (event) => {
+      found.jobs.forEach((job, place) => { put(job, event.target.checked); boxes[place].checked = event.target.checked; });
+      choose();
+    } });
+  const rows = found.jobs.map((job, place) => h("tr", {},
+    canChoose && h("td", { class: "wide" }, boxes[place]),
+    columns.map((column) => cell(job, column)),
+    h("td", { class: "wide number" }, elapsed(job))));
+  const heads = columns.map(({ name, title, kind }) => ({
+    kind: kind === "number" ? "number wide" : "wide", title: kind === "time" ? `${title} (${ZONE})` : title,
+    ...HEADS[name], name, isNumber: kind !== "text" }));
+  heads.push({ title: "Elapsed", kind: "wide number", name: "elapsed", isNumber: true });
+  return table([...(canChoose ? [{ title: all, kind: "wide" }] : []), ...heads.map((one) => sortable(one, sort))], rows, "Jobs");
+}
+
+/** A heading that sorts: first one way, then the other, then as usual. */
+function sortable(head, sort) {
+  const usual = head.name === "status" ? ["", "status", "-status"] : head.isNumber ? [`-${head.name}`, head.name, ""] : [head.name, `-${head.name}`, ""];
+  const next = usual[(usual.indexOf(sort) + 1) % usual.length];
+  const isHere = sort.replace("-", "") === head.name;
+  const order = isHere && (sort.startsWith("-") ? "descending" : "ascending");
+  return { ...head, sort: order,
+    title: h("a", { href: address({ sort: next, page: "" }) }, head.title, isHere && (order === "descending" ? " \u2193" : " \u2191")) };
 }
 
 const CELLS = {
   id: (job) => h("td", { class: "number" }, h("a", { href: `#/jobs/${job.id}` }, String(job.id))),
-  status: (job) => h("td", {}, status(job.status)),
-  summary: (job) => h("td", { class: "text" }, job.summary, job.reason && h("div", { class: "faint" }, job.reason)),
+  status: (job) => h("td", {}, state(job)),
+  summary: (job) => {
+    const [first, ...others] = [job.name, job.summary].filter(Boolean);
+    return h("td", { class: "text what" },
+      h("div", { class: "one" }, h("a", { class: "title", href: `#/jobs/${job.id}`, tabindex: "-1", title: job.summary }, first)),
+      job.plan && h("a", { class: "plan", href: address({ search: job.plan, page: "" }), title: "The plan" }, job.plan),
+      job.reason_ended && h("div", { class: "ended" }, linked(job.reason_ended)),
+      others.map((text) => h("div", { class: "faint one" }, text)),
+      job.reason && h("div", { class: "faint" }, job.reason));
+  },
 };
-const HEADS = { id: { title: "Id", kind: "number" }, status: "Status", summary: "What" };
 
 function cell(job, { name, kind }) {
   const value = job[name];
   if (name in CELLS) return CELLS[name](job);
-  if (kind === "time") return h("td", { class: "wide" }, moment(value));
-  return h("td", { class: `${kind} wide` }, value == null ? "" : String(value));
+  if (kind === "time") return h("td", { class: "wide" }, when(value));
+  return h("td", { class: kind === "number" ? "number wide" : "wide" }, value == null ? "" : String(value));
 }
 
-function list(found, columns) {
-  const rows = found.map((job) => h("tr", {},
-    columns.map((column) => cell(job, column)),
-    h("td", { class: "wide" }, job.started && span((job.ended ?? Date.now() / 1000) - job.started))));
-  const heads = columns.map(({ name, title, kind }) => HEADS[name] ?? { title, kind: kind === "time" ? "wide" : `${kind} wide` });
-  return table([...heads, { title: "Ran", kind: "wide" }], rows, "Jobs");
-}
+// ---------------------------------------------------------------- many at once
 
-async function submit(context) {
-  const isLimited = context.me.opcodes !== null;
-  const first = { OP_ID: isLimited ? context.me.opcodes[0] : "OP_TEST_DELAY", duration: 5.0, on_master: false };
-  const ops = h("textarea", { rows: 8, cols: 60, spellcheck: "false" }, JSON.stringify([first], null, 1));
-  const reason = h("input", {});
-  const problem = h("p", { role: "alert" });
-  const send = async (event) => {
-    event.preventDefault();
-    try {
-      const asked = { ops: JSON.parse(ops.value) };
-      if (reason.value) asked.reason = reason.value;
-      const id = await api("POST", "/2/jobs", asked);
-      dialog.close();
-      location.hash = `#/jobs/${id}`;
-    } catch (error) {
-      problem.replaceChildren(...marked(error.message));
-    }
+function actions(context, chosen, over) {
+  if (!chosen.size) return [];
+  const all = [...chosen.values()];
+  const open = all.filter((job) => !FINAL.includes(job.status));
+  const ended = all.filter((job) => FINAL.includes(job.status));
+  const running = open.filter((job) => job.status === "running").length;
+  const act = (jobs, verb, question, work, field) => async () => {
+    const answer = await ask(question, `${verb} ${count(jobs.length, "job")}`, field);
+    if (answer == null) return;
+    notice(outcome(verb, await each(jobs, (job) => work(job, answer))), true);
+    chosen.clear();
+    over();
   };
-  const dialog = h("dialog", { "aria-label": "Submit a job" },
-    h("form", { class: "stack", submit: send },
-      h("h2", {}, "Submit a job"),
-      h("label", {}, "Opcodes, as JSON", ops),
-      h("label", {}, "Reason", reason),
-      problem,
-      h("div", { class: "bar" },
-        h("button", { class: "strong" }, "Submit"),
-        h("button", { type: "button", click: () => dialog.close() }, "Cancel"))));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
-// ---------------------------------------------------------------- one job
-
-export async function job(context) {
-  const id = Number(context.path[0]);
-  const head = h("div", {});
-  const why = h("div", {});
-  const ops = h("div", {});
-  const load = async () => {
-    const [seen, explained] = await Promise.all([
-      api("GET", `/2/queue/${id}`), api("GET", `/2/jobs/${id}/explain`)]);
-    if (context.signal.aborted) return;
-    head.replaceChildren(...summary(context, seen, load));
-    why.replaceChildren(...reasons(seen.job, explained));
-    ops.replaceChildren(...opcodes(seen.job));
-  };
-  context.whenChanged(load);
-  await load();
-  const log = h("pre", { "aria-label": "Log and output", tabindex: 0 });
-  stream(id, log, context.signal);
-  return [h("h1", {}, `Job ${id}`), head, why, h("h2", {}, "Log and output"), log, h("h2", {}, "Opcodes"), ops];
-}
-
-function summary(context, seen, load) {
-  const { job: one, dependents } = seen;
-  const isFinal = FINAL.includes(one.status);
-  const link = (id) => [h("a", { href: `#/jobs/${id}` }, String(id)), " "];
-  const facts = [
-    ["Status", status(one.status)],
-    ["What", one.summary],
-    one.reason && ["Reason", one.reason],
-    ["Priority", String(one.priority)],
-    ["Received", moment(one.received)],
-    one.started && ["Started", moment(one.started)],
-    one.ended && ["Ended", `${moment(one.ended)}${one.started ? ` (ran ${span(one.ended - one.started)})` : ""}`],
-    one.depends?.length && ["Depends on", one.depends.flatMap(([id]) => link(id))],
-    dependents.length && ["Awaited by", dependents.flatMap(link)],
-    one.retry_of && ["Retry of", link(one.retry_of)],
-    one.retried_by.length && ["Retried by", one.retried_by.flatMap(link)],
-  ].filter(Boolean);
+  const stop = running ? ` ${count(running, "job")} of them ${running === 1 ? "runs" : "run"}, and will be stopped.` : "";
+  const button = (jobs, verb, right, kind, ...more) => context.may(right) && h("button", { class: kind, disabled: !jobs.length,
+    click: act(jobs, verb, ...more) }, `${verb} ${jobs.length}`);
   return [
-    h("div", { class: "panel" }, h("dl", {}, facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
-    h("div", { class: "bar" }, actions(context, one, isFinal, load)),
-  ];
+    h("strong", {}, `${all.length} chosen`),
+    button(open, "Cancel", "cancel", "danger", `Cancel ${count(open.length, "job")}?${stop}`,
+      (job) => api("DELETE", `/2/jobs/${job.id}${job.status === "running" ? "?kill=1" : ""}`)),
+    button(open, "Reprioritise", "cancel", "", `Another priority for ${count(open.length, "job")}?`,
+      (job, answer) => api("PUT", `/2/jobs/${job.id}/priority`, { priority: Number(answer) }),
+      { label: "Priority, -20 (most urgent) to 19", value: 0, more: { type: "number", min: -20, max: 19, required: true } }),
+    button(ended, "Retry", "submit", "", `Submit ${count(ended.length, "new job")} like these?`,
+      (job) => api("POST", `/2/jobs/${job.id}/retry`, { whole: job.status === "success" })),
+    h("button", { click: () => { chosen.clear(); over(); } }, "Choose none"),
+  ].filter(Boolean);
 }
 
-function actions(context, one, isFinal, load) {
-  const act = (question, name, method, path, body) => async () => {
-    if (!(await ask(question, name))) return;
-    await done(api(method, path, body), load);
-  };
-  const found = [];
-  if (!isFinal && context.may("cancel")) {
-    const isRunning = one.status === "running";
-    found.push(isRunning
-      ? h("button", { class: "danger", click: act(`Job ${one.id} runs. Stop what it does?`, "Stop the job", "DELETE", `/2/jobs/${one.id}?kill=1`) }, "Stop")
-      : h("button", { class: "danger", click: act(`Cancel job ${one.id}?`, "Cancel the job", "DELETE", `/2/jobs/${one.id}`) }, "Cancel"));
-    found.push(h("button", { click: async () => {
-      const text = await ask(`Another priority for job ${one.id}?`, "Change the priority",
-        { label: "Priority, -20 (most urgent) to 19", value: one.priority, more: { type: "number", min: -20, max: 19, required: true } });
-      if (text != null) await done(api("PUT", `/2/jobs/${one.id}/priority`, { priority: Number(text) }), load);
-    } }, "Priority"));
-  }
-  if (!isFinal && context.may("filters")) {
-    const rule = { priority: 0, predicates: [["jobid", ["=", "id", one.id]]], action: "PAUSE", reason: `job ${one.id} is paused` };
-    found.push(h("button", { click: act(`Pause job ${one.id} with a filter rule?`, "Pause the job", "POST", "/2/rules", rule) }, "Pause"));
-  }
-  if (isFinal && context.may("submit")) {
-    found.push(h("button", { click: async () => {
-      if (!(await ask(`Submit a new job like job ${one.id}?`, "Retry the job"))) return;
-      // Of a job that succeeded there is nothing left to retry but the whole.
-      const id = await api("POST", `/2/jobs/${one.id}/retry`, { whole: one.status === "success" }).catch((error) => notice(error.message));
-      if (id) location.hash = `#/jobs/${id}`;
-    } }, "Retry"));
-  }
-  return found;
-}
-
-async function done(request, load) {
-  try {
-    const answer = await request;
-    const [isAccepted, text] = Array.isArray(answer) ? answer : [true, "Done"];
-    notice(text, isAccepted);
-  } catch (error) {
-    notice(error.message);
-  }
-  await load();
-}
-
-function reasons(one, explained) {
-  if (FINAL.includes(one.status)) return [];
-  if (!explained.obstacles.length) return [h("p", { class: "faint" }, explained.text)];
-  return [h("section", { class: "panel why", "aria-label": "Why it waits" },
-    h("strong", {}, "Why it waits"),
-    h("ol", {}, explained.obstacles.map((obstacle) => h("li", {}, linked(obstacle.text),
-      obstacle.rule && [" ", h("a", { href: "#/rules" }, "(rules)")]))),
-    explained.change && h("p", {}, h("span", { class: "faint" }, "What would help: "), linked(explained.change)))];
-}
-
-function opcodes(one) {
-  const rows = (one.ops ?? []).map((op, place) => h("tr", {},
-    h("td", { class: "number" }, String(place)),
-    h("td", {}, status(op.status)),
-    h("td", { class: "text" }, op.summary,
-      h("details", {}, h("summary", {}, "parameters"), h("pre", {}, JSON.stringify(op.input, null, 1))),
-      op.result != null && h("details", {}, h("summary", {}, "result"), h("pre", {}, JSON.stringify(op.result, null, 1)))),
-    h("td", { class: "wide" }, moment(op.executed ?? op.started)),
-    h("td", { class: "wide" }, op.executed && span((op.ended ?? Date.now() / 1000) - op.executed))));
-  return [table([{ title: "No.", kind: "number" }, "Status", "What", { title: "Began", kind: "wide" }, { title: "Ran", kind: "wide" }], rows, "Opcodes")];
-}
-
-const SHOWN_CHARACTERS = 500_000;
-
-function stream(id, log, signal) {
-  let shown = 0;
-  const add = (text, kind = "") => {
-    const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
-    const piece = h("span", { class: kind }, text);
-    log.append(piece);
-    shown += piece.textContent.length;
-    while (shown > SHOWN_CHARACTERS && log.firstChild) {
-      shown -= log.firstChild.textContent.length;
-      log.firstChild.remove();
+/** Do something with each job, some at a time; the refusals, by job. */
+async function each(all, work) {
+  const left = [...all];
+  const refused = [];
+  const worker = async () => {
+    for (let job = left.shift(); job; job = left.shift()) {
+      try {
+        const answer = await work(job);
+        if (Array.isArray(answer) && !answer[0]) refused.push(answer[1]);
+      } catch (error) {
+        refused.push(`job ${job.id}: ${error.message}`);
+      }
     }
-    if (isAtEnd) log.scrollTop = log.scrollHeight;
   };
-  // A piece of output may end within a letter, whose rest comes with the next one.
-  const decoders = {};
-  const decoded = ({ op_index: place, stream: name, text, data }) => {
-    const bytes = text == null ? Uint8Array.from(atob(data), (sign) => sign.charCodeAt(0)) : new TextEncoder().encode(text);
-    const decoder = decoders[`${place} ${name}`] ??= new TextDecoder("utf-8", { ignoreBOM: true });
-    return decoder.decode(bytes, { stream: true });
-  };
-  follow(`/2/jobs/${id}/log`, (kind, data) => {
-    if (kind === "output") add(decoded(data), data.stream);
-    else if (kind === "log") add(`${moment(data.time)} ${data.text}\n`, "note");
-    else if (kind === "gap") add(`\n... ${data.missing} bytes are missing (${data.gap}) ...\n`, "note");
-    else if (kind === "error") add(`\n${data.message}\n`, "stderr");
-    else if (kind === "end") { add(`\n${data.status}\n`, "note"); return false; }
-    return true;
-  }, signal);
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return { done: all.length - refused.length, refused };
+}
+
+function outcome(verb, { done, refused }) {
+  const words = `${verb}: done for ${count(done, "job")}`;
+  return refused.length ? `${words}, refused for ${refused.length}: ${refused[0]}` : words;
 }

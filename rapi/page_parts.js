@@ -1,5 +1,9 @@
 // Parts that all views use: elements, times in words, notices, questions.
 
+import { now } from "./page_api.js";
+
+export const FINAL = ["canceled", "success", "error"];
+
 /** An element; attributes that are functions are listeners, children may be texts. */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -8,7 +12,7 @@ export function h(name, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(key, "");
     else if (value !== false && value != null) element.setAttribute(key, value);
   }
-  element.append(...children.flat().filter((child) => child != null && child !== false).flatMap(marked));
+  element.append(...children.flat(Infinity).filter((child) => child != null && child !== false).flatMap(marked));
   return element;
 }
 
@@ -41,13 +45,31 @@ export function s(name, attributes = {}, ...children) {
 
 export function table(headings, rows, label) {
   const cells = headings.map((one) =>
-    h("th", { scope: "col", class: one.kind ?? "" }, one.title ?? one));
+    h("th", { scope: "col", class: one.kind ?? "", "aria-sort": one.sort }, one.title ?? one));
   return h("div", { class: "scroll" },
     h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, rows)));
 }
 
 export function status(word) {
   return h("span", { class: `status ${word}` }, word);
+}
+
+/** What happened to a job, or what it does now. */
+export function state(job) {
+  return status(job.outcome ?? job.status);
+}
+
+const keyOf = (element) => element.dataset.key ?? element.getAttribute("href") ?? element.getAttribute("aria-label") ?? element.textContent;
+
+/** Put other children into a box; focus and open details stay where they were. */
+export function swap(box, ...children) {
+  const focused = box.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  const open = new Set([...box.querySelectorAll("details[open]")].map(keyOf));
+  box.replaceChildren(...children.flat(Infinity).filter((child) => child != null && child !== false));
+  for (const one of box.querySelectorAll("details")) if (open.has(keyOf(one))) one.open = true;
+  if (focused === null) return;
+  const found = [...box.querySelectorAll("a, button, input, select, summary")].find((one) => keyOf(one) === focused);
+  found?.focus({ preventScroll: true });
 }
 
 /** Seconds in words: 0.3 s, 12 s, 3 min 5 s, 2 h 10 min, 3 d 4 h. */
@@ -61,16 +83,43 @@ export function span(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
+const two = (number) => String(number).padStart(2, "0");
+const dateOf = (then) => `${then.getFullYear()}-${two(then.getMonth() + 1)}-${two(then.getDate())}`;
+const clockOf = (then) => [then.getHours(), then.getMinutes(), then.getSeconds()].map(two).join(":");
+
+/** The name of the time zone in which the page shows times. */
+export const ZONE = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName").value;
+
 /** A moment: the time of today, or date and time. */
 export function moment(seconds) {
   if (seconds == null) return "";
   const then = new Date(seconds * 1000);
-  const isToday = then.toDateString() === new Date().toDateString();
-  return isToday ? then.toLocaleTimeString() : then.toLocaleString();
+  const isToday = dateOf(then) === dateOf(new Date(now() * 1000));
+  return isToday ? clockOf(then) : `${dateOf(then)} ${clockOf(then)}`;
 }
 
+/** A moment as an element that tells its date and zone on request, or at once. */
+export function when(seconds, isWhole = false) {
+  if (seconds == null) return "";
+  const then = new Date(seconds * 1000);
+  const whole = `${dateOf(then)} ${clockOf(then)} ${ZONE}`;
+  const day = then.toLocaleDateString("en", { weekday: "long" });
+  return h("time", { datetime: then.toISOString(), title: `${day}, ${whole}` }, isWhole ? whole : moment(seconds));
+}
+
+/** How long a job has run; of one that runs it ticks. */
+export function elapsed({ started, ended }) {
+  if (started == null) return "";
+  if (ended != null) return span(ended - started);
+  return h("span", { "data-since": started }, span(now() - started));
+}
+
+setInterval(() => {
+  for (const one of document.querySelectorAll("[data-since]")) one.textContent = span(now() - Number(one.dataset.since));
+}, 1000);
+
 export function count(number, one, many = one + "s") {
-  return `${number.toLocaleString()} ${number === 1 ? one : many}`;
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
 /** A text in which each "job 17" is a link. */

@@ -1,7 +1,8 @@
 // Filter rules, with a look at what a new one would do; and the health of the daemon.
 
 import { api } from "./page_api.js";
-import { ask, count, h, moment, notice, span, table } from "./page_parts.js";
+import { ask, count, h, notice, span, swap, table, when } from "./page_parts.js";
+import { locksIn } from "./page_words.js";
 
 const ACTIONS = ["PAUSE", "REJECT", "ACCEPT", "CONTINUE", "RATE_LIMIT"];
 
@@ -10,7 +11,7 @@ export async function rules(context) {
   const load = async () => {
     const found = await api("GET", "/2/rules");
     if (context.signal.aborted) return;
-    body.replaceChildren(found.length ? list(context, found, load) : h("p", {}, "There are no filter rules."));
+    swap(body, found.length ? list(context, found, load) : h("p", {}, "There are no filter rules."));
   };
   context.whenChanged(load);
   await load();
@@ -21,7 +22,7 @@ function list(context, found, load) {
   const rows = found.map((rule) => h("tr", {},
     h("td", { class: "number" }, String(rule.priority)),
     h("td", {}, [rule.action].flat().join(" ")),
-    h("td", { class: "text" }, rule.predicates.length ? h("code", {}, JSON.stringify(rule.predicates)) : "every job",
+    h("td", { class: "text" }, rule.name && h("strong", {}, `${rule.name}: `), rule.predicates.length ? rule.predicates.map(described) : "every job",
       h("div", { class: "faint" }, rule.reason_trail.map(([, text]) => text).filter(Boolean).join("; "))),
     h("td", {}, rule.state, h("div", { class: "faint" }, window(rule))),
     h("td", { class: "number" }, rule.hits == null ? "" : String(rule.hits)),
@@ -29,43 +30,55 @@ function list(context, found, load) {
       if (!(await ask("Delete this filter rule?", "Delete the rule"))) return;
       await api("DELETE", `/2/filters/${rule.uuid}`).then(() => notice("The rule is deleted", true), (error) => notice(error.message));
       await load();
-    } }, "Delete"))));
+    }, "aria-label": `Delete rule ${rule.name || rule.uuid}` }, "Delete"))));
   return table([{ title: "Priority", kind: "number" }, "Action", "Applies to", "State", { title: "Hits", kind: "number" }, ""], rows, "Filter rules");
 }
 
+/** A predicate in words if it is a simple one, else as it is stored. */
+function described(predicate, place) {
+  const [name, expression] = predicate;
+  const simple = name === "!" ? simplified(expression, "no ") : simplified(predicate, "");
+  return [place ? ", and " : "", simple ?? h("code", {}, JSON.stringify(name === "!" ? predicate : [name, expression]))];
+}
+
+const WORDS = { lock: ["touches", "job that touches"], opcode: ["OP_ID", "opcode"], reason: ["reason", "reason"], jobid: ["id", "job"] };
+
+function simplified([name, expression], not) {
+  const [field, word] = WORDS[name] ?? [];
+  const isEqual = (one, of) => one.length === 3 && (one[0] === "=" || one[0] === "==") && one[1] === of;
+  const values = (expression[0] === "|" ? expression.slice(1) : [expression]).map((one) => {
+    if (isEqual(one, field)) return one[2];
+    const [operator, touches, mode, ...more] = one;
+    const isMode = name === "lock" && operator === "&" && !more.length && isEqual(touches, field) && isEqual(mode ?? [], "mode");
+    return isMode ? `${touches[2]} (${mode[2]})` : null;
+  });
+  return values.includes(null) ? null : `${not}${word} ${values.join(" or ")}`;
+}
+
 function window(rule) {
-  return [rule.valid_from && `from ${moment(rule.valid_from)}`, rule.valid_until && `until ${moment(rule.valid_until)}`].filter(Boolean).join(" ");
+  return [rule.valid_from && ["from ", when(rule.valid_from)], rule.valid_until && [" until ", when(rule.valid_until)]].filter(Boolean).flat();
 }
 
 function form(load) {
   const fields = {
     action: h("select", { name: "action" }, ACTIONS.map((one) => h("option", {}, one))),
     limit: h("input", { name: "limit", type: "number", min: 0, value: 1 }),
-    priority: h("input", { name: "priority", type: "number", min: 0, value: 10 }),
-    predicates: h("textarea", { name: "predicates", rows: 3, spellcheck: "false" }, '[["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]]'),
+    locks: h("input", { name: "locks", placeholder: "node/n7, or node/n7:exclusive", spellcheck: "false" }),
+    opcodes: h("input", { name: "opcodes", placeholder: "OP_EXEC", spellcheck: "false" }),
+    except: h("input", { name: "except" }),
     reason: h("input", { name: "reason" }),
+    name: h("input", { name: "name" }),
+    priority: h("input", { name: "priority", type: "number", min: 0, value: 10 }),
+    predicates: h("textarea", { name: "predicates", rows: 3, spellcheck: "false", placeholder: '[["jobid", [">", "id", 17]]]' }),
     from: h("input", { name: "from", type: "datetime-local" }),
     until: h("input", { name: "until", type: "datetime-local" }),
   };
   const limit = h("label", { hidden: true }, "At once", fields.limit);
   fields.action.addEventListener("change", () => { limit.hidden = fields.action.value !== "RATE_LIMIT"; });
-  const preview = h("div", { "aria-live": "polite" });
-  const rule = () => {
-    const action = fields.action.value;
-    const found = {
-      priority: Number(fields.priority.value),
-      action: action === "RATE_LIMIT" ? [action, Number(fields.limit.value)] : action,
-      predicates: JSON.parse(fields.predicates.value || "[]"),
-      reason: fields.reason.value,
-    };
-    const seconds = (field) => new Date(field.value).getTime() / 1000;
-    if (fields.from.value) found.valid_from = seconds(fields.from);
-    if (fields.until.value) found.valid_until = seconds(fields.until);
-    return found;
-  };
+  const preview = h("div", { "aria-live": "polite", class: "full" });
   const show = async () => {
     try {
-      preview.replaceChildren(effect(await api("POST", "/2/simulate", { rule: rule() })));
+      preview.replaceChildren(effect(await api("POST", "/2/simulate", { rule: written(fields) })));
     } catch (error) {
       preview.replaceChildren(h("p", { role: "alert" }, error.message));
     }
@@ -73,7 +86,9 @@ function form(load) {
   const add = async (event) => {
     event.preventDefault();
     try {
-      await api("POST", "/2/rules", rule());
+      const rule = written(fields);
+      if (!rule.predicates.length && !(await ask("This rule is for every job.", "Add it for every job"))) return;
+      await api("POST", "/2/rules", rule);
       notice("The rule is in force", true);
       preview.replaceChildren();
       await load();
@@ -82,17 +97,48 @@ function form(load) {
     }
   };
   return h("section", {}, h("h2", {}, "Add a rule"),
-    h("form", { class: "stack panel", submit: add },
+    h("form", { class: "stack panel fields", submit: add },
       h("label", {}, "Action", fields.action), limit,
-      h("label", {}, "Priority (0 is looked at first)", fields.priority),
-      h("label", {}, "Predicates, as JSON; [] applies to every job", fields.predicates),
+      h("label", {}, "Locks: for jobs that touch one of them", fields.locks),
+      h("label", {}, "Opcodes: for jobs with one of them", fields.opcodes),
+      h("label", {}, "But not for jobs with this reason", fields.except),
       h("label", {}, "Reason", fields.reason),
-      h("label", {}, "In force from (empty: now)", fields.from),
       h("label", {}, "In force until (empty: for ever)", fields.until),
+      h("details", {}, h("summary", {}, "More"), h("div", { class: "stack fields" },
+        h("label", {}, "Name", fields.name),
+        h("label", {}, "Priority (0 is looked at first)", fields.priority),
+        h("label", {}, "In force from (empty: now)", fields.from),
+        h("label", { class: "full" }, "Predicates, as JSON", fields.predicates))),
       preview,
       h("div", { class: "bar" },
         h("button", { type: "button", click: show }, "What would it do?"),
         h("button", { class: "strong" }, "Add the rule"))));
+}
+
+/** The rule of the form; an Error says what is wrong. */
+function written(fields) {
+  const action = fields.action.value;
+  const any = (parts) => (parts.length > 1 ? ["|", ...parts] : parts[0]);
+  const locks = locksIn(fields.locks.value).map(([level, name, mode]) => {
+    const touches = ["=", "touches", `${level}/${name}`];
+    return mode ? ["&", touches, ["=", "mode", mode]] : touches;
+  });
+  const opcodes = fields.opcodes.value.split(/[\s,]+/).filter(Boolean).map((name) => ["=", "OP_ID", name]);
+  const predicates = JSON.parse(fields.predicates.value || "[]");
+  if (locks.length) predicates.unshift(["lock", any(locks)]);
+  if (opcodes.length) predicates.unshift(["opcode", any(opcodes)]);
+  if (fields.except.value) predicates.push(["!", ["reason", ["=", "reason", fields.except.value]]]);
+  const found = {
+    priority: Number(fields.priority.value),
+    action: action === "RATE_LIMIT" ? [action, Number(fields.limit.value)] : action,
+    predicates,
+    reason: fields.reason.value,
+    name: fields.name.value.trim(),
+  };
+  const seconds = (field) => new Date(field.value).getTime() / 1000;
+  if (fields.from.value) found.valid_from = seconds(fields.from);
+  if (fields.until.value) found.valid_until = seconds(fields.until);
+  return found;
 }
 
 function effect(found) {
@@ -112,7 +158,7 @@ export async function health(context) {
   const load = async () => {
     const [found, cluster, ...objects] = await Promise.all(
       ["/2/daemon", "/2/info", "/2/groups", "/2/nodes", "/2/instances", "/2/networks"].map((path) => api("GET", path)));
-    if (!context.signal.aborted) body.replaceChildren(...daemon(found, cluster, objects));
+    if (!context.signal.aborted) swap(body, daemon(found, cluster, objects));
   };
   const timer = setInterval(() => load().catch((error) => notice(error.message)), 5000);
   context.signal.addEventListener("abort", () => clearInterval(timer));
@@ -132,7 +178,7 @@ function daemon(found, cluster, [groups, nodes, instances, networks]) {
       count(networks.length, "network")].join(", ")],
     ["Jobs", Object.entries(found.counts).filter(([name]) => name !== "last_id").map(([name, number]) => `${number} ${name}`).join(", ")],
     ["Memory", Object.entries(found.memory).map(([name, size]) => `${name} ${mib(size)}`).join(", ")],
-    ["Flushes", found.flushes.toLocaleString()],
+    ["Flushes", found.flushes.toLocaleString("en")],
     found.quarantined.length && ["Quarantined", found.quarantined.join(", ")],
     found.opcode_problems.length && ["Not loaded", found.opcode_problems.join(", ")],
   ].filter(Boolean);

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -16,8 +17,9 @@ from ..storage.access.rapi_users import NOBODY
 from ..storage.jobs import listing
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
+from ..storage.jobs.outcomes import Outcome
 from ..transport.messages import DaemonInfo
-from . import roles
+from . import job_lists, roles
 from .bodies import converted
 from .declarations import Call, Method, Parameter, Resource, Right
 from .explanations import plain
@@ -28,7 +30,11 @@ from .views import without_output
 _LISTED = 200
 _LISTED_MAX = 1_000
 
+_AROUND_MAX = 200
+"""Most jobs around another one, of each kind, of which more is shown than the id."""
+
 _STATUSES = tuple(map(str, JobStatus))
+_OUTCOMES = tuple(map(str, Outcome))
 
 
 class ListedColumn(msgspec.Struct, frozen=True):
@@ -51,12 +57,16 @@ _COLUMNS = [
 ]
 
 
-class Listed(msgspec.Struct):
-    """Jobs, the newest first. ``count``: how many there are in all; ``counts``: by status."""
+class Listed(msgspec.Struct, kw_only=True):
+    """Jobs, and how many the search finds (``count``).
+
+    ``counts`` and ``outcomes``: how many jobs there are in all, by status and by outcome.
+    """
 
     jobs: list[JobInfo]
     count: int
     counts: dict[str, int]
+    outcomes: dict[str, int]
     last: str
     """The id of the last event that is in the list, for `/2/events`."""
 
@@ -65,44 +75,51 @@ class Listed(msgspec.Struct):
 
 
 async def list_queue(call: Call) -> Listed:
-    """The newest jobs with these statuses whose id, summary or reason has these words."""
-    statuses = call.query.get("status", [])
-    for status in statuses:
-        if status not in _STATUSES:
-            raise HttpError(400, f"Unknown status {status[:60]!r}; one of {', '.join(_STATUSES)}")
-    words = (call.text("search") or "").lower().split()
-    limit = call.count("limit", _LISTED)
+    """Jobs with these statuses, outcomes and words, in this order."""
+    wanted = job_lists.Wanted(
+        statuses=_words(call, "status", _STATUSES),
+        outcomes=_words(call, "outcome", _OUTCOMES),
+        words=(call.text("search") or "").lower().split(),
+    )
+    sort = call.text("sort") or job_lists.ACTIVE
+    if sort.removeprefix("-") not in job_lists.SORTS:
+        orders = ", ".join(job_lists.SORTS)
+        raise HttpError(400, f"Unknown order {sort[:60]!r}; one of {orders}, or a - before it")
+    limit, offset = call.count("limit", _LISTED), call.count("offset", 0)
     if not 1 <= limit <= _LISTED_MAX:
         raise HttpError(400, f"Invalid value for the 'limit' parameter: from 1 to {_LISTED_MAX}")
-    before = call.count("before", 0)
     feed = call.of(Feed)
-    found = [job for job in _newest(feed) if _matches(job, statuses, words)]
-    shown = [job for job in found if not before or job.id < before][:limit]
+    known = [*{**feed.ended, **feed.live}.values()]
     if call.user is NOBODY:
-        shown = [without_output(job) for job in shown]
-    return Listed(shown, len(found), _counts(feed), f"{feed.mark}.{feed.last}", _COLUMNS)
+        known = [without_output(job) for job in known]
+    found = job_lists.ordered(filter(wanted.has, known), sort, time.time())
+    return Listed(
+        jobs=found[offset : offset + limit],
+        count=len(found),
+        counts=job_lists.counts(known, "status", _STATUSES),
+        outcomes=job_lists.counts(known, "outcome", _OUTCOMES),
+        last=f"{feed.mark}.{feed.last}",
+        columns=_COLUMNS,
+    )
 
 
-def _newest(feed: Feed) -> list[JobInfo]:
-    """All known jobs, the newest first."""
-    known = {**feed.ended, **feed.live}
-    return [known[job_id] for job_id in sorted(known, reverse=True)]
+def _words(call: Call, parameter: str, known: Sequence[str]) -> list[str]:
+    """The values of a parameter that may be repeated, each of which must be one of these."""
+    given = call.query.get(parameter, [])
+    for word in given:
+        if word not in known:
+            raise HttpError(400, f"Unknown {parameter} {word[:60]!r}; one of {', '.join(known)}")
+    return given
 
 
-def _matches(job: JobInfo, statuses: Iterable[str], words: Iterable[str]) -> bool:
-    if statuses and str(job.status) not in statuses:
-        return False
-    if not words:
-        return True
-    text = f"{job.id} {job.summary} {job.reason}".lower()
-    return all(word in text for word in words)
+class Neighbour(msgspec.Struct, frozen=True):
+    """A job that another one has to do with, as far as the other one shows it."""
 
-
-def _counts(feed: Feed) -> dict[str, int]:
-    counts = dict.fromkeys(_STATUSES, 0)
-    for job in (*feed.live.values(), *feed.ended.values()):
-        counts[str(job.status)] += 1
-    return counts
+    id: int
+    status: str
+    outcome: str | None
+    summary: str
+    name: str = ""
 
 
 class Seen(msgspec.Struct):
@@ -110,11 +127,14 @@ class Seen(msgspec.Struct):
 
     job: JobInfo
     dependents: list[int]
-    """The jobs that wait for this one."""
+    """The jobs that wait for this one, and those that it is the cause of having ended."""
+
+    around: list[Neighbour]
+    """The dependents, what the job depends on, its cause and its other tries, without the lost."""
 
 
 async def read_job(call: Call) -> Seen:
-    """The whole of one job, live or archived, and which jobs wait for it."""
+    """The whole of one job, live or archived, and the jobs around it."""
     job_id = call.job_id
     job, rows = await asyncio.gather(call.client.job(job_id), call.client.locks())
     names = [
@@ -124,8 +144,22 @@ async def read_job(call: Call) -> Seen:
         for _, owners in row.pending
         for owner in owners
     ]
-    found = (name.rpartition("/")[2] for name in names)
-    return Seen(job, sorted({int(text) for text in found if text.isdecimal()}))
+    waiting = {int(text) for name in names if (text := name.rpartition("/")[2]).isdecimal()}
+    ended = {one.id for one in call.of(Feed).ended.values() if one.cause == job_id}
+    dependents = sorted(waiting | ended)
+    others = [job.cause, job.retry_of, *job.retried_by, *(one for one, _ in job.depends or ())]
+    ids = {*dependents[:_AROUND_MAX], *(one for one in others[:_AROUND_MAX] if one)}
+    return Seen(job, dependents, await _around(call, ids))
+
+
+async def _around(call: Call, ids: Collection[int]) -> list[Neighbour]:
+    if not ids:
+        return []
+    found = call.client.jobs(sorted(ids), archived=True)
+    return [
+        Neighbour(one.id, str(one.status), one.outcome and str(one.outcome), one.summary, one.name)
+        async for one in found
+    ]
 
 
 class NewPriority(msgspec.Struct, forbid_unknown_fields=True):
@@ -138,6 +172,8 @@ async def set_priority(call: Call) -> Any:  # noqa: ANN401 - JSON
     """Change the priority of a job's opcodes that have not started."""
     change: NewPriority = call.body
     found = await call.client.set_priority(call.job_id, change.priority)
+    if found.accepted:
+        call.of(Feed).note_priority(call.job_id, change.priority)
     return [found.accepted, found.text]
 
 
@@ -198,12 +234,14 @@ RESOURCES = (
             "GET": Method(
                 handler=list_queue,
                 right=Right.READ,
-                summary="The newest jobs, as people look for them.",
+                summary="Jobs, as people look for them.",
                 query=(
                     Parameter("status", list, "Only jobs with this status; may be repeated."),
-                    Parameter("search", str, "Only jobs with these words in id, summary, reason."),
+                    Parameter("outcome", list, "Only jobs with this outcome; may be repeated."),
+                    Parameter("search", str, "Only jobs with these words in id and texts."),
+                    Parameter("sort", str, f"The order: {', '.join(job_lists.SORTS)}; - turns it."),
                     Parameter("limit", int, f"At most so many jobs ({_LISTED})."),
-                    Parameter("before", int, "Only jobs with a smaller id."),
+                    Parameter("offset", int, "Without the first so many jobs."),
                 ),
                 reply=Listed,
             )

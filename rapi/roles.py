@@ -6,6 +6,7 @@ A user has Ganeti's options ``read`` and ``write``, or a role: ``operate`` for n
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from ..storage import wording
@@ -38,13 +39,27 @@ def refusal(user: User, right: Right, opcodes_given: Collection[str] = ()) -> st
     Which jobs and rules a limited user may change: `scopes`.
     """
     if right not in rights(user):
-        return f"user {user.name} may not do this: it needs the right to {right.value}"
+        text = f"user {user.name} may not do this: it needs the right to {right.value}"
+        return f"{text}; {_grant(user, _GRANTS.get(right, _TO_OPERATE))}"
     for opcode in opcodes_given:
         if opcode == COMMAND_OPCODE and "exec" not in user.options:
-            return f"user {user.name} may not submit {opcode}: it needs the option exec"
+            text = f"user {user.name} may not submit {opcode}: it needs the option exec"
+            return f"{text}; {_grant(user, '--exec')}"
         if is_limited(user) and opcode not in opcodes(user):
-            return f"user {user.name} may not submit {wording.shortened(opcode)}"
+            shown = wording.shortened(opcode)
+            return f"user {user.name} may not submit {shown}; {_grant(user, f'--opcode {shown}')}"
     return None
+
+
+_TO_OPERATE = "--role operate --opcode OP_..."
+_GRANTS = {Right.SUBMIT: "--role operate --exec", Right.ADMIN: "--role admin"}
+"""The options of the command line that give a right to a user who has no more than `read`."""
+
+
+def _grant(user: User, options: str) -> str:
+    """The command that lets the user do it."""
+    name = shlex.quote(user.name)
+    return f"who administers the server grants it: ganger rapi user change {name} {options}"
 
 
 def is_limited(user: User) -> bool:

@@ -48,6 +48,7 @@ class Row(msgspec.Struct, gc=False):
     summary: str
     spans: list[Span]
     status: str = ""
+    name: str = ""
 
 
 class Shown(msgspec.Struct):
@@ -174,7 +175,8 @@ class Timeline:
 
 
 def _new_row(job: JobInfo, now: float) -> Row:
-    return Row(job.id, job.summary, [Span(job.received or now, None, UNKNOWN)], str(job.status))
+    spans = [Span(job.received or now, None, UNKNOWN)]
+    return Row(job.id, job.summary, spans, str(job.status), job.name)
 
 
 def _waits(row: Row) -> bool:

@@ -9,6 +9,8 @@ import pytest
 
 from ganger.cli import first_rapi, start_report
 from ganger.cli.first_rapi import FirstCredentials
+from ganger.rapi import roles
+from ganger.rapi.declarations import Right
 from ganger.storage import errors
 from ganger.storage.access import rapi_passwords, rapi_users
 from ganger.storage.access.rapi_users import User
@@ -32,7 +34,7 @@ def test_the_first_start_makes_a_certificate_and_a_user_whose_password_it_tells(
     assert not first_rapi.is_missing(places, has_tls=True)
     [user] = rapi_users.read(places.rapi_users).values()
     assert user.name == "admin"
-    assert user.options == {"admin"}
+    assert user.options == {"admin", "exec"}
     assert rapi_passwords.matches(user.secret, user.name, made.password)
     assert made.password not in places.rapi_users.read_text()
     assert made.password not in repr(made)
@@ -40,6 +42,25 @@ def test_the_first_start_makes_a_certificate_and_a_user_whose_password_it_tells(
     before = places.rapi_users.read_bytes(), places.rapi_certificate.read_bytes()
     assert first_rapi.prepare_apart(places, "127.0.0.1", has_tls=True) is None
     assert before == (places.rapi_users.read_bytes(), places.rapi_certificate.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("address", "has_tls", "may"),
+    [
+        *(("127.0.0.1", False, True), ("::1", False, True), ("0.0.0.0", True, True)),
+        *(("0.0.0.0", False, False), ("::", False, False), ("localhost", False, False)),
+    ],
+)
+def test_the_first_user_runs_commands_unless_others_may_read_the_password(
+    places: Places,
+    address: str,
+    has_tls: bool,  # noqa: FBT001
+    may: bool,  # noqa: FBT001
+) -> None:
+    assert first_rapi.prepare(places, address, has_tls=has_tls) is not None
+    [user] = rapi_users.read(places.rapi_users).values()
+    assert ("exec" in user.options) == may
+    assert roles.refusal(user, Right.SUBMIT, ["OP_TEST_DELAY"]) is None
 
 
 def test_only_what_is_missing_is_made(places: Places) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ganger.rapi import page
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import Outcome
 
 FOLDER = Path(page.__file__).parent
 SCRIPTS = [name for name in page.FILES if name.endswith(".js")]
@@ -26,12 +27,14 @@ def test_each_script_imports_the_parts_that_it_calls(script: str) -> None:
     assert called - own <= imported
 
 
-def test_the_list_of_jobs_offers_every_status() -> None:
-    text = (FOLDER / "page_jobs.js").read_text()
-    found = re.search(
-        r"^const FINAL = \[(.*)\];\nconst STATUSES = \[(.*), \.\.\.FINAL\];", text, re.MULTILINE
-    )
+def test_the_page_knows_which_statuses_are_final() -> None:
+    text = (FOLDER / "page_parts.js").read_text()
+    found = re.search(r"^export const FINAL = \[(.*)\];", text, re.MULTILINE)
     assert found is not None
-    final, others = (re.findall(r"\w+", names) for names in found.groups())
-    assert [*others, *final] == list(JobStatus)
+    final = re.findall(r"\w+", found.group(1))
     assert final == [status for status in JobStatus if status.is_final]
+
+
+@pytest.mark.parametrize("word", [*map(str, JobStatus), *map(str, Outcome)])
+def test_each_status_and_outcome_has_a_colour(word: str) -> None:
+    assert f".status.{word}" in (FOLDER / "page.css").read_text()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import shlex
+from typing import TYPE_CHECKING
 
+import pytest
+from click.testing import CliRunner
+
+from ganger.cli import main
 from ganger.rapi import roles
 from ganger.rapi.declarations import Right
 from ganger.storage.access import rapi_users
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ALL = frozenset(Right)
 LOOKS = {Right.NOTHING, Right.READ}
@@ -38,7 +46,7 @@ def test_the_rights_of_options(options: str, expected: frozenset[Right]) -> None
     for right in Right:
         refused = roles.refusal(user(options), right)
         assert (refused is None) == (right in expected)
-        assert refused is None or refused.endswith(f"needs the right to {right.value}")
+        assert refused is None or f"needs the right to {right.value}; " in refused
 
 
 def test_nobody_may_look_where_that_needs_no_user_and_do_nothing_else() -> None:
@@ -69,6 +77,34 @@ def test_opcodes_that_may_be_submitted(options: str, submitted: str, may: bool) 
     refused = roles.refusal(user(options), Right.SUBMIT, submitted.split())
     assert (refused is None) == may
     assert refused is None or refused.startswith("user joe may not ")
+
+
+@pytest.mark.parametrize(
+    ("options", "right", "submitted"),
+    [
+        ("read", Right.SUBMIT, "OP_EXEC"),
+        ("", Right.SUBMIT, "OP_EXEC"),
+        ("admin", Right.SUBMIT, "OP_EXEC"),
+        ("operate,exec", Right.SUBMIT, "OP_TEST_DELAY"),
+        ("operate,exec", Right.ADMIN, ""),
+    ],
+)
+def test_a_refusal_names_the_command_that_grants_what_was_refused(
+    options: str, right: Right, submitted: str, tmp_path: Path
+) -> None:
+    users = tmp_path / "rapi" / "users"
+    rapi_users.add(users, user(options))
+    for _ in range(3):
+        [joe] = rapi_users.read(users).values()
+        refused = roles.refusal(joe, right, submitted.split())
+        if refused is None:
+            break
+        command = refused.partition("grants it: ")[2]
+        words = shlex.split(command)
+        assert words[:4] == ["ganger", "rapi", "user", "change"]
+        done = CliRunner().invoke(main.ganger, ["--data", str(tmp_path), *words[1:]])
+        assert done.exit_code == 0, done.output
+    assert roles.refusal(joe, right, submitted.split()) is None
 
 
 def test_commands_need_the_option_exec_and_no_other_has_it() -> None:

@@ -182,7 +182,7 @@ NINES = "9" * 5_000
     ("method", "path", "body"),
     [
         ("GET", f"/2/queue?limit={NINES}", None),
-        ("GET", f"/2/queue?before={NINES}", None),
+        ("GET", f"/2/queue?offset={NINES}", None),
         ("GET", f"/2/timeline?seconds={NINES}", None),
         ("GET", f"/2/events?job={NINES}", None),
         ("GET", f"/2/events?after=x.{NINES}", None),

@@ -1,0 +1,111 @@
+// Where the time of the last hour went: a row for each job, or for what jobs waited for.
+
+import { api } from "./page_api.js";
+import { ZONE, count, h, moment, s, span, swap } from "./page_parts.js";
+import { address } from "./page_state.js";
+
+const CAUSES = { running: "running", lock: "waits for a lock", rule: "held by a filter rule", limit: "waits for a rate limit",
+  dependency: "waits for another job", slots: "waits for a run slot", order: "waits for its turn", other: "waits" };
+const known = (cause) => (cause in CAUSES ? cause : "other");
+const PAGES = { minutes: [5, 15, 60], by: ["job", "resource"] };
+const ROW = 20;
+const TOP = 26;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
+/** Letters of a label, and pixels of one. */
+const [LABEL, LETTER] = [34, 6.6];
+
+export async function timeline(context) {
+  const chosen = (name) => PAGES[name].find((one) => String(one) === context.query().get(name)) ?? PAGES[name].at(name === "by" ? 0 : -1);
+  const choices = (name, words) => h("select", { "aria-label": name === "by" ? "Rows" : "How far back",
+    change: (event) => { location.hash = address({ [name]: event.target.value }); } },
+  PAGES[name].map((one) => h("option", { value: one, selected: one === chosen(name) }, words(one))));
+  const body = h("div", {});
+  const load = async () => {
+    const found = await api("GET", `/2/timeline?seconds=${chosen("minutes") * 60}`);
+    // A short history fills the whole width.
+    const first = Math.min(...found.rows.flatMap((row) => row.spans.map((one) => one.begin)), found.now - 5);
+    found.since = Math.max(found.since, first);
+    // What ended long before now does not leave most of the width empty.
+    const last = Math.max(...found.rows.flatMap((row) => row.spans.map((one) => one.end ?? found.now)), found.since + 5);
+    found.until = Math.min(found.now, last);
+    if (!context.signal.aborted) swap(body, chosen("by") === "job" ? byJob(found) : byResource(found));
+  };
+  const timer = setInterval(() => load().catch(() => {}), 5000);
+  context.signal.addEventListener("abort", () => clearInterval(timer));
+  context.whenChanged(load);
+  context.whenChosen(load);
+  await load();
+  const legend = Object.entries(CAUSES).map(([cause, text]) => h("span", {}, h("i", { class: `cause-${cause}` }), text));
+  return [h("div", { class: "bar" }, h("h1", {}, "Timeline"), choices("minutes", (one) => `last ${one} min`), choices("by", (one) => `by ${one}`)),
+    h("div", { class: "legend" }, legend), body];
+}
+
+function byJob(found) {
+  const rows = found.rows.slice(-200).reverse().map((row) => ({
+    label: `${row.id} ${row.name || row.summary}`, href: `#/jobs/${row.id}`,
+    bars: row.spans.map((one) => ({ ...one, title: `job ${row.id}` })),
+  }));
+  if (!rows.length) return [h("p", {}, "Nothing was seen of jobs within this time. What was before the last start of the daemon is not known.")];
+  const rest = found.count - rows.length;
+  return [chart(found, rows), rest > 0 && h("p", { class: "faint" }, `${count(rest, "older job")} not drawn.`)];
+}
+
+// One row for each lock, rule or job that somebody waited for: all waits for it, one over the other.
+function byResource(found) {
+  const waits = new Map();
+  for (const row of found.rows) {
+    for (const one of row.spans) {
+      if (one.cause === "running" || !one.resource) continue;
+      const name = `${one.cause} ${one.resource}`;
+      if (!waits.has(name)) waits.set(name, []);
+      waits.get(name).push({ ...one, title: `job ${row.id}` });
+    }
+  }
+  const total = (bars) => bars.reduce((sum, one) => sum + (one.end ?? found.now) - one.begin, 0);
+  const rows = [...waits].map(([name, bars]) => ({ label: `${name} (${span(total(bars))})`, bars, weight: total(bars) }));
+  rows.sort((one, other) => other.weight - one.weight);
+  return [rows.length ? chart(found, rows.slice(0, 100)) : h("p", {}, "Nobody waited for anything with a name.")];
+}
+
+/** Round moments between two, at most one for each `room` pixels: [seconds, text]. */
+export function ticks(since, until, width, room = 90) {
+  const most = Math.max(1, Math.floor(width / room));
+  const step = STEPS.find((one) => (until - since) / one <= most) ?? STEPS.at(-1);
+  const offset = new Date(since * 1000).getTimezoneOffset() * 60;
+  const found = [];
+  for (let when = Math.ceil((since - offset) / step) * step + offset; when <= until; when += step) {
+    const text = new Date(when * 1000).toLocaleTimeString("en-GB");
+    found.push([when, step < 60 ? text : text.slice(0, 5)]);
+  }
+  return found;
+}
+
+function chart(found, rows) {
+  const width = Math.max(320, Math.min(2400, document.getElementById("main").clientWidth - 62));
+  const letters = Math.min(LABEL, Math.floor(width / 3 / LETTER), Math.max(...rows.map((row) => row.label.length)));
+  const left = letters * LETTER + 14;
+  const height = rows.length * ROW + TOP + 4;
+  const x = (when) => left + (Math.min(Math.max(when, found.since), found.until) - found.since) / (found.until - found.since) * (width - left - 10);
+  const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Timeline" });
+  for (const [when, text] of ticks(found.since, found.until, width - left)) {
+    drawing.append(s("line", { class: "grid", x1: x(when), x2: x(when), y1: TOP - 8, y2: height }));
+    if (x(when) - left > 24 && width - x(when) > 24) drawing.append(s("text", { class: "faint", x: x(when), y: 12, "text-anchor": "middle" }, text));
+  }
+  drawing.append(s("text", { class: "faint", x: 4, y: 12 }, ZONE));
+  rows.forEach((row, place) => {
+    const y = TOP + place * ROW;
+    const label = s("text", { class: "label", x: 4, y: y + 13 }, row.label.length > letters ? `${row.label.slice(0, letters - 1)}\u2026` : row.label);
+    label.append(s("title", {}, row.label));
+    drawing.append(row.href ? s("a", { href: row.href }, label) : label);
+    for (const one of row.bars) {
+      const end = one.end ?? found.now;
+      if (end < found.since) continue;
+      const bar = s("rect", { class: `cause-${known(one.cause)}`, x: x(one.begin), y: y + 3, height: ROW - 6,
+        width: Math.max(1.5, x(end) - x(one.begin)), opacity: row.href ? 1 : 0.5 });
+      const words = CAUSES[known(one.cause)];
+      bar.append(s("title", {}, `${one.title}: ${words} ${one.resource}, ${span(end - one.begin)} from ${moment(one.begin)}`));
+      drawing.append(bar);
+    }
+  });
+  return h("div", { class: "panel scroll" }, drawing);
+}

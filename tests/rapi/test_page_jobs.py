@@ -1,0 +1,218 @@
+"""The page in a real browser: the list of jobs, one job, and the form for a new one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.rapi import browsing
+from tests.rapi.browsing import delay, ended, log_in, shell, visit
+from tests.rapi.served import Served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browsing.CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+
+def test_the_form_for_a_job_says_why_it_was_refused(page: Page) -> None:
+    log_in(page)
+    page.get_by_role("link", name="Submit a job").click()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("alert").filter(has_text="The command is empty").wait_for()
+    page.get_by_text("More", exact=True).click()
+    refused = [
+        ("[{", re.compile("JSON")),
+        ('[{"OP_ID": "OP_NO\\u202eNE"}]', re.compile(r"OP_NO\\u202eNE")),
+    ]
+    for text, problem in refused:
+        page.get_by_label("Opcodes, as JSON").fill(text)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        page.get_by_role("alert").filter(has_text=problem).wait_for()
+
+
+def test_a_job_says_first_why_it_ended_with_a_link_to_the_cause(page: Page, served: Served) -> None:
+    cause = ended(served, shell("echo boom >&2; exit 7"))
+    skipped = ended(served, shell("true"), depends=[cause])
+    log_in(page)
+    visit(page, served, f"jobs/{skipped}")
+    why = page.get_by_label("Why it ended")
+    why.get_by_text("Skipped").wait_for()
+    order = "all => all.map((one) => one.getBoundingClientRect().top)"
+    tops = page.locator("h1, .why, .bar button, dl, pre").evaluate_all(order)
+    assert tops[:3] == sorted(tops)[:3]
+    depends = page.locator("ul.around", has_text=str(cause))
+    depends.locator(".status.failed").wait_for()
+    why.get_by_role("link", name=f"job {cause}").first.click()
+    page.get_by_role("heading", name=f"Job {cause}").wait_for()
+    why.get_by_text("exit code 7; last line: boom").wait_for()
+    # The one that it kept from starting is there, though nothing waits any more.
+    page.locator("ul.around", has_text=str(skipped)).locator(".status.skipped").wait_for()
+
+
+def test_what_is_chosen_stands_in_the_address(page: Page, served: Served) -> None:
+    mark = "in the address"
+    good = ended(served, shell("true"), reason=mark)
+    bad = ended(served, shell("exit 3"), reason=mark)
+    log_in(page)
+    link = {one: page.get_by_role("link", name=str(one), exact=True) for one in (good, bad)}
+    page.get_by_label("Search").fill(mark)
+    link[good].wait_for()
+    page.get_by_label("States").get_by_role("link", name="failed").click()
+    link[good].wait_for(state="detached")
+    link[bad].wait_for()
+    address = page.url
+    assert address.partition("#")[2] == "/jobs?search=in+the+address&outcome=failed"
+    page.go_back()
+    link[good].wait_for()
+    page.get_by_role("link", name="Id", exact=True).click()
+    first = page.locator("tbody tr").first
+    first.get_by_role("link", name=str(bad), exact=True).wait_for()
+    page.get_by_role("link", name="Id").click()
+    first.get_by_role("link", name=str(good), exact=True).wait_for()
+    assert page.get_by_role("columnheader", name="Id").get_attribute("aria-sort") == "ascending"
+    # The same address in another tab shows the same.
+    page.goto("about:blank")
+    page.goto(address)
+    link[bad].wait_for()
+    assert link[good].count() == 0
+    assert page.get_by_label("Search").input_value() == mark
+    whole = page.locator("tbody time").first.get_attribute("title") or ""
+    assert re.fullmatch(r"\w+day, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", whole)
+
+
+def test_running_and_waiting_jobs_come_first_and_their_time_ticks(
+    page: Page, served: Served
+) -> None:
+    running = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node21")]})
+    waiting = served.done("POST", "/2/jobs", {"ops": [delay(0.1, "node21")]})
+    ended(served, shell("true"))
+    log_in(page)
+    rows = page.locator("tbody tr")
+    rows.nth(0).get_by_role("link", name=str(running), exact=True).wait_for()
+    rows.nth(1).get_by_role("link", name=str(waiting), exact=True).wait_for()
+    text = page.locator("[data-since]").first.inner_text()
+    script = "(text) => document.querySelector('[data-since]').textContent !== text"
+    page.wait_for_function(script, arg=text)
+    page.get_by_label("States").get_by_role("link", name="running").click()
+    rows.nth(1).wait_for(state="detached")
+    for job_id in (running, waiting):
+        served.request("DELETE", f"/2/jobs/{job_id}?kill=1")
+
+
+def test_a_command_is_submitted_as_its_arguments_with_locks_and_all(
+    page: Page, served: Served
+) -> None:
+    log_in(page)
+    page.get_by_role("link", name="Submit a job").click()
+    page.get_by_label("Command", exact=True).fill("printf '%s|' \"two words\" $HOME")
+    parted = page.get_by_label("The command's arguments")
+    parted.get_by_text("two words", exact=True).wait_for()
+    assert parted.locator("code").all_inner_texts() == ["printf", "%s|", "two words", "$HOME"]
+    assert "No shell reads this" in parted.inner_text()
+    page.get_by_label("Locks").fill("node/n1, instance/web:shared")
+    page.get_by_label("Working directory").fill("/tmp")
+    page.get_by_label("Timeout").fill("5m")
+    page.get_by_label("Reason").fill("by hand")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_label("Log and output").get_by_text(
+        "%s|two words|$HOME|".removeprefix("%s|")
+    ).wait_for()
+    job = served.get(f"/2/queue/{page.url.rpartition('/')[2]}")["job"]
+    given = job["ops"][0]["input"]
+    assert given["argv"] == ["printf", "%s|", "two words", "$HOME"]
+    assert given["locks"] == {"node": {"exclusive": ["n1"]}, "instance": {"shared": ["web"]}}
+    assert (given["cwd"], given["timeout"], job["reason"]) == ("/tmp", 300, "by hand")
+    page.go_back()
+    page.get_by_label("Let a shell read it").check()
+    page.get_by_label("Command", exact=True).fill("echo a | tr a b")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_label("Log and output").get_by_text("b", exact=True).wait_for()
+    for field, text, problem in (
+        ("Locks", "node", "expected locks such as node/n1"),
+        ("Timeout", "soon", "expected a time such as 90"),
+    ):
+        visit(page, served, "jobs")
+        page.get_by_role("link", name="Submit a job").click()
+        page.get_by_label("Command", exact=True).fill("true")
+        page.get_by_label(field).fill(text)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        page.get_by_role("alert").filter(has_text=problem).wait_for()
+
+
+@pytest.mark.parametrize("user", ["writer", "tagger"])
+def test_who_may_run_no_commands_is_offered_none_and_told_who_grants_it(
+    page: Page, user: str
+) -> None:
+    log_in(page, user)
+    page.get_by_role("link", name="Submit a job").click()
+    page.get_by_text(f"ganger rapi user change {user} --exec").wait_for()
+    assert page.get_by_label("Command", exact=True).count() == 0
+    page.get_by_label("Opcodes, as JSON").fill('[{"OP_ID": "OP_EXEC", "argv": ["true"]}]')
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("alert").filter(has_text="ganger rapi user change").wait_for()
+
+
+def test_chosen_jobs_are_canceled_reprioritised_and_retried_together(
+    page: Page, served: Served
+) -> None:
+    mark = "many at once"
+    holder = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node22")], "reason": mark})
+    waiting = [
+        served.done("POST", "/2/jobs", {"ops": [delay(0.1, "node22")], "reason": mark})
+        for _ in range(3)
+    ]
+    over = ended(served, shell("exit 1"), reason=mark)
+    log_in(page)
+    page.get_by_label("Search").fill(mark)
+    page.locator("tbody tr").nth(4).wait_for()
+    page.locator("tbody tr").nth(5).wait_for(state="detached")
+    for job_id in waiting:
+        page.get_by_label(f"Choose job {job_id}", exact=True).check()
+    bar = page.get_by_label("Chosen jobs")
+    bar.get_by_role("button", name="Reprioritise 3").click()
+    page.get_by_label("Priority, -20").fill("-3")
+    page.get_by_role("dialog").get_by_role("button", name="Reprioritise 3 jobs").click()
+    page.get_by_role("alert").filter(has_text="done for 3 jobs").wait_for()
+    found = served.get("/2/queue?search=many&sort=id")["jobs"]
+    assert [job["priority"] for job in found] == [0, -3, -3, -3, 0]
+    page.get_by_label("Choose all jobs").check()
+    bar.get_by_role("button", name="Retry 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry 1 job").click()
+    page.get_by_role("alert").filter(has_text="Retry: done for 1 job").wait_for()
+    page.locator("tbody tr").nth(5).wait_for()
+    page.get_by_label("Choose all jobs").check()
+    bar.get_by_role("button", name="Cancel 4").click()
+    page.get_by_text("1 job of them runs, and will be stopped").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 4 jobs").click()
+    page.get_by_role("alert").filter(has_text="done for 4 jobs").wait_for()
+    with served.client() as client:
+        found = client.wait(holder, *waiting, timeout=30.0)
+    assert {str(job.outcome) for job in found} == {"killed", "canceled"}
+    assert over
+
+
+def test_a_command_is_split_as_a_shell_splits_it(page: Page) -> None:
+    lines = [
+        "a  b\tc",
+        "'a b' \"c d\"",
+        "a\\ b '' \"\"",
+        "x'y'\"z\"",
+        '"a\\"b\\c" \'d\\e\'',
+        "a\\\nb",
+        "it\\'s",
+    ]
+    script = """async (lines) => {
+        const { quoted, split } = await import("/page_words.js");
+        return lines.map((line) => [split(line).argv, split(quoted(split(line).argv)).argv]);
+    }"""
+    for line, (found, again) in zip(lines, page.evaluate(script, lines), strict=True):
+        shell_words = subprocess.run(
+            ["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True
+        ).stdout.split("\0")[:-1]
+        assert found == again == shell_words

@@ -1,0 +1,116 @@
+"""The page in a real browser: rules, locks and timeline."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.rapi import browsing
+from tests.rapi.browsing import ended, go, log_in, shell
+from tests.rapi.served import Served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browsing.CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+
+def test_a_rule_is_written_by_locks(page: Page, served: Served) -> None:
+    log_in(page)
+    go(page, "Rules")
+    page.get_by_label("Locks").fill("node/n7 node/n8:exclusive")
+    page.get_by_label("But not").fill("repair")
+    page.get_by_label("Reason", exact=True).fill("disks")
+    page.get_by_role("button", name="Add the rule").click()
+    words = "job that touches node/n7 or node/n8 (exclusive), and no reason repair"
+    page.get_by_role("cell", name=words).wait_for()
+    [rule] = served.get("/2/rules")
+    exclusive = ["&", ["==", "touches", "node/n8"], ["==", "mode", "exclusive"]]
+    assert rule["predicates"] == [
+        ["lock", ["|", ["==", "touches", "node/n7"], exclusive]],
+        ["!", ["reason", ["==", "reason", "repair"]]],
+    ]
+    served.done("DELETE", f"/2/filters/{rule['uuid']}")
+    # One for all jobs is asked for.
+    page.get_by_label("Locks").fill("")
+    page.get_by_label("But not").fill("")
+    page.get_by_role("button", name="Add the rule").click()
+    page.get_by_text("This rule is for every job.").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    assert served.get("/2/rules") == []
+
+
+LOCKS = """async (locks) => {
+    window.fetch = async () => new Response(JSON.stringify({ locks, waits: [] }));
+    const { locks: view } = await import("/page_locks.js");
+    const context = { signal: new AbortController().signal, whenChanged() {} };
+    const found = document.createElement("div");
+    found.append(...await view(context));
+    document.body.append(found);
+    const texts = [...found.querySelectorAll("svg g text")].map((one) => one.textContent);
+    return [texts, found.querySelectorAll("svg path").length, found.innerText];
+}"""
+
+
+def test_many_owners_of_one_lock_are_one_box_and_whole_levels_have_a_star(page: Page) -> None:
+    owners = [str(number) for number in range(1, 21)]
+    rows = [
+        {
+            "name": "cluster/BGL",
+            "mode": "shared",
+            "owners": owners,
+            "pending": [["exclusive", ["40"]]],
+        },
+        {
+            "name": "node/[lockset]",
+            "mode": "exclusive",
+            "owners": ["1"],
+            "pending": [["shared", owners[1:]]],
+        },
+        {"name": "job/1", "mode": None, "owners": [], "pending": [["success", owners[2:]]]},
+    ]
+    texts, lines, words = page.evaluate(LOCKS, rows)
+    assert texts.count("and 17 more") == 1
+    assert texts.count("and 16 more") == 1
+    assert "node/*" in texts
+    assert lines == 1 + 4 + 4 + 1
+    assert "lockset" not in words
+    assert "Waiting for other jobs" in words
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "first", "step"),
+    [
+        (1_000_000_001.3, 1_000_000_009.0, "01:46:42", 1),
+        (1_000_000_001.0, 1_000_000_600.0, "01:47", 60),
+        (1_000_000_001.0, 1_000_003_600.0, "01:50", 600),
+    ],
+)
+def test_the_axis_of_the_timeline_has_round_times_that_differ(
+    page: Page, since: float, until: float, first: str, step: int
+) -> None:
+    script = """async ([since, until]) => {
+        const { ticks } = await import("/page_timeline.js");
+        return ticks(since, until, 900);
+    }"""
+    found = page.evaluate(script, [since, until])
+    texts = [text for _, text in found]
+    assert texts[0] == first
+    assert len({*texts}) == len(texts) > 3
+    steps = {round(later[0] - one[0]) for one, later in itertools.pairwise(found)}
+    assert steps == {step}
+
+
+def test_labels_of_the_timeline_end_where_bars_begin(page: Page, served: Served) -> None:
+    ended(served, shell(f": {'W' * 200}"))
+    log_in(page)
+    go(page, "Timeline")
+    page.locator("svg text.label").first.wait_for()
+    edge = "(all, side) => all.map((one) => one.getBoundingClientRect()[side])"
+    ends = page.locator("text.label").evaluate_all(edge, "right")
+    begins = page.locator("svg rect").evaluate_all(edge, "left")
+    assert max(ends) <= min(begins)
