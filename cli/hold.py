@@ -18,6 +18,7 @@ import click
 
 from ..storage import errors
 from ..storage.filters import lock_predicate, rules
+from ..storage.opcodes.declarations import WHOLE_LEVEL
 from . import choices, output, rule_options
 from .call import INTERRUPTED_EXIT_CODE
 from .draining import Draining
@@ -42,13 +43,6 @@ class Target(NamedTuple):
     def rule_name(self) -> str:
         """The name of the rule that holds it."""
         return f"{rules.HOLD_PREFIX}{self.text}"
-
-    @property
-    def predicate(self) -> list[Any]:
-        """What the rule looks at."""
-        if self.job_id is not None:
-            return ["jobid", ["=", "id", self.job_id]]
-        return ["lock", ["=", lock_predicate.TOUCHES, self.text]]
 
 
 def target_of(text: str) -> Target:
@@ -152,8 +146,33 @@ def _held_by(rule: FilterRow) -> str:
     return rule.name.removeprefix(rules.HOLD_PREFIX) if is_hold else ""
 
 
+def _touching(client: Client, lock: str) -> list[Any]:
+    """The expression for jobs that touch this lock, under its object's name and its UUID.
+
+    Commands declare whatever they are told to; Ganeti's opcodes lock nodes, groups and networks by
+    UUID.
+    """
+    level, _, name = lock.partition("/")
+    names = {name}
+    if (kind := _KINDS.get(level)) and name != WHOLE_LEVEL:
+        with suppress(errors.UnknownObjectError):
+            [found] = client.objects(kind, name)
+            names |= {found["uuid"], found["name"]}
+    touching = [["=", lock_predicate.TOUCHES, f"{level}/{one}"] for one in sorted(names)]
+    return touching[0] if len(touching) == 1 else ["|", *touching]
+
+
+_KINDS = {"node": "nodes", "node-res": "nodes", "nodegroup": "nodegroups", "network": "networks"}
+
+
 def _store(
-    client: Client, wanted: Target, uuid: str, until: float | None, reason: str, *more: list[Any]
+    client: Client,
+    wanted: Target,
+    predicates: list[Any],
+    *,
+    uuid: str,
+    until: float | None,
+    reason: str,
 ) -> None:
     """Store the rule under this UUID. `JobStateError` if the same is held already."""
     old = next((rule for rule in client.filters() if rule.name == wanted.rule_name), None)
@@ -168,7 +187,7 @@ def _store(
         uuid=uuid,
         name=wanted.rule_name,
         first=True,
-        predicates=[wanted.predicate, *more],
+        predicates=predicates,
         action="PAUSE",
         reason=[(f"{rules.USER_SOURCE}{_user()}", reason, time.time_ns())],
         valid_until=until,
@@ -195,7 +214,8 @@ def _hold_job(client: Client, wanted: Target, until: float | None, reason: str) 
     [job] = client.jobs([wanted.job_id])
     if job.is_final:
         raise errors.JobStateError(f"job {job.id} has ended: {job.status}")
-    _store(client, wanted, str(uuid4()), until, reason)
+    is_it = ["jobid", ["=", "id", wanted.job_id]]
+    _store(client, wanted, [is_it], uuid=str(uuid4()), until=until, reason=reason)
     [job] = client.jobs([wanted.job_id])
     if job.is_final:
         client.delete_filter(wanted.rule_name)
@@ -222,12 +242,20 @@ class _Hold:
     def begin(self, reason: str, exceptions: Sequence[str], *, is_shown: bool) -> None:
         """Let no job begin there from now on, and wait until none runs there."""
         named = [["=", "reason", each] for each in exceptions]
-        more = [["!", ["reason", ["|", *named]]]] if named else []
-        _store(self._client, self._wanted, self._rule, self._until, reason, *more)
+        touching = _touching(self._client, self._wanted.text)
+        predicates = [["lock", touching], *([["!", ["reason", ["|", *named]]]] if named else [])]
+        _store(
+            self._client,
+            self._wanted,
+            predicates,
+            uuid=self._rule,
+            until=self._until,
+            reason=reason,
+        )
         Draining(
             self._client,
             self._wanted.text,
-            self._wanted.predicate[1],
+            touching,
             rule=self._rule if exceptions else None,
             until=self._until,
             is_shown=is_shown,

@@ -19,10 +19,9 @@ from ..store.job_rows import Phase
 from . import explaining
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ...transport.envelopes import Envelope
-    from ..rules.rules_in_force import RulesInForce
     from ..runtime.component import Runtime
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
@@ -76,7 +75,7 @@ class Diagnosis:
         if position is None:
             self._answer(envelope, row, [], messages.Remedy())
             return
-        rules = self._holding(row, explaining.holding(position))
+        rules = self._holding(explaining.holding(position), position.because)
         if position.action == "PAUSE" and not rules and (unreadable := self._of_text(row)):
             self._answer(envelope, row, unreadable, messages.Remedy(), position)
             return
@@ -161,7 +160,8 @@ class Diagnosis:
         if known is None or known.lets_all_start(row.chosen):
             return [], []
         job = self._store.read(row.id)
-        rules = self._holding(row, known.stopping(job))
+        stopping = known.stopping(job)
+        rules = self._holding(stopping, {uuid: known.because(uuid, job) for uuid in stopping})
         found = [explaining.of_rule(row, rule) for rule in rules]
         gate = known.gate(job, row.chosen, has_begun=job.has_begun)
         if not found and not gate.is_open:
@@ -169,7 +169,10 @@ class Diagnosis:
             found.append(messages.Obstacle(kind="limit", held=row.id, text=text))
         return found, rules
 
-    def _holding(self, row: Row, uuids: Iterable[str]) -> list[explaining.HoldingRule]:
+    def _holding(
+        self, uuids: Iterable[str], because: Mapping[str, str]
+    ) -> list[explaining.HoldingRule]:
+        """``because``: what the job does with the locks at which a rule looks, in words."""
         known = self._gate.rules
         if known is None:
             # After a restart of the queue: the scheduler has the rules already, the queue has not.
@@ -177,20 +180,13 @@ class Diagnosis:
         return [
             explaining.HoldingRule(
                 uuid,
-                ": ".join(filter(None, (known.describe(uuid), self._because(known, uuid, row)))),
+                ": ".join(filter(None, (known.describe(uuid), because.get(uuid)))),
                 known.priority(uuid),
                 known.ends_at(uuid),
                 known.name(uuid),
             )
             for uuid in uuids
         ]
-
-    def _because(self, known: RulesInForce, uuid: str, row: Row) -> str:
-        """Which lock makes the rule apply; nothing of a job whose file is damaged."""
-        try:
-            return known.because(uuid, self._store.read(row.id))
-        except errors.StorageError:
-            return ""
 
     # ------------------------------------------------------------ what if
 

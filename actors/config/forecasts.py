@@ -1,4 +1,4 @@
-"""Resolves for the scheduler which locks pending jobs will take."""
+"""Resolves for the scheduler and the filter evaluator which locks jobs will take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...storage import settings
 from ...storage.prediction.declared import answer_to_job, changes_forecasts
 from ...storage.prediction.declared_needs import LookupSnapshot
 from ...transport import messages
-from ..runtime.addresses import SCHEDULER
+from ..runtime.addresses import FILTER_EVALUATOR, SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class Forecasts:
         stored.when_changed(self._note)
 
     def begin(self) -> None:
-        """Tell the scheduler that a predecessor's answers may be others: it may not have told."""
+        """Tell both that a predecessor's answers may be others: it may not have told."""
         self._tell_outdated(self._stored.snapshot.serial_no)
 
     def answer(self, envelope: Envelope, message: messages.ResolveForecasts) -> None:
@@ -58,4 +58,6 @@ class Forecasts:
             self._tell_outdated(after.serial_no)
 
     def _tell_outdated(self, serial_no: int) -> None:
-        self._runtime.tell(SCHEDULER, messages.ForecastsOutdated(serial_no=serial_no))
+        outdated = messages.ForecastsOutdated(serial_no=serial_no)
+        self._runtime.tell(SCHEDULER, outdated)
+        self._runtime.tell(FILTER_EVALUATOR, outdated)

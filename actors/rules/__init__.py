@@ -10,6 +10,8 @@ next start. Without an answer it reads the stored rules.
 
 - `filter_evaluator`: the component. `filtering`: which rule applies. Pure. `shared_verdicts`: one
   verdict for jobs of a class. `verdicts`: what a chain has to see, and verdicts as messages. Pure.
+  `long_judgements`: a job that takes several slices. `unsure_locks`: jobs whose locks the
+  configuration decides.
 - `rules_in_force`: the rules that the queue enforces. `gating`: whether an opcode may start. Pure.
   `stored_rules`: the gate when nobody answers, or the state is large.
 - `rule_requests`: makes rules of requests, and rows of rules. Pure.

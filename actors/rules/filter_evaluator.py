@@ -28,7 +28,9 @@ from ...transport.messages import JobVerdict
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
 from . import filtering, rule_requests, verdicts
+from .long_judgements import Judging
 from .shared_verdicts import SharedVerdicts
+from .unsure_locks import Unsure, UnsureLocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,28 +41,6 @@ if TYPE_CHECKING:
 
 _HELD = filtering.Verdict(None, ActionName.PAUSE)
 """Of a job of which it is not known what the rules say."""
-
-
-class Judging:
-    """A job whose judgement is not done at the end of its slice; it goes on in others."""
-
-    __slots__ = ("arrived", "held", "is_running", "work")
-
-    def __init__(
-        self,
-        arrived: messages.JobToJudge,
-        work: Generator[filtering.Verdict, None, filtering.Verdict],
-        held: filtering.Verdict,
-    ) -> None:
-        self.arrived = arrived
-        self.is_running = False
-        self.work = work
-        self.held = held
-        """The verdict until it is known."""
-
-    def is_about(self, arrived: messages.JobToJudge) -> bool:
-        """Whether this is the same job, unchanged in all that rules look at."""
-        return arrived.job == self.arrived.job
 
 
 class FilterEvaluator(Component[messages.FilterMessage]):
@@ -75,6 +55,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._alarm: Alarm | None = None
         self._slice = Slice(settings.JUDGE_STEPS_AT_ONCE)
         self._long: dict[int, Judging] = {}
+        self._unsure = UnsureLocks(self.runtime, self._judge_unsure)
         self._is_judging = False
         """Whether `_judging_long` is under way."""
         self._early: list[Envelope] = []
@@ -97,6 +78,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             case messages.JobsFinished():
                 for job_id, _ in message.jobs:
                     self._long.pop(job_id, None)
+                    self._unsure.forget(job_id)
                 self.runtime.tell(SCHEDULER, message)
             case messages.ExplainPending() | messages.JudgeTest() | messages.JudgeSimulation() if (
                 self._serial is None
@@ -117,6 +99,12 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                 self._begin(self._simulate(message), envelope)
             case messages.ReportChain():
                 self._announce()
+            case messages.ForecastsOutdated():
+                if self._unsure.outdate(message.serial_no):
+                    # Each verdict may be another now.
+                    self._compile()
+            case messages.ForecastsDue():
+                self._unsure.ask()
             case _:
                 assert_never(message)
 
@@ -160,6 +148,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._proposed: tuple[object, SharedVerdicts] | None = None
         # The scheduler asks again for unfinished verdicts, under the new chain.
         self._long.clear()
+        self._unsure.clear()
         # A number that no earlier incarnation has used.
         self._number = time.monotonic_ns()
         self._await_window()
@@ -240,6 +229,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
                     found.append(self._meanwhile(begun))
                 continue
             self._long.pop(job_id, None)
+            self._unsure.forget(job_id)
             if self._slice.left > 0:
                 verdict = self._verdict(one, is_running=is_running)
                 if isinstance(verdict, Judging):
@@ -259,8 +249,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         """The verdict on a job, or the work on it if it takes more than the rest of the slice."""
         if not self._chain.links:
             return JobVerdict(job=arrived.job, chain=self._number, is_common=True)
-        is_common = not self._chain.tells_alike_apart
         if (known := self._shared.find(arrived.job)) is not None:
+            is_common = not self._chain.tells_alike_apart
             return verdicts.verdict_of(arrived, known, self._number, is_common=is_common)
         if self._chain.looks_at.opcodes and not verdicts.has_inputs(arrived, self._chain):
             # The queue sends it again, with its inputs, when it comes to the front.
@@ -274,9 +264,38 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         try:
             held = next(work)
         except StopIteration as done:
-            self._shared.note(arrived.job, done.value)
-            return verdicts.verdict_of(arrived, done.value, self._number, is_common=is_common)
-        return Judging(arrived, work, held)
+            return self._judged(arrived, facts, done.value, is_running=is_running)
+        return Judging(arrived, facts, work, held)
+
+    def _judged(
+        self,
+        arrived: messages.JobToJudge,
+        facts: filtering.JobFacts,
+        verdict: filtering.Verdict,
+        *,
+        is_running: bool,
+    ) -> JobVerdict:
+        """The verdict, unless it depends on locks that the configuration decides: then it waits."""
+        other = filtering.judged_otherwise(self._chain, facts, verdict)
+        if other is None:
+            self._shared.note(arrived.job, verdict)
+            is_common = not self._chain.tells_alike_apart
+            return verdicts.verdict_of(arrived, verdict, self._number, is_common=is_common)
+        assert facts.question is not None
+        self._unsure.wait(facts.question, Unsure(arrived, is_running))
+        if is_running:
+            return JobVerdict(job=arrived.job)
+        held = filtering.Verdict(verdict.rule or other.rule, ActionName.PAUSE)
+        return verdicts.verdict_of(arrived, held, self._number)
+
+    def _judge_unsure(self, unsure: Sequence[Unsure]) -> None:
+        """Judge jobs whose locks are known now."""
+        again = messages.JobsArrived(
+            jobs=[one.arrived for one in unsure if not one.is_running],
+            running=[one.arrived for one in unsure if one.is_running],
+            is_repeat=True,
+        )
+        self._judge(again)
 
     def _meanwhile(self, begun: Judging) -> JobVerdict:
         """A pending job is held and lets others pass; a running one keeps its place."""
@@ -344,10 +363,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         try:
             begun.held = next(begun.work)
         except StopIteration as done:
-            self._shared.note(begun.arrived.job, done.value)
-            is_common = not self._chain.tells_alike_apart
-            verdict = verdicts.verdict_of(
-                begun.arrived, done.value, self._number, is_common=is_common
+            verdict = self._judged(
+                begun.arrived, begun.facts, done.value, is_running=begun.is_running
             )
             found = [verdict]
             running, pending = (found, []) if begun.is_running else ([], found)
@@ -380,8 +397,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         held_by, verdict = filtering.holding(self._chain, facts, meter)
         then = verdicts.verdict_of(message.job, verdict, self._number)
         refused = filtering.refused_priorities(self._chain, facts)
+        because = {
+            rule.uuid: filtering.touched(rule, facts)
+            for rule in self._rules
+            if rule.uuid in held_by
+        }
         return msgspec.structs.replace(
-            message, job=None, holding=held_by, then=then, refused=refused
+            message, job=None, holding=held_by, because=because, then=then, refused=refused
         )
 
     def _test(self, message: messages.JudgeTest) -> Work:
@@ -489,7 +511,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         """
         inputs: Sequence[Mapping[str, Any]] | None = arrived.inputs
         if inputs is not None or fields is None:
-            return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
+            return self._unsure.known(filtering.JobFacts.of(arrived.job.id, inputs or (), priority))
         if arrived.class_inputs is not None and "reason" not in fields:
             inputs = arrived.class_inputs
         elif arrived.body is not None:
@@ -497,4 +519,4 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         elif arrived.is_in_file:
             self._slice.left -= settings.JOB_READ_STEPS
             inputs = job_files.read_inputs(self._queue, arrived.job.id)
-        return filtering.JobFacts.of(arrived.job.id, inputs or (), priority)
+        return self._unsure.known(filtering.JobFacts.of(arrived.job.id, inputs or (), priority))

@@ -116,6 +116,21 @@ def judge(chain: RuleChain, facts: JobFacts, meter: Meter | None = None) -> Verd
     return ACCEPTED
 
 
+def judged_otherwise(chain: RuleChain, facts: JobFacts, verdict: Verdict) -> Verdict | None:
+    """The verdict if the locks that the configuration decides were none; None: it is the same.
+
+    ``verdict`` counts them as taken. Also None if the configuration cannot tell more.
+    """
+    if not chain.looks_at.locks or not facts.has_unknown_locks or facts.question is None:
+        return None
+    try:
+        meter = Meter(settings.ADMISSION_STEPS_MAX)
+        found = judge(chain, facts.without_unknown_locks(), meter)
+    except TooMuchWorkError:
+        return None
+    return None if found == verdict else found
+
+
 def judging(chain: RuleChain, facts: JobFacts, meter: Meter) -> Generator[Verdict, None, Verdict]:
     """As `judge`, but yields between two predicates when the slice of the meter is over.
 

@@ -61,6 +61,13 @@ class RulesInForce:
             text = "it takes too long to judge it here by the filter rules that have changed"
             return GateAnswered(is_open=False, text=text)
         decided = gating.decide(verdict, has_executed=has_begun, limit=chosen.limit)
+        other = filtering.judged_otherwise(self._chain, facts, verdict)
+        if other is not None and decided != gating.decide(
+            other, has_executed=has_begun, limit=chosen.limit
+        ):
+            # The filter evaluator asks the configuration store; here all other jobs would wait.
+            text = "the rules have changed, and the configuration has to say which locks it takes"
+            return GateAnswered(is_open=False, text=text)
         if decided.is_open:
             return GateAnswered(is_open=True, chain=self.chain_number)
         return GateAnswered(
@@ -177,8 +184,12 @@ class RulesInForce:
         meter: Meter,
         hits: Counter[str] | None,
     ) -> str | None:
-        verdict = filtering.judge(self._chain, filtering.JobFacts.of(job_id, inputs), meter)
+        facts = filtering.JobFacts.of(job_id, inputs)
+        verdict = filtering.judge(self._chain, facts, meter)
         if verdict.action is not ActionName.REJECT:
+            return None
+        if filtering.judged_otherwise(self._chain, facts, verdict) is not None:
+            # The evaluator judges it when the configuration store has said which locks it takes.
             return None
         if hits is not None and verdict.rule is not None:
             hits[verdict.rule] += 1

@@ -258,14 +258,18 @@ class Scheduler(Component[messages.SchedulerMessage]):
             return messages.PendingExplained(position=None)
         if position.failing:
             # No change can start it any more.
-            found = msgspec.structs.replace(position, holding=asked.holding)
+            found = msgspec.structs.replace(position, holding=asked.holding, because=asked.because)
             return messages.PendingExplained(position=found)
         contention = self._schedule.contention(asked.id, asked.then, asked.holding)
         remedy = yield from remedies.choosing(
             contention, asked.holding, asked.refused, settings.LOOKED_AT_ONCE
         )
         found = msgspec.structs.replace(
-            position, holding=asked.holding, remedy=remedy, refused=asked.refused
+            position,
+            holding=asked.holding,
+            because=asked.because,
+            remedy=remedy,
+            refused=asked.refused,
         )
         return messages.PendingExplained(position=found)
 

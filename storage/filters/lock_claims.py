@@ -1,8 +1,7 @@
 """Which locks the opcodes of a job take, as the predicate ``lock`` sees them. No files, no clock.
 
-The configuration is not asked, so that a job has the same locks at admission, in the queue, between
-two opcodes and in its process. What the configuration would resolve is unknown: such a job may take
-any lock of the level (docs/decisions/rules-on-locks.md).
+What the configuration would resolve is unknown here: such a job may take any lock of the level,
+until the owner of the configuration has answered its question (docs/decisions/rules-on-locks.md).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..opcodes.declarations import UNKNOWN_NAMES, WHOLE_LEVEL
-from ..prediction.declared import forecast
+from ..prediction.declared import forecast, question_of_job
 from ..prediction.lock_types import LEVELS, LevelForecast, LockForecast, LockType, levels_of
 from .lock_predicate import LockClaim, claims_of_lock
 
@@ -29,11 +28,19 @@ def claims_of(opcodes: Sequence[Mapping[str, Any]]) -> tuple[LockClaim, ...]:
     cluster BGL shared
     node n1 shared
     """
-    return tuple(dict.fromkeys(claim for opcode in opcodes for claim in _claims(forecast(opcode))))
+    return tuple(
+        dict.fromkeys(claim for opcode in opcodes for claim in claims_of_forecast(forecast(opcode)))
+    )
+
+
+def question_of(opcodes: Sequence[Mapping[str, Any]]) -> str | None:
+    """What to ask the owner of the configuration for the locks of all; None: it knows no more."""
+    return question_of_job(opcodes)
 
 
 @functools.lru_cache(maxsize=_FORECASTS_KNOWN)
-def _claims(found: LockForecast) -> tuple[LockClaim, ...]:
+def claims_of_forecast(found: LockForecast) -> tuple[LockClaim, ...]:
+    """Each lock of a forecast."""
     claims: list[LockClaim] = []
     if found.big_lock != "none":
         claims += claims_of_lock("cluster", "BGL", found.big_lock)

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from .filter_evaluation import Resolve
 
 TOUCHES: Final = "touches"
-_ALL, _UNKNOWN, _LOCK_SET = "*", "?", "[lockset]"
+UNKNOWN: Final = "?"
+"""The name of locks that are not known yet."""
+
+_ALL, _LOCK_SET = "*", "[lockset]"
 _EXAMPLES: Final = "a lock such as node/n7, node/* or instance/web"
 
 
@@ -78,7 +81,7 @@ def in_words(claim: LockClaim) -> str:
     """
     if claim.name == _ALL:
         return f"it takes every {claim.level} lock ({claim.mode})"
-    if claim.name == _UNKNOWN:
+    if claim.name == UNKNOWN:
         return (
             f"it may take any {claim.level} lock ({claim.mode}): which ones is known only when it"
             " begins"
@@ -125,7 +128,7 @@ def parse_lock(text: object, where: str) -> tuple[str, str]:
         raise rule_error(where, text) from error
     if known is LockLevel.CONFIG:
         raise rule_error(where, f"no rule sees {text}: opcodes take it for a moment, undeclared")
-    if not name or name == _UNKNOWN:
+    if not name or name == UNKNOWN:
         raise rule_error(where, f"expected {_EXAMPLES}, not {brief(text)}")
     return level, name
 
@@ -156,5 +159,5 @@ def _on_level(level: str, name: str) -> Filter:
     on_level = Comparison("==", "level", str(level))
     if name == _ALL:
         return on_level
-    names = (name,) if level == LockLevel.CLUSTER else (name, _ALL, _UNKNOWN)
+    names = (name,) if level == LockLevel.CLUSTER else (name, _ALL, UNKNOWN)
     return AllOf((on_level, AnyOf(tuple(Comparison("==", "name", one) for one in names))))

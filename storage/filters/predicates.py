@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,10 +25,8 @@ from .filter_evaluation import (
 )
 from .filters import Filter, Value, parse_filter, roots, rule_error
 from .filters import to_raw as filter_to_raw
+from .lock_predicate import UNKNOWN, LockClaim
 from .metering import Meter
-
-if TYPE_CHECKING:
-    from .lock_predicate import LockClaim
 
 PREDICATES_MAX: Final = 100
 """Most predicates in one rule."""
@@ -56,6 +54,8 @@ class JobFacts(msgspec.Struct, frozen=True, dict=True):
     id: int
     opcodes: Sequence[Mapping[str, Any]] = ()
     trails: Sequence[object] = ()
+    claims: tuple[LockClaim, ...] | None = None
+    """The locks of its opcodes, if more is known than the opcodes tell."""
 
     @classmethod
     def of(
@@ -72,9 +72,30 @@ class JobFacts(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def locks(self) -> tuple[LockClaim, ...]:
         """The locks that its opcodes take, those that have run too. Found when a rule looks."""
+        if self.claims is not None:
+            return self.claims
         from .lock_claims import claims_of  # noqa: PLC0415 - loads what knows the locks of opcodes
 
         return claims_of(self.opcodes)
+
+    @property
+    def has_unknown_locks(self) -> bool:
+        """Whether its opcodes may take locks that are not known yet."""
+        return any(claim.name == UNKNOWN for claim in self.locks)
+
+    @cached_property
+    def question(self) -> str | None:
+        """What to ask the owner of the configuration for these locks; None: it knows no more."""
+        if self.claims is not None:
+            return None
+        from .lock_claims import question_of  # noqa: PLC0415 - as above
+
+        return question_of(self.opcodes)
+
+    def without_unknown_locks(self) -> JobFacts:
+        """The same, if the locks that are not known were none."""
+        known = tuple(claim for claim in self.locks if claim.name != UNKNOWN)
+        return msgspec.structs.replace(self, claims=known)
 
 
 class LooksAt(msgspec.Struct, frozen=True):

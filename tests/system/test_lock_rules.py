@@ -39,17 +39,20 @@ def test_a_job_that_touches_the_node_is_held_and_why_names_its_lock(client: Clie
     rule = client.add_filter(predicates=[ON_N7], action="PAUSE", reason="new memory")
     held = {words: client.submit(command(locks)) for words, locks in TOUCHING.items()}
     alone = client.submit(command(ALONE))
-    # Which nodes this will lock the configuration knows.
-    unknown = client.submit(
-        {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "on_master": False, "on_nodes": ["n7"]}
+    # What nodes these lock, the configuration says.
+    resolved, other = (
+        client.submit(
+            {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "on_master": False, "on_nodes": [node]}
+        )
+        for node in ("n7", "n8")
     )
-    end(client, *(client.submit(command(locks)) for locks in OTHERS))
-    everyone = [*held.values(), alone, unknown]
+    end(client, other, *(client.submit(command(locks)) for locks in OTHERS))
+    everyone = [*held.values(), alone, resolved]
     assert statuses(client, *everyone) == ["queued"] * len(everyone)
     for words, job_id in held.items():
         assert client.explain(job_id).text.endswith(f"reason: new memory): {words}")
     assert client.explain(alone).text.endswith(": it takes every node lock (exclusive)")
-    assert "it may take any node lock" in client.explain(unknown).text
+    assert client.explain(resolved).text.endswith(": it takes node/n7 (exclusive)")
     client.delete_filter(rule)
     assert set(end(client, *everyone).values()) == {SUCCESS}
 

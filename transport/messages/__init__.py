@@ -120,7 +120,7 @@ LockMessage = (
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending
-    | JudgeTest | JudgeSimulation | WindowDue | ReportOrder
+    | JudgeTest | JudgeSimulation | WindowDue | ReportOrder | ForecastsOutdated | ForecastsDue
 )
 SchedulerMessage = (
     JobsJudged | JobsFinished | JobReprioritised | StatusesReported | LimitsChanged

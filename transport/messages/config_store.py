@@ -44,7 +44,7 @@ class ForecastsResolved(Reply, frozen=True):
 
 
 class ResolveForecasts(Request[ForecastsResolved], frozen=True):
-    """From the scheduler: resolve these questions (`declared.question_of_job`).
+    """From scheduler or filter evaluator: resolve these questions (`declared.question_of_job`).
 
     The answers hold until `ForecastsOutdated`.
     """

@@ -76,3 +76,7 @@ class JudgeSimulation(Request[SimulationJudged], frozen=True):
 
 class WindowDue(Notice, frozen=True):
     """From the evaluator's own timer: the time window of a rule may have opened or closed."""
+
+
+class ForecastsDue(Notice, frozen=True):
+    """From the evaluator's own timer: ask again which locks the held jobs take."""

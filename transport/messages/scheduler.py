@@ -73,16 +73,6 @@ class WeightDue(Notice, frozen=True):
     """From the scheduler's own timer: a job that was held back has no weight left."""
 
 
-class ForecastsOutdated(Notice, frozen=True):
-    """From the configuration store: resolved forecasts may be others now (`ResolveForecasts`).
-
-    Sent when the store starts, and once after a change until it is asked again. ``serial_no``: of
-    the configuration from which on this holds.
-    """
-
-    serial_no: int
-
-
 class RunSimulation(Request[Simulated], frozen=True):
     """From the job queue: all jobs of a simulation, judged. The outcome names rules by UUID."""
 

@@ -156,6 +156,7 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     best_priority: int = 0
     holding: list[str] = []
+    because: dict[str, str] = {}
     refused: list[int] = []
     remedy: Remedy = Remedy()
 
@@ -166,10 +167,21 @@ class PendingExplained(Reply, frozen=True):
     position: QueuePosition | None
 
 
+class ForecastsOutdated(Notice, frozen=True):
+    """From the configuration store: resolved forecasts may be others now (`ResolveForecasts`).
+
+    Sent when the store starts, and once after a change until it is asked again. ``serial_no``: of
+    the configuration from which on this holds.
+    """
+
+    serial_no: int
+
+
 class ExplainPending(Request[PendingExplained], frozen=True):
     """From the job queue: say what keeps a job from starting. The filter evaluator passes it on.
 
     The evaluator replaces ``job`` by ``holding``, the rules that hold it one after the other,
+    ``because``, what it does with the locks at which these look, in words,
     ``then``, its verdict without them, and ``refused``, the priorities at which these two would be
     others.
     """
@@ -177,6 +189,7 @@ class ExplainPending(Request[PendingExplained], frozen=True):
     id: int
     job: JobToJudge | None = None
     holding: list[str] = []
+    because: dict[str, str] = {}
     then: JobVerdict | None = None
     refused: list[int] = []
 

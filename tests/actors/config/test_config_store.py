@@ -104,6 +104,7 @@ def test_it_sends_rules_and_limits_when_it_starts(stage: Stage) -> None:
         messages.PolicyChanged,
         messages.LimitsChanged,
         messages.ForecastsOutdated,
+        messages.ForecastsOutdated,
         messages.ComponentReady,
     ]
 

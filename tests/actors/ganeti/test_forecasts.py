@@ -44,7 +44,11 @@ def resolved(store: Staged[ConfigStore], *questions: str) -> ForecastsResolved:
 
 
 def outdated(stage: Stage) -> list[int]:
-    return [one.serial_no for one in stage.take(ForecastsOutdated)]
+    """The serial numbers that scheduler and filter evaluator are told: the same."""
+    heard = [(name, one) for name, one in stage.sent if isinstance(one, ForecastsOutdated)]
+    stage.take(ForecastsOutdated)
+    assert [name for name, _ in heard] == ["scheduler", "filter_evaluator"] * (len(heard) // 2)
+    return [one.serial_no for _, one in heard[::2]]
 
 
 def test_questions_are_answered_from_the_configuration(store: Staged[ConfigStore]) -> None:

@@ -62,6 +62,7 @@ LATE: tuple[type[Message], ...] = (
     messages.JobWaitsDue,
     messages.GatheredDue,
     messages.WindowDue,
+    messages.ForecastsDue,
     messages.RequestDue,
     messages.WatchDue,
     messages.KillDue,
