@@ -1,7 +1,8 @@
 """The options of the daemon: `ganger daemon` takes them, and `ganger up` passes them on to it.
 
-A daemon that is ready records its own. So `ganger up` can say which options a daemon that runs
-already does not follow, and a new daemon which ones of the last it was started without.
+A daemon that is ready records its own. `ganger up` starts the next one with the same, but for those
+that are given, and can say which options a daemon that runs already does not follow. A daemon in
+the foreground says which ones of the last it was started without.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from ..storage import errors, settings
 from ..storage.access import rapi_settings
@@ -23,6 +25,7 @@ from . import choices
 
 if TYPE_CHECKING:
     from ..storage.disk.paths import Places
+    from .call import Call
 
 
 _OF_PACKAGE = "ganger.cli.ganeti.daemon_options"
@@ -122,8 +125,8 @@ def recorded(places: Places) -> DaemonOptions:
 _OPTIONS = (
     click.option("--test-hooks", is_flag=True, hidden=True),
     click.option(
-        "--rapi-anonymous-reads",
-        is_flag=True,
+        "--rapi-anonymous-reads/--no-rapi-anonymous-reads",
+        default=False,
         help="Let the remote API show jobs and configuration to everybody, as Ganeti does; "
         "private parameters and the output of commands are hidden.",
     ),
@@ -135,8 +138,8 @@ _OPTIONS = (
         "certificate, the machine's name and addresses; may be repeated.",
     ),
     click.option(
-        "--rapi-no-tls",
-        is_flag=True,
+        "--rapi-no-tls/--rapi-tls",
+        default=False,
         help="Serve the remote API without TLS, for a proxy on this machine.",
     ),
     click.option(
@@ -152,10 +155,12 @@ _OPTIONS = (
         show_default=True,
         help="The address at which the remote API listens.",
     ),
-    click.option("--no-rapi", is_flag=True, help="Serve neither the remote API nor the page."),
     click.option(
-        "--fresh-processes",
-        is_flag=True,
+        "--no-rapi/--rapi", default=False, help="Serve neither the remote API nor the page."
+    ),
+    click.option(
+        "--fresh-processes/--lasting-processes",
+        default=False,
         help="Make a process for each job, also for jobs that leave their process clean.",
     ),
     click.option(
@@ -179,7 +184,7 @@ _OPTIONS = (
         metavar="ENDPOINT",
         type=choices.Endpoint(),
         help="Also listen for remote clients, such as at tcp://0.0.0.0:7610 (off by default). "
-        "They need a key that was authorised (`ganger key authorise`).",
+        "They need a key that was let in (`ganger key`).",
     ),
 )
 """The last comes first in the help."""
@@ -189,10 +194,55 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a command take them all as ``options``."""
 
     @functools.wraps(function)
-    def command(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401 - click calls it
-        options = kind()(**{name: given.pop(name) for name in kind().__struct_fields__})
+    def command(*arguments: Any, options: DaemonOptions, given: object, **more: Any) -> Any:  # noqa: ANN401 - click calls it
+        del given
         options.check()
-        return function(*arguments, options=options, **given)
+        return function(*arguments, options=options, **more)
+
+    return _with_options(command)
+
+
+def remembered_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `daemon_options`; those that are not given are the last daemon's.
+
+    Those that are given are ``given``, as they stand on the command line. ``--forget``: others have
+    their defaults.
+    """
+
+    @click.option(
+        "--forget",
+        is_flag=True,
+        help="Forget the options of the last start. Without it, options that are not given are as "
+        "they were then; `ganger status` shows them.",
+    )
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,  # noqa: ANN401
+        options: DaemonOptions,
+        given: frozenset[str],
+        forget: bool,
+        **more: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        call: Call = click.get_current_context().obj
+        own = {name: getattr(options, name) for name in given}
+        last = kind()() if forget else recorded(call.places)
+        options = msgspec.structs.replace(last, **own)
+        options.check()
+        return function(*arguments, options=options, given=kind()(**own), **more)
+
+    return _with_options(command)
+
+
+def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function gets the values as ``options``, and as ``given`` the names of those given."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, **values: Any) -> Any:  # noqa: ANN401 - click calls it
+        names = kind().__struct_fields__
+        options = kind()(**{name: values.pop(name) for name in names})
+        source = click.get_current_context().get_parameter_source
+        given = frozenset(name for name in names if source(name) is not ParameterSource.DEFAULT)
+        return function(*arguments, options=options, given=given, **values)
 
     wrapped: Callable[..., Any] = command
     for option in (*kind().more, *_OPTIONS):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ from ..storage.alive import process_identity
 from ..storage.disk import documents, ownership
 from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
-from .daemon_options import DaemonOptions, daemon_options, recorded
+from .daemon_options import DaemonOptions, recorded, remembered_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +41,7 @@ _LOOK_SECONDS = 0.1
 
 
 @click.command()
-@daemon_options
+@remembered_options
 @click.option(
     "--timeout",
     type=choices.Seconds(),
@@ -48,9 +50,11 @@ _LOOK_SECONDS = 0.1
     "tells how far it is.",
 )
 @click.pass_obj
-def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
+def up(call: Call, *, options: DaemonOptions, given: DaemonOptions, timeout: float | None) -> int:
     """Start the daemon in the background; return when it is ready.
 
+    It starts with the options of its last start, but for those that are given now: --remote of
+    yesterday is still there, `--no-rapi` is undone by `--rapi`, and --forget begins afresh.
     Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
     takes long, because many jobs are pending, shows on standard error how far it is. Exit code 70:
     the daemon runs, but does not listen where it was told to.
@@ -63,12 +67,12 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
         if running is not None:
             info = _require_answer(call, running)
             output.echo(f"The daemon already runs (pid {running}) in {places.data}")
-            vain = msgspec.structs.replace(options.beyond(recorded(places)), test_hooks=False)
+            vain = msgspec.structs.replace(given.beyond(recorded(places)), test_hooks=False)
             if vain.words():
                 text = f"{shlex.join(vain.words())} has no effect on it; stop it first: ganger down"
                 output.echo(f"ganger: {text}", err=True)
             return _tell_closed(info, options)
-        dropped = options.dropped(recorded(places))
+        _require_free_ports(options)
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
         is_kept = start_report.is_kept(sys.stdout)
@@ -79,12 +83,35 @@ def up(call: Call, options: DaemonOptions, timeout: float | None) -> int:
         if credentials is not None:
             for line in credentials.lines():
                 output.echo(line)
-        for text in (dropped, *options.closed_to_users()):
-            if text:
-                output.echo(f"ganger: {text}", err=True)
+        for text in options.closed_to_users():
+            output.echo(f"ganger: {text}", err=True)
         if options.moves_sockets() or not options.no_rapi:
             return _tell_closed(_settled(call, pid), options)
         return 0
+
+
+def _require_free_ports(options: DaemonOptions) -> None:
+    """Raise `OperatorError` if something else listens where the daemon is told to listen."""
+    places = []
+    if options.rapi_port is not None and not options.no_rapi:
+        places.append(("--rapi-port", options.rapi_address, options.rapi_port))
+    if options.remote is not None:
+        host, _, number = options.remote.removeprefix("tcp://").rpartition(":")
+        if number.isdecimal() and int(number):
+            places.append(("--remote", host.strip("[]"), int(number)))
+    for option, address, port in places:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("" if address == "*" else address, port))
+                probe.listen(1)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    # The daemon says what is wrong with the address.
+                    continue
+                text = f"{option}: something else listens at {address}, port {port} already"
+                raise errors.OperatorError(f"{text}; no daemon was started") from error
 
 
 def _settled(call: Call, pid: int) -> DaemonInfo:
@@ -297,7 +324,7 @@ def status(call: Call, *, output_kind: str) -> int:
     try:
         with call.client(_SHORT_SECONDS) as client:
             info = client.info()
-            _show(info, output_kind)
+            _show(info, output_kind, recorded(places))
             if output_kind == "json":
                 return _health(info)
             limits = _limits(client, places)
@@ -342,11 +369,12 @@ def _tell_not_running(call: Call, output_kind: str) -> None:
     output.echo(f"No daemon runs in {data} (start one with `{start}`)")
 
 
-def _show(info: DaemonInfo, output_kind: str) -> None:
+def _show(info: DaemonInfo, output_kind: str, options: DaemonOptions | None = None) -> None:
+    given = {} if options is None else options.given()
     if output_kind == "json":
         plain = msgspec.to_builtins(info)
         plain.pop("type", None)
-        output.show_json({"running": True, **plain})
+        output.show_json({"running": True, **plain, "options": given})
         return
     lines = {
         "Daemon": f"ganger {info.version}, pid {info.pid}, "
@@ -359,6 +387,7 @@ def _show(info: DaemonInfo, output_kind: str) -> None:
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
         "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
+        **({"Options": shlex.join(options.words())} if options and given else {}),
         "Queue": queue_state(info),
         "Last id": str(info.counts.get("last_id", 0)),
         "Memory": ", ".join(

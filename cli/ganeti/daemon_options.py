@@ -34,8 +34,8 @@ class Group(click.ParamType[int]):
 
 _OPTIONS = (
     click.option(
-        "--luxi-anonymous-reads",
-        is_flag=True,
+        "--luxi-anonymous-reads/--no-luxi-anonymous-reads",
+        default=False,
         help="Let every user of this machine read by LUXI, at the path of --luxi-socket; "
         "private parameters and the output of commands are hidden.",
     ),
@@ -52,7 +52,7 @@ _OPTIONS = (
         type=click.Path(dir_okay=False, resolve_path=True),
         help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
     ),
-    click.option("--no-luxi", is_flag=True, help="Serve no Ganeti tools (LUXI)."),
+    click.option("--no-luxi/--luxi", default=False, help="Serve no Ganeti tools (LUXI)."),
 )
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ganger.cli.daemon_options import DaemonOptions, daemon_options, kind, recorded
+from ganger.cli.daemon_options import (
+    DaemonOptions,
+    daemon_options,
+    kind,
+    recorded,
+    remembered_options,
+)
 from ganger.storage.disk.paths import Places
 
 ALL = [
@@ -77,3 +84,40 @@ def test_options_that_are_recorded_already_are_not_written_again(tmp_path: Path)
     written = places.options_file.stat()
     kind()(no_rapi=True, test_hooks=True).record(places)
     assert places.options_file.stat() == written
+
+
+def remembered(places: Places, words: list[str]) -> tuple[Result, list[DaemonOptions]]:
+    """What `ganger up` starts a daemon with, and what of that was given."""
+    taken: list[DaemonOptions] = []
+
+    @click.command()
+    @remembered_options
+    def command(options: DaemonOptions, given: DaemonOptions) -> None:
+        taken.extend((options, given))
+
+    done = CliRunner().invoke(command, words, obj=mock.Mock(places=places))
+    return done, taken
+
+
+def test_options_that_are_not_given_are_those_of_the_last_start(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path)
+    kind()(remote="tcp://*:1", no_rapi=True, rapi_port=80, rapi_host=("a",)).record(places)
+    for words, started in (
+        ([], "--remote tcp://*:1 --no-rapi --rapi-port 80 --rapi-host a"),
+        (["--rapi", "--rapi-port", "81"], "--remote tcp://*:1 --rapi-port 81 --rapi-host a"),
+        (["--rapi-host", "b"], "--remote tcp://*:1 --no-rapi --rapi-port 80 --rapi-host b"),
+        (["--forget"], ""),
+        (["--forget", "--fresh-processes"], "--fresh-processes"),
+    ):
+        done, taken = remembered(places, words)
+        assert done.exit_code == 0, done.output
+        assert " ".join(taken[0].words()) == started
+    _, (_, given) = remembered(places, ["--rapi-port", "81"])
+    assert given.words() == ["--rapi-port", "81"]
+
+
+def test_options_are_checked_with_those_that_are_remembered(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path)
+    assert remembered(places, ["--luxi-anonymous-reads"])[0].exit_code == 2
+    remembered(places, ["--luxi-socket", "/x"])[1][0].record(places)
+    assert remembered(places, ["--luxi-anonymous-reads"])[0].exit_code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from unittest import mock
 import click
 import msgspec
 import pytest
+from click.testing import CliRunner
 from tests.cli import stand_in
 from tests.refusals import GONE, refuse
 
@@ -396,3 +398,19 @@ def test_status_names_sockets_of_installed_listeners(
 ) -> None:
     up._show(msgspec.structs.replace(INFO, sockets=[SOCKET]), "table")
     assert "LUXI:       /run/x/ganeti-query\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--rapi-port", "--remote"])
+def test_a_port_that_is_taken_ends_the_command_before_a_daemon_starts(
+    option: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        value = str(port) if option == "--rapi-port" else f"tcp://127.0.0.1:{port}"
+        words = ["--data", str(tmp_path), "up", option, value]
+        done = CliRunner().invoke(main.ganger, words, standalone_mode=False)
+    assert isinstance(done.exception, errors.OperatorError)
+    assert done.exception.text == (
+        f"{option}: something else listens at 127.0.0.1, port {port} already; no daemon was started"
+    )
+    assert not (tmp_path / "daemon.options").exists()

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.faults.harness import GANGER
 from tests.rapi.served import Served, password
 
 from ganger.storage import settings
@@ -56,6 +58,42 @@ def runs_a_job(daemon: Served) -> bool:
     return str(job.status) == "success"
 
 
+class InForeground(Served):
+    """Begins with `ganger daemon`: `ganger up` starts none on a port that is taken."""
+
+    has_begun = False
+
+    def up(self) -> None:
+        if self.has_begun:
+            super().up()
+            return
+        self.has_begun = True
+        self.make_users()
+        limited = ["sh", "-c", f'ulimit -n {settings.DESCRIPTORS_MIN}; exec "$@"', "sh"]
+        command = [
+            *limited,
+            *GANGER,
+            "--data",
+            str(self.data),
+            "daemon",
+            "--test-hooks",
+            *self.options,
+        ]
+        environment = {**os.environ, "GANGER_TEST_FOLDER": str(self.folder)}
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("The daemon is ready"):
+                return
+        pytest.fail("the daemon has not become ready")
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.process.communicate(timeout=SECONDS)
+
+
 @pytest.fixture(name="occupied", scope="module")
 def started_on_an_occupied_port(
     tmp_path_factory: pytest.TempPathFactory,
@@ -64,11 +102,8 @@ def started_on_an_occupied_port(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         folder = tmp_path_factory.mktemp("rapi")
-        daemon = Served(folder, "--rapi-port", str(port), "--hung-after", "2", has_tls=True)
-        daemon._limited = ["sh", "-c", f'ulimit -n {settings.DESCRIPTORS_MIN}; exec "$@"', "sh"]
-        daemon.up_code = 70
+        daemon = InForeground(folder, "--rapi-port", str(port), "--hung-after", "2", has_tls=True)
         with daemon:
-            daemon.up_code, daemon._limited = 0, []
             found = until(daemon, lambda now: now.restarts > 0)
             assert runs_a_job(daemon)
             assert daemon.run("status", check=False).returncode == 70

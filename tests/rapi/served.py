@@ -49,14 +49,18 @@ class Served(Daemon):
 
     def up(self) -> None:
         """Start the daemon (again)."""
+        self.make_users()
+        tls = () if self.has_tls else ("--rapi-no-tls",)
+        self.begun(self.run("up", "--test-hooks", *tls, *self.options, check=False))
+
+    def make_users(self) -> None:
+        """Write the users of the remote API, the first time."""
         users = self.data / "rapi" / "users"
         if not users.exists():
             users.parent.mkdir(parents=True, mode=0o700)
             lines = [f"{user} {password(user)} {options}\n" for user, options in USERS.items()]
             users.write_text("".join(lines))
             users.chmod(0o600)
-        tls = () if self.has_tls else ("--rapi-no-tls",)
-        self.begun(self.run("up", "--test-hooks", *tls, *self.options, check=False))
 
     @property
     def port(self) -> int:
