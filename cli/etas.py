@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _UNKNOWN = {
     "history": "unknown: no earlier run",
     "held": "unknown: held",
+    "overdue": "unknown: behind an overdue job",
     "far": "unknown: too far behind",
     "ended": "-",
 }
@@ -39,7 +40,7 @@ def show(plan: Etas, found: Sequence[JobEta], output_kind: str) -> None:
     output.show_rows(found, _COLUMNS, output.Style())
     for one in found:
         if one.is_overdue:
-            output.echo(f"Job {one.id} {_overdue(one)}: its end is a guess")
+            output.echo(f"Job {one.id} {_overdue(one)}: its end is unknown")
     output.echo(_accuracy(plan.accuracy))
 
 
@@ -58,23 +59,22 @@ def lines(plan: Etas, job_id: int) -> list[str]:
     one = plan.of(job_id)
     guesses = f" {_guesses(one.guesses)}" if one.guesses else ""
     parts = [] if one.start is None else [f"it should start about {output.absolute(one.start)}"]
-    if one.end is None:
+    if one.is_overdue:
+        parts = [f"it {_overdue(one)}; its end is unknown"]
+    elif one.end is None:
         parts = [f"{start}{guesses}" for start in parts]
         parts.append(f"its end is {_UNKNOWN[one.unknown]}")
     else:
         end = output.absolute(one.end)
-        # Of a job that takes longer than all before it, their error says nothing.
-        known = "its end is a guess" if one.is_overdue else _short(plan)
-        parts += [f"it {_overdue(one)}"] if one.is_overdue else []
-        parts.append(f"it should end about {end}{guesses} ({known})")
+        parts.append(f"it should end about {end}{guesses} ({_short(plan)})")
     text = "; ".join(parts)
     return [f"  {text[0].upper()}{text[1:]}."]
 
 
 def _end(one: JobEta) -> str:
-    if one.end is None:
-        return _UNKNOWN[one.unknown]
-    return f"{output.absolute(one.end)}{' (overdue)' if one.is_overdue else ''}"
+    if one.is_overdue:
+        return "overdue, end unknown"
+    return _UNKNOWN[one.unknown] if one.end is None else output.absolute(one.end)
 
 
 def _overdue(one: JobEta) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OVERDUE = 0.1
-"""A job that runs longer than ever before is expected to need this part of its time once more."""
+"""A job that runs longer than ever before is guessed to need this part of its time once more."""
 
 _LOOKS_PER_JOB_MAX: Final = 50
 """After so many looks at locks for each job, on average, the plan looks at none any more: jobs with
@@ -43,29 +43,35 @@ class Candidate(msgspec.Struct, frozen=True):
 class Runner(msgspec.Struct, frozen=True):
     """A job in a run slot. ``seconds``: what it still needs; None: it has no history.
 
-    ``claims``: the locks that it has, or for which it still waits (``waits``).
+    ``claims``: the locks that it has, or for which it still waits (``waits``). ``is_overdue``:
+    nobody knows when it ends.
     """
 
     id: int
     seconds: float | None
     claims: Claims = ()
     waits: bool = False
+    is_overdue: bool = False
 
 
 class Planned(msgspec.Struct, frozen=True):
     """When a job will start and end, in seconds from now; None: unknown.
 
     It starts when it has its locks. ``guesses``: jobs that start before it and have no history;
-    they count with the usual run time.
+    they count with the usual run time. ``is_overdue``: it is overdue, or waits for a job that is.
     """
 
     start: float | None
     end: float | None
     guesses: int = 0
+    is_overdue: bool = False
 
 
 UNKNOWN = Planned(None, None)
 """The plan for a job of which nothing can be said."""
+
+BEHIND_OVERDUE = Planned(None, None, is_overdue=True)
+"""The plan for a job that waits for one that is overdue."""
 
 
 def seconds_left(elapsed: float, typical: float, high: float) -> float:
@@ -143,7 +149,8 @@ class _Plan:
             else:
                 self._free += 1
                 self._start(place, 0.0)
-                self._found[one.id] = Planned(0.0, one.seconds)
+                end = None if one.is_overdue else one.seconds
+                self._found[one.id] = Planned(0.0, end, is_overdue=one.is_overdue)
         now: float | None = 0.0
         while now is not None:
             self._end_jobs(now)
@@ -151,9 +158,29 @@ class _Plan:
                 heapq.heappush(self._eligible, heapq.heappop(self._ready)[1])
             self._fill_slots(now)
             now = min((heap[0][0] for heap in (self._ending, self._ready) if heap), default=None)
-        for one in self._jobs:
-            self._found.setdefault(one.id, UNKNOWN)
+        unplaced = [one for one in self._jobs if one.id not in self._found]
+        self._found |= dict.fromkeys((one.id for one in unplaced), self._rest())
+        if self._has_overdue:
+            self._find_held()
         return self._found
+
+    # ------------------------------------------------------------ jobs without a place
+
+    @property
+    def _has_overdue(self) -> bool:
+        return any(isinstance(one, Runner) and one.is_overdue for one in self._jobs)
+
+    def _rest(self) -> Planned:
+        """What is said of jobs without a place: all but overdue jobs end some time."""
+        return BEHIND_OVERDUE if self._has_overdue else UNKNOWN
+
+    def _find_held(self) -> None:
+        """Of the jobs without a place, those that are held, and those that depend on them."""
+        held = [one.id for one in self._jobs if isinstance(one, Candidate) and one.is_held]
+        while held:
+            self._found[held[-1]] = UNKNOWN
+            dependants = self._dependants.pop(held.pop(), ())
+            held += [self._jobs[place].id for place in dependants]
 
     # ------------------------------------------------------------ dependencies
 
@@ -232,6 +259,9 @@ class _Plan:
         known_end = None if one.seconds is None else end
         self._found[one.id] = Planned(now, known_end, self._guesses)
         self._guesses += one.seconds is None
+        if isinstance(one, Runner) and one.is_overdue:
+            # It keeps its slot and its locks.
+            return
         self._ends[one.id] = end
         heapq.heappush(self._ending, (end, place))
         self._free_dependants(one.id)

@@ -22,11 +22,11 @@ class JobEta(msgspec.Struct, frozen=True, kw_only=True):
 
     ``run_seconds``: its estimated run time, from ``count`` earlier ones, of which half took at most
     ``usual_seconds``. It is never less than the ``elapsed`` seconds for which a running job has
-    run; ``is_overdue``: these are more than nine of ten earlier ones took, so that its end is a
-    guess. ``guesses``: how many jobs
-    before it have no history and count with the usual run time. ``unknown`` says why its end is
-    not known: its kinds of opcodes have no ``history``, it is ``held`` by a rule or a limit or
-    waits for a job that is, it is ``far`` behind others, or it is not ``pending`` any more.
+    run; ``is_overdue``: these are more than nine of ten earlier ones took. ``guesses``: how many
+    jobs before it have no history and count with the usual run time. ``unknown`` says why its end
+    is not known: its kinds of opcodes have no ``history``, it is ``held`` by a rule or a limit or
+    waits for a job that is, it is ``overdue`` or waits for a job that is, it is ``far`` behind
+    others, or it has ``ended``.
     """
 
     id: int
@@ -38,7 +38,7 @@ class JobEta(msgspec.Struct, frozen=True, kw_only=True):
     is_overdue: bool = False
     count: int = 0
     guesses: int = 0
-    unknown: Literal["", "history", "held", "far", "ended"] = ""
+    unknown: Literal["", "history", "held", "overdue", "far", "ended"] = ""
 
 
 class Etas(msgspec.Struct, frozen=True):
@@ -70,7 +70,9 @@ def etas_of(read: PlanRead) -> Etas:
         works[job_id] = work
         ran[job_id] = elapsed
         left = None if known is None else seconds_left(elapsed, known.typical, known.high)
-        running.append(Runner(job_id, left, claims.get(job_id, ()), job_id in standing))
+        is_overdue = known is not None and elapsed >= known.high
+        own = claims.get(job_id, ())
+        running.append(Runner(job_id, left, own, job_id in standing, is_overdue))
     candidates = []
     for job_id, work, depends, is_held in read.pending:
         known = read.works[work]
@@ -98,10 +100,12 @@ def etas_of(read: PlanRead) -> Etas:
     return Etas(found, read.accuracy, is_whole=read.count <= len(read.pending))
 
 
-def _unknown(one: Planned) -> Literal["", "history", "held"]:
+def _unknown(one: Planned) -> Literal["", "history", "held", "overdue"]:
     """Why the end of a planned job is not known."""
     if one.end is not None:
         return ""
+    if one.is_overdue:
+        return "overdue"
     return "held" if one.start is None else "history"
 
 
@@ -110,10 +114,12 @@ def _with_run_time(one: JobEta, known: Estimate | None) -> JobEta:
     if known is None:
         return one
     elapsed = one.elapsed or 0.0
+    is_overdue = one.elapsed is not None and elapsed >= known.high
+    left = 0.0 if is_overdue else seconds_left(elapsed, known.typical, known.high)
     return msgspec.structs.replace(
         one,
-        run_seconds=elapsed + seconds_left(elapsed, known.typical, known.high),
+        run_seconds=elapsed + left,
         usual_seconds=known.typical,
-        is_overdue=elapsed >= known.high,
+        is_overdue=is_overdue,
         count=known.count,
     )

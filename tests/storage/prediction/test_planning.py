@@ -8,6 +8,7 @@ from ganger.storage.prediction import lock_types
 from ganger.storage.prediction.lock_types import forecast_of
 from ganger.storage.prediction.planned_locks import claims_of
 from ganger.storage.prediction.planning import (
+    BEHIND_OVERDUE,
     UNKNOWN,
     Candidate,
     Planned,
@@ -57,6 +58,17 @@ def test_a_job_waits_for_those_it_depends_on_while_others_pass() -> None:
 def test_a_job_that_is_held_and_those_that_depend_on_it_are_unknown() -> None:
     jobs = [Candidate(1, 6.0, is_held=True), Candidate(2, 1.0, (1,)), Candidate(3, 2.0, (77,))]
     assert plan([], jobs, 2, USUAL) == {1: UNKNOWN, 2: UNKNOWN, 3: UNKNOWN}
+
+
+def test_an_overdue_job_keeps_its_slot_and_its_locks() -> None:
+    late = Runner(9, 3.0, ONE, is_overdue=True)
+    jobs = [Candidate(1, 4.0, claims=ONE), Candidate(2, 4.0), Candidate(3, 4.0, (9,))]
+    held = [Candidate(4, 4.0, is_held=True), Candidate(5, 4.0, (4,)), Candidate(6, 4.0, (1,))]
+    found = plan([late], [*jobs, *held], 2, USUAL, holds_back=True)
+    assert found[9] == Planned(0.0, None, is_overdue=True)
+    assert found[2] == Planned(0.0, 4.0)
+    assert [found[one] for one in (1, 3, 6)] == [BEHIND_OVERDUE] * 3
+    assert [found[one] for one in (4, 5)] == [UNKNOWN] * 2
 
 
 def test_more_jobs_may_run_than_there_are_slots() -> None:

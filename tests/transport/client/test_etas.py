@@ -26,20 +26,42 @@ def test_a_running_job_ends_when_its_typical_time_is_over() -> None:
 
 @pytest.mark.parametrize(
     ("elapsed", "run_seconds", "is_overdue"),
-    [(0.0, 10.0, False), (10.0, 20.0, False), (19.0, 20.0, False), (20.0, 22.0, True)],
+    [(0.0, 10.0, False), (10.0, 20.0, False), (19.0, 20.0, False), (20.0, 20.0, True)],
 )
 def test_an_estimate_is_never_below_what_has_elapsed(
     elapsed: float, run_seconds: float, *, is_overdue: bool
 ) -> None:
     one = etas_of(read(running=[(1, 0, elapsed)])).of(1)
     assert (one.run_seconds, one.is_overdue) == (run_seconds, is_overdue)
-    assert one.end == 1_000.0 - elapsed + run_seconds
+    assert one.end == (None if is_overdue else 1_000.0 - elapsed + run_seconds)
+    assert one.unknown == ("overdue" if is_overdue else "")
     assert (one.elapsed, one.usual_seconds) == (elapsed, 10.0)
 
 
 def test_a_job_that_has_run_for_minutes_and_took_no_second_before_is_overdue() -> None:
     one = etas_of(read(works=[Estimate(9, 0.3, 0.4)], running=[(1, 0, 420.0)])).of(1)
-    assert (one.run_seconds, one.end, one.is_overdue) == (462.0, 1_042.0, True)
+    assert (one.run_seconds, one.end, one.is_overdue) == (420.0, None, True)
+
+
+def test_who_waits_for_an_overdue_job_has_an_unknown_end_too() -> None:
+    """For its end, its lock, or its run slot; the others are planned as ever."""
+    lock = forecast_of(node=exclusive(["n1"]))
+    jobs = {
+        "works": [Estimate(9, 10.0, 20.0)],
+        "running": [(1, 0, 420.0)],
+        "pending": [(2, 0, [1], False), (3, 0, [2], False), (4, 0, [], False), (5, 0, [], False)],
+        "count": 4,
+        "locks": [lock],
+        "lock_sets": {1: 0, 4: 0},
+        "holds_back": True,
+    }
+    found = etas_of(read(**jobs, slots=2))
+    assert {job_id: found.of(job_id).unknown for job_id in (1, 2, 3, 4)} == dict.fromkeys(
+        (1, 2, 3, 4), "overdue"
+    )
+    assert [found.of(job_id).is_overdue for job_id in (1, 2)] == [True, False]
+    assert found.of(5).end == 1_010.0
+    assert etas_of(read(**jobs, slots=1)).of(5).unknown == "overdue"
 
 
 def test_of_a_running_job_without_history_it_is_known_how_long_it_has_run() -> None:
