@@ -20,7 +20,8 @@ _COLUMNS = {
     "name": Column("name", lambda row: row.name),
     "mode": Column("mode", lambda row: row.mode or "-"),
     "owner": Column("owner", lambda row: ",".join(row.owners) or "-"),
-    "pending": Column("pending", lambda row: _pending(row) or "-"),
+    "pending": Column("pending", lambda row: _by_mode(row.pending) or "-"),
+    "wanted": Column("wanted", lambda row: _by_mode(row.wanted) or "-"),
 }
 
 
@@ -33,7 +34,11 @@ def lock() -> None:
 @output.style_options
 @click.pass_obj
 def list_locks(call: Call, style: output.Style) -> None:
-    """List every lock that is held or wanted: its mode, its owners and the jobs that wait."""
+    """List every lock that is held or wanted: its mode, its owners and the jobs that wait.
+
+    Under "pending" stand jobs that wait for the lock with a process, in line; under "wanted" the
+    first jobs without one that will take it when they start.
+    """
     names = output.chosen_fields(style, tuple(_COLUMNS), tuple(_COLUMNS))
     with call.client() as client:
         rows = client.locks()
@@ -95,7 +100,9 @@ def _changes(
             from ..transport.messages import LockRow  # noqa: PLC0415 - for this option alone
 
             shown = row or LockRow(name=name, mode=None, owners=[], pending=[])
-            yield msgspec.json.encode(shown).decode()
+            # The lock manager does not know who wants a lock without a process.
+            told = {key: getattr(shown, key) for key in ("name", "mode", "owners", "pending")}
+            yield msgspec.json.encode(told).decode()
         elif row is None:
             yield f"{name} is free"
         else:
@@ -108,5 +115,5 @@ def _plain(row: LockRow, name: str) -> object:
     return row.owners if name == "owner" else getattr(row, name)
 
 
-def _pending(row: LockRow) -> str:
-    return ",".join(f"{mode}:{'/'.join(owners)}" for mode, owners in row.pending)
+def _by_mode(owners: list[tuple[str, list[str]]]) -> str:
+    return ",".join(f"{mode}:{'/'.join(some)}" for mode, some in owners)

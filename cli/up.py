@@ -26,7 +26,7 @@ from .call import INTERRUPTED_EXIT_CODE
 from .daemon_options import DaemonOptions, recorded, remembered_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..storage.disk.paths import Places
     from ..transport.client.client import Client
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 NOT_RUNNING_EXIT_CODE = 3
 _SHORT_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
+_WAITING_SECONDS = 2.0
+"""The state of the daemon is shown also if its scheduler hangs."""
+
 _LOOK_SECONDS = 0.1
 
 
@@ -324,7 +327,7 @@ def status(call: Call, *, output_kind: str) -> int:
     try:
         with call.client(_SHORT_SECONDS) as client:
             info = client.info()
-            _show(info, output_kind, recorded(places))
+            _show(info, _asked_waiting(client), output_kind, recorded(places))
             if output_kind == "json":
                 return _health(info)
             limits = _limits(client, places)
@@ -369,12 +372,17 @@ def _tell_not_running(call: Call, output_kind: str) -> None:
     output.echo(f"No daemon runs in {data} (start one with `{start}`)")
 
 
-def _show(info: DaemonInfo, output_kind: str, options: DaemonOptions | None = None) -> None:
+def _show(
+    info: DaemonInfo,
+    waiting: Mapping[str, int] | None,
+    output_kind: str,
+    options: DaemonOptions | None = None,
+) -> None:
     given = {} if options is None else options.given()
     if output_kind == "json":
         plain = msgspec.to_builtins(info)
         plain.pop("type", None)
-        output.show_json({"running": True, **plain, "options": given})
+        output.show_json({"running": True, **plain, "waiting": waiting, "options": given})
         return
     lines = {
         "Daemon": f"ganger {info.version}, pid {info.pid}, "
@@ -386,6 +394,7 @@ def _show(info: DaemonInfo, output_kind: str, options: DaemonOptions | None = No
         "Jobs": ", ".join(
             f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
         ),
+        **({"Waiting": waiting_text(waiting)} if waiting else {}),
         "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
         **({"Options": shlex.join(options.words())} if options and given else {}),
         "Queue": queue_state(info),
@@ -408,6 +417,31 @@ def _show(info: DaemonInfo, output_kind: str, options: DaemonOptions | None = No
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:
         output.echo(f"Not loaded: {problem}")
+
+
+_CAUSES = {
+    "dependency": "for other jobs",
+    "rule": "held by a rule",
+    "limit": "for a rate limit",
+    "lock": "for locks, without a process",
+    "process": "for locks, with a process",
+    "slots": "for a run slot",
+    "order": "about to start",
+}
+
+
+def waiting_text(waiting: Mapping[str, int]) -> str:
+    """For what how many jobs wait, in words."""
+    counts = [(waiting.get(cause, 0), words) for cause, words in _CAUSES.items()]
+    return ", ".join(f"{count} {words}" for count, words in counts if count)
+
+
+def _asked_waiting(client: Client) -> dict[str, int] | None:
+    """For what jobs wait; None if the scheduler does not say so soon enough."""
+    try:
+        return client.waiting(timeout=_WAITING_SECONDS)
+    except errors.TryAgainError:
+        return None
 
 
 def _socket_state(one: SocketState) -> str:

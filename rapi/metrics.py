@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
+from ..storage import errors
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import Outcome
@@ -24,9 +25,14 @@ from .declarations import Call, Method, Resource, Right
 from .feed import Feed
 
 if TYPE_CHECKING:
+    from ..transport.client.async_client import AsyncClient
     from .feed import JobEvent
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
+CAUSES = ("dependency", "rule", "limit", "lock", "process", "slots", "order")
+"""For what jobs wait (`Client.waiting`)."""
+
+_WAITING_SECONDS = 2.0
 _OPCODES_MAX = 200
 """Most opcodes with histograms of their own; further ones count as ``other``."""
 
@@ -86,6 +92,7 @@ class _Told(msgspec.Struct):
 
     info: DaemonInfo
     waits: list[LockWait]
+    waiting: dict[str, int]
     rules: list[FilterRow]
     hits: dict[str, int]
 
@@ -96,6 +103,7 @@ class _Now:
     def __init__(self, told: _Told, times: JobTimes, feed: Feed) -> None:
         self._info = told.info
         self._waits = told.waits
+        self._waiting = told.waiting
         self._rules = told.rules
         self._hits = told.hits
         self._times = times
@@ -108,6 +116,14 @@ class _Now:
         for status in map(str, JobStatus):
             jobs.add_metric([status], info.counts.get(status, 0))
         yield jobs
+        waiting = GaugeMetricFamily(
+            "ganger_jobs_waiting",
+            "Jobs that wait, by the first thing that holds them",
+            labels=["cause"],
+        )
+        for cause in CAUSES:
+            waiting.add_metric([cause], self._waiting.get(cause, 0))
+        yield waiting
         ended = CounterMetricFamily(
             "ganger_jobs_ended", "Jobs that ended while this exporter lived", labels=["status"]
         )
@@ -152,6 +168,11 @@ class _Now:
             hits.add_metric([rule.uuid, action], self._hits.get(rule.uuid, 0))
         yield hits
 
+    @property
+    def _lock_waits(self) -> int:
+        """Those that stand in line for a lock, and those that are held back for one."""
+        return len(self._waits) + self._waiting.get("lock", 0)
+
     def _states(self) -> Iterable[Metric]:
         info = self._info
         for name, text, value in (
@@ -161,10 +182,18 @@ class _Now:
             ("ganger_quarantined_files", "Files that cannot be read", len(info.quarantined)),
             ("ganger_start_time_seconds", "When the daemon started", info.started),
             ("ganger_last_job_id", "The last id given", info.counts.get("last_id", 0)),
-            ("ganger_lock_waits", "Owners that wait for a lock", len(self._waits)),
+            ("ganger_lock_waits", "Owners and pending jobs that wait for a lock", self._lock_waits),
             ("ganger_event_listeners", "Open streams of events", self._feed.listeners),
         ):
             yield GaugeMetricFamily(name, text, value=value)
+
+
+async def _waiting(client: AsyncClient) -> dict[str, int]:
+    """For what jobs wait; a scrape does not wait long for the scheduler."""
+    try:
+        return await client.waiting(timeout=_WAITING_SECONDS)
+    except errors.TryAgainError:
+        return {}
 
 
 async def read_metrics(call: Call) -> Response:
@@ -173,6 +202,7 @@ async def read_metrics(call: Call) -> Response:
     told = _Told(
         await client.info(),
         await client.lock_waits(),
+        await _waiting(client),
         await client.filters(),
         await client.rule_hits(),
     )

@@ -13,7 +13,8 @@ export async function locks(context) {
   const load = async () => {
     const found = await api("GET", "/2/locks");
     if (context.signal.aborted) return;
-    const rows = found.locks.map((row) => ({ ...row, name: called(row.name), waiters: row.pending.flatMap(([mode, owners]) => owners.map((owner) => ({ owner, mode }))) }));
+    const rows = found.locks.map((row) => ({ ...row, name: called(row.name), 
+      waiters: each(row.pending), wanted: each(row.wanted ?? []) }));
     const held = rows.filter((row) => !row.name.startsWith("job/"));
     const awaited = rows.filter((row) => row.name.startsWith("job/"));
     swap(body,
@@ -27,6 +28,8 @@ export async function locks(context) {
   return [h("h1", {}, "Locks"), body];
 }
 
+/** Each owner with its mode. */
+const each = (byMode) => byMode.flatMap(([mode, owners]) => owners.map((owner) => ({ owner, mode })));
 /** The name as people write it: the lock of a whole level has a star. */
 const called = (name) => name.replace(/\/\[lockset\]$/, "/*");
 const jobOf = (owner) => /(?:^|\/)(\d+)$/.exec(owner)?.[1];
@@ -43,8 +46,9 @@ function list(rows) {
   const lines = rows.map((row) => h("tr", {},
     h("td", {}, row.name), h("td", {}, row.mode ?? ""),
     h("td", { class: "text" }, owners(row.owners.map((owner) => ({ owner })), `held ${row.name}`)),
-    h("td", { class: "text" }, owners(row.waiters, `awaited ${row.name}`))));
-  return table(["Lock", "Mode", "Held by", "Waited for by"], lines, "Locks");
+    h("td", { class: "text" }, owners(row.waiters, `awaited ${row.name}`)),
+    h("td", { class: "text" }, owners(row.wanted, `wanted ${row.name}`))));
+  return table(["Lock", "Mode", "Held by", "Waited for by", "Wanted by"], lines, "Locks");
 }
 
 function dependencies(rows) {
@@ -65,11 +69,11 @@ function drawn(all, lock, side) {
 
 // Owners that wait on the left, locks in the middle, owners that hold on the right.
 function graph(rows) {
-  const contended = rows.filter((row) => row.waiters.length > 0);
+  const contended = rows.filter((row) => row.waiters.length + row.wanted.length > 0);
   const wanted = contended.length ? contended : rows.slice(0, GRAPH_LOCKS_HELD);
   const shown = wanted.slice(0, GRAPH_LOCKS).map((row) => ({
     name: row.name,
-    waiters: drawn([...new Set(row.waiters.map(({ owner }) => owner))], row.name, "waits"),
+    waiters: drawn([...new Set([...row.waiters, ...row.wanted].map(({ owner }) => owner))], row.name, "waits"),
     holders: drawn(row.owners, row.name, "holds"),
   }));
   const places = (boxes) => new Map([...new Map(boxes.map((box) => [box.key, box])).values()].map((box, place) => [box.key, { ...box, y: 34 + place * 34 }]));
@@ -78,7 +82,7 @@ function graph(rows) {
   const right = places(shown.flatMap((row) => row.holders));
   const height = 24 + 34 * Math.max(middle.size, left.size, right.size);
   const drawing = s("svg", { viewBox: `0 0 900 ${height}`, role: "img", "aria-label": "Graph of locks", class: "graph" });
-  drawing.append(...[["waits for", 90], ["lock", 450], ["held by", 810]].map(([text, x]) =>
+  drawing.append(...[["waits for, or wants", 90], ["lock", 450], ["held by", 810]].map(([text, x]) =>
     s("text", { class: "faint", x, y: 12, "text-anchor": "middle" }, text)));
   const edge = (x1, y1, x2, y2, kind) => drawing.append(s("path", { class: kind, d: `M${x1} ${y1} C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}` }));
   for (const row of shown) {

@@ -97,16 +97,27 @@ class Estimating:
         except errors.StorageError as error:
             self._runtime.log.warning("estimates are not written", error=error.text)
 
-    def read_plan(self, envelope: Envelope) -> None:
+    def read_plan(self, envelope: Envelope, message: messages.ReadPlan) -> None:
         """Answer with what a plan needs: the scheduler knows the order.
 
         It is asked on the way that new jobs take, so that it knows those, too.
         """
-        order = messages.ReportOrder(limit=settings.PLANNED_JOBS_MAX)
-        answer = functools.partial(self._answer, envelope)
+        limit = settings.PLANNED_JOBS_MAX
+        if message.limit is not None:
+            limit = min(limit, message.limit)
+        order = messages.ReportOrder(limit=limit, has_causes=message.has_causes)
+        answer = functools.partial(self._answer, envelope, message)
         self._runtime.ask(FILTER_EVALUATOR, order, answer, envelope.refuse, envelope.deadline)
 
-    def _answer(self, envelope: Envelope, order: messages.OrderReported) -> None:
+    def _waiting(self, order: messages.OrderReported) -> dict[str, int]:
+        """For what the pending jobs wait, and how many wait for locks with a process."""
+        rows = self._store.table.in_phase(Phase.HANDED_OVER)
+        with_process = sum(row.status is JobStatus.WAITING for row in rows)
+        return {**order.waiting, **({"process": with_process} if with_process else {})}
+
+    def _answer(
+        self, envelope: Envelope, message: messages.ReadPlan, order: messages.OrderReported
+    ) -> None:
         now = self._runtime.wall_clock()
         find = self._store.table.find
         works: dict[tuple[str, ...], int] = {}
@@ -135,6 +146,7 @@ class Estimating:
                 lock_sets=order.lock_sets,
                 standing=order.standing,
                 holds_back=order.holds_back,
+                waiting=self._waiting(order) if message.has_causes else {},
             )
         )
 

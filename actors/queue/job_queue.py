@@ -252,7 +252,7 @@ def from_clients(queue: JobQueue) -> Routes:
                 messages.ExplainJob, lambda envelope, one: diagnosis.explain(envelope, one.id)
             ),
             _handled(messages.ReadRuleHits, rule_hits),
-            _handled(messages.ReadPlan, lambda envelope, _: queue.estimating.read_plan(envelope)),
+            _handled(messages.ReadPlan, queue.estimating.read_plan),
             _handled(messages.TestFilters, diagnosis.test_filters),
             _handled(messages.Simulate, diagnosis.simulate),
         )

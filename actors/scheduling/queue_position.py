@@ -122,11 +122,16 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Of `in_order`, those that no rule rejects."""
         return self._jobs_of(one for one in self.lanes if one.verdict.action != REJECTED)
 
-    def reported(self, limit: int, at_once: int) -> Generator[None, None, OrderReported]:
+    def reported(
+        self, limit: int, at_once: int, *, has_causes: bool = False
+    ) -> Generator[None, None, OrderReported]:
         """The first ``limit`` jobs in order, and what holds each back but the others.
 
         Yields after each ``at_once`` jobs: then jobs may come and go.
         """
+        waiting: Counter[str] = Counter()
+        if has_causes:
+            waiting = yield from self.counted(at_once)
         found: dict[int, tuple[int, list[int], bool]] = {}
         lock_sets = LockSets()
         standing = []
@@ -151,6 +156,7 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             lock_sets=lock_sets.by_job,
             standing=sorted(standing),
             holds_back=self.prediction.policy.is_predictive and self.prediction.policy.holds_back,
+            waiting=dict(waiting),
         )
 
     def obstacles(self) -> Counter[str]:

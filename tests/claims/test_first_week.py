@@ -151,6 +151,25 @@ def test_a_job_that_need_not_wait_for_a_lock_passes_an_older_one(
     assert end(client, holder, older) == dict.fromkeys((holder, older), JobStatus.SUCCESS)
 
 
+def test_a_job_that_is_held_back_for_a_lock_wants_it(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    holder = client.submit(gate.job(**ON_N1))
+    until_running(client, holder)
+    later = client.submit(shell("true") | ON_N1)
+    after = client.submit(shell("true"), depends=[later])
+    listed = daemon.run("lock", "list").stdout
+    assert re.search(rf"^node/n1 +exclusive +{holder} +- +exclusive:{later}$", listed, re.MULTILINE)
+    assert client.waiting() == {"lock": 1, "dependency": 1}
+    status = daemon.run("status").stdout
+    assert "Waiting:    1 for other jobs, 1 for locks, without a process\n" in status
+    gate.let_through()
+    ended = end(client, holder, later, after)
+    assert set(ended.values()) == {JobStatus.SUCCESS}
+    assert client.waiting() == {}
+    assert "Waiting:" not in daemon.run("status").stdout
+
+
 def test_a_job_that_waits_for_a_lock_with_a_process_is_listed(
     daemon: Daemon, client: Client, gate: Gate
 ) -> None:
@@ -161,7 +180,7 @@ def test_a_job_that_waits_for_a_lock_with_a_process_is_listed(
     changes = client.watch(later, log=False)
     assert any(getattr(part, "status", None) is JobStatus.WAITING for part in changes)
     listed = daemon.run("lock", "list").stdout
-    assert re.search(rf"^node/n1 +exclusive +{holder} +exclusive:{later}$", listed, re.MULTILINE)
+    assert re.search(rf"^node/n1 +exclusive +{holder} +exclusive:{later} +-$", listed, re.MULTILINE)
     gate.let_through()
     assert end(client, holder, later) == dict.fromkeys((holder, later), JobStatus.SUCCESS)
 

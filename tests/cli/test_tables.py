@@ -101,7 +101,13 @@ class FullDaemon:
     def locks(self) -> list[LockRow]:
         pending = [("exclusive", ["8", "9"])]
         return [
-            LockRow(name="node/[lockset]", mode="shared", owners=["7"], pending=pending),
+            LockRow(
+                name="node/[lockset]",
+                mode="shared",
+                owners=["7"],
+                pending=pending,
+                wanted=[("shared", ["10"])],
+            ),
             LockRow(name="node/n1", mode=None, owners=[], pending=[]),
         ]
 
@@ -140,7 +146,7 @@ JOB = (
 TABLES = [
     ("filter", FILTER),
     ("job", JOB),
-    ("lock", "name,mode,owner,pending"),
+    ("lock", "name,mode,owner,pending,wanted"),
     ("key", "name,public_key"),
 ]
 
@@ -202,8 +208,8 @@ def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(
 
 def test_brackets_of_a_name_are_shown(shown: ShowsTable) -> None:
     _, first, second = shown("lock", "list")
-    assert first.split() == ["node/[lockset]", "shared", "7", "exclusive:8/9"]
-    assert second.split() == ["node/n1", "-", "-", "-"]
+    assert first.split() == ["node/[lockset]", "shared", "7", "exclusive:8/9", "shared:10"]
+    assert second.split() == ["node/n1", "-", "-", "-", "-"]
 
 
 def test_a_table_without_rows_is_its_headings(

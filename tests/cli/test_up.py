@@ -266,6 +266,7 @@ def test_status_shows_the_daemon_when_its_store_hangs_and_names_the_store(
     late = errors.DeadlineError("read_limits: no answer came before the deadline")
     hanging = mock.Mock(is_away=False)
     hanging.info.return_value, hanging.limits.side_effect = INFO, late
+    hanging.waiting.side_effect = late
     stand_in.use(monkeypatch, hanging)
     assert called("status") == errors.DeadlineError.exit_code
     said = capsys.readouterr()
@@ -281,11 +282,14 @@ def test_status_names_parameters_that_are_not_in_force(
 ) -> None:
     found = mock.Mock(is_away=False)
     found.info.return_value = INFO
+    found.waiting.return_value = {"rule": 1, "slots": 2}
     problem = "cluster.predictive_queue.ticks: expected float > 0.0"
     found.limits.return_value = LimitsRead(20, 25, not_in_force=(problem,))
     stand_in.use(monkeypatch, found)
     assert called("status") == 0
-    assert f"NOT IN FORCE: {problem}; its default holds\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"NOT IN FORCE: {problem}; its default holds\n" in said
+    assert "Waiting:    1 held by a rule, 2 for a run slot\n" in said
 
 
 def test_a_daemon_that_has_not_opened_its_door_is_stopped_all_the_same(
@@ -334,7 +338,7 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
 ) -> None:
     info = msgspec.structs.replace(INFO, **changes)
     assert up.queue_state(info) == expected
-    up._show(info, "table")
+    up._show(info, None, "table")
     assert f"Queue:      {expected}\n" in capsys.readouterr().out
 
 
@@ -361,6 +365,7 @@ def test_the_exit_code_of_status_says_whether_the_daemon_serves(
     info = msgspec.structs.replace(INFO, **changes)
     limits = LimitsRead(running_jobs_max=20, tracked_jobs_max=0)
     daemon = mock.Mock(is_away=False, info=lambda: info, limits=lambda: limits)
+    daemon.waiting.return_value = {}
     monkeypatch.setattr(up, "_running_pid", lambda _: 1)
     stand_in.use(monkeypatch, daemon)
     for words in ([], ["-o", "json"]):
@@ -389,14 +394,14 @@ def test_up_waits_until_the_remote_api_serves_or_says_why_not(
 
 def test_status_names_opcodes_that_could_not_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     problem = "package x: opcode 'y' (x:Y) cannot be loaded: ModuleNotFoundError: z"
-    up._show(msgspec.structs.replace(INFO, opcode_problems=[problem]), "table")
+    up._show(msgspec.structs.replace(INFO, opcode_problems=[problem]), None, "table")
     assert f"Not loaded: {problem}\n" in capsys.readouterr().out
 
 
 def test_status_names_sockets_of_installed_listeners(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    up._show(msgspec.structs.replace(INFO, sockets=[SOCKET]), "table")
+    up._show(msgspec.structs.replace(INFO, sockets=[SOCKET]), None, "table")
     assert "LUXI:       /run/x/ganeti-query\n" in capsys.readouterr().out
 
 

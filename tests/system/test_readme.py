@@ -37,7 +37,7 @@ def test_the_first_steps_work_as_they_are_written(tmp_path: Path) -> None:
         script = script.replace(shown, "")
     # A person types the next line when this one runs, and all of them before it has ended.
     assert HOLDER in script
-    until = "until .venv/bin/ganger lock list | grep -q node/n1; do :; done"
+    until = "until .venv/bin/ganger lock list | grep -q 'node/n1 *exclusive'; do :; done"
     released = tmp_path / "released"
     holder = HOLDER.replace(HELD, f"sh -c 'until [ -e {released} ]; do sleep 0.1; done'")
     script = script.replace(HOLDER, f"{holder}{until}\n")
@@ -66,9 +66,9 @@ def test_the_first_steps_work_as_they_are_written(tmp_path: Path) -> None:
     assert "The daemon is ready" in done.stdout
     for shown in SHOWN_OUTPUTS:
         assert shown in done.stdout
-    # Of the jobs of the second plan, the first is held back: it is no waiter of the lock.
+    # Of the jobs of the second plan, the first is held back: it wants the lock.
     [lock] = re.findall(r"^node/n1 .*$", done.stdout, re.MULTILINE)
-    assert lock.split() == ["node/n1", "exclusive", "4", "-"]
+    assert lock.split() == ["node/n1", "exclusive", "4", "-", "exclusive:5"]
     why = "job 5 is queued: it would have to wait for node/n1 (exclusive), held by job 4\n"
     assert why in done.stdout
     assert "  It would start if: job 4 ends, or gives the lock back\n" in done.stdout

@@ -15,5 +15,5 @@
 - `caller` waits for threads, `async_caller` for asyncio. `spans`: for how long.
 - `following`: jobs until their end. `output_reading`: a job's output; `placed_log`: what it has
   logged, in its place. `etas`: when jobs will start.
-  `purges`: what goes for good, page by page.
+  `wanted_locks`: which pending jobs want which locks. `purges`: what goes for good, page by page.
 """

@@ -587,6 +587,14 @@ class AsyncClient(AsyncClusterVerbs):
         """
         return etas_of(await self._caller.call(ReadPlan(), timeout))
 
+    async def waiting(self, *, timeout: float | None = None) -> dict[str, int]:
+        """For what how many jobs wait: the kind of the first obstacle, as in `explain`.
+
+        ``process``: jobs that wait for locks with a process.
+        """
+        asked = ReadPlan(limit=0, has_causes=True)
+        return (await self._caller.call(asked, timeout)).waiting
+
     # The end.
 
     async def stop(self, *, timeout: float | None = None) -> None:

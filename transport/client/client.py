@@ -590,6 +590,14 @@ class Client(ClusterVerbs):
         """
         return etas_of(self._caller.call(ReadPlan(), timeout))
 
+    def waiting(self, *, timeout: float | None = None) -> dict[str, int]:
+        """For what how many jobs wait: the kind of the first obstacle, as in `explain`.
+
+        ``process``: jobs that wait for locks with a process.
+        """
+        asked = ReadPlan(limit=0, has_causes=True)
+        return (self._caller.call(asked, timeout)).waiting
+
     # The end.
 
     def stop(self, *, timeout: float | None = None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...storage import errors
 from ...storage.jobs.jobs import check_id
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of
 from ..messages import (
@@ -31,10 +32,11 @@ from ..messages import (
     ReadInfo,
     ReadLockWaits,
     ReadObjects,
+    ReadPlan,
     ReadRuleHits,
     SetWatcherPause,
 )
-from . import filter_requests, query_requests, requests
+from . import filter_requests, query_requests, requests, wanted_locks
 from .caller import Caller
 from .streams import Streams
 
@@ -153,10 +155,20 @@ class ClusterVerbs:
         return self._caller.call(ReadInfo(), timeout)
 
     def locks(self, *, timeout: float | None = None) -> list[LockRow]:
-        """Every lock that is held or wanted, then every job that others wait for (``job/ID``)."""
+        """Every lock that is held or wanted, then every job that others wait for (``job/ID``).
+
+        Jobs without a process that will take a lock when they start are under ``wanted``: the first
+        1,000 in the scheduler's order, and none while the scheduler does not answer.
+        """
         held = self._caller.call(ListLocks(), timeout)
         jobs = self._caller.call(ListDependencies(), timeout)
-        return held.rows + jobs.rows
+        seconds = wanted_locks.SECONDS if timeout is None else min(timeout, wanted_locks.SECONDS)
+        try:
+            asked = ReadPlan(limit=wanted_locks.WANTING_JOBS_MAX)
+            rows = wanted_locks.with_wanted(held.rows, self._caller.call(asked, seconds))
+        except errors.TryAgainError:
+            rows = held.rows
+        return rows + jobs.rows
 
     def watch_locks(
         self, revision: int = 0, *, seconds: float = 30.0, timeout: float | None = None

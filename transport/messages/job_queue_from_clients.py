@@ -426,7 +426,8 @@ class PlanRead(Reply, frozen=True):
     the jobs for which it waits, and whether a rule or a limit holds it; ``count``: all of them.
     ``usual``: the seconds that count for work without history. ``accuracy``: how wrong the last
     predictions of run times were. ``locks``, ``lock_sets``, ``standing``, ``holds_back``: as the
-    scheduler reports them (`OrderReported`).
+    scheduler reports them (`OrderReported`). ``waiting``: for what all pending jobs wait, by the
+    kind of `Obstacle`, and as ``process`` the jobs that wait for locks with a process.
     """
 
     now: float
@@ -441,10 +442,18 @@ class PlanRead(Reply, frozen=True):
     lock_sets: dict[int, int] = {}
     standing: list[int] = []
     holds_back: bool = False
+    waiting: dict[str, int] = {}
 
 
 class ReadPlan(Request[PlanRead], frozen=True):
-    """Send what a plan of the jobs to come needs."""
+    """Send what a plan of the jobs to come needs.
+
+    ``limit``: of at most so many pending jobs; None: of as many as a plan has. ``has_causes``:
+    also for what the pending jobs wait.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    has_causes: bool = False
 
 
 class ReadRuleHits(Request[RuleHits], frozen=True):

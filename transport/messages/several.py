@@ -208,7 +208,8 @@ class OrderReported(Reply, frozen=True):
 
     ``count``: all pending jobs. ``running``: the jobs in the ``slots`` run slots. ``lock_sets``:
     the locks that jobs have, or with which they begin, as indexes of ``locks``; others need none,
-    or it is not known. ``standing``: running jobs that still wait for theirs. ``holds_back``:
+    or it is not known. ``waiting``: how many pending jobs wait, by the kind of their first obstacle
+    (if it was asked for). ``standing``: running jobs that still wait for theirs. ``holds_back``:
     whether pending jobs that would wait for locks get no run slot.
     """
 
@@ -220,9 +221,14 @@ class OrderReported(Reply, frozen=True):
     lock_sets: dict[int, int] = {}
     standing: list[int] = []
     holds_back: bool = False
+    waiting: dict[str, int] = {}
 
 
 class ReportOrder(Request[OrderReported], frozen=True):
-    """From the job queue: report the first ``limit`` pending jobs in order."""
+    """From the job queue: report the first ``limit`` pending jobs in order.
+
+    ``has_causes``: also for what all of them wait, which costs more.
+    """
 
     limit: int
+    has_causes: bool = False

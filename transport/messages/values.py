@@ -96,12 +96,16 @@ class ChosenUnder(msgspec.Struct, frozen=True):
 
 
 class LockRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the lock list. ``owners`` and ``pending`` name jobs (or other owners)."""
+    """One row of the lock list. ``owners`` and ``pending`` name jobs (or other owners).
+
+    ``wanted``: pending jobs that will take the lock when they start, by mode; the client adds them.
+    """
 
     name: str
     mode: str | None
     owners: list[str]
     pending: list[tuple[str, list[str]]]
+    wanted: list[tuple[str, list[str]]] = []
 
 
 class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
