@@ -21,7 +21,7 @@ import msgspec
 from ..storage import errors, settings, wording
 from ..storage.alive import process_identity
 from ..storage.disk import documents, ownership
-from . import choices, first_rapi, output, start_report
+from . import checking, choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
 from .daemon_options import DaemonOptions, recorded, remembered_options
 
@@ -311,16 +311,27 @@ def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
 
 
 @click.command()
+@checking.options
 @output.output_option
 @click.pass_obj
-def status(call: Call, *, output_kind: str) -> int:
-    """Show the daemon's pid, version, endpoints, jobs and components.
+def status(
+    call: Call,
+    *,
+    check: bool,
+    free_warn: checking.Least,
+    free_critical: checking.Least,
+    wait_warn: float | None,
+    output_kind: str,
+) -> int:
+    """Show the daemon's pid, version, endpoints, jobs, components and the disk.
 
-    Exit code 3: none runs; 74: the queue is read-only, because the disk refuses writes; 70: the
-    daemon does not listen where it should.
+    Exit code 3: none runs; 74: the queue is read-only, because the disk refuses writes, or the disk
+    is full; 70: the daemon does not listen where it should.
     """
     places = call.places
     pid = _running_pid(places)
+    if check:
+        return checking.run(call, checking.Thresholds(free_warn, free_critical, wait_warn), pid=pid)
     if pid is None:
         _tell_not_running(call, output_kind)
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
@@ -348,7 +359,7 @@ def status(call: Call, *, output_kind: str) -> int:
 
 def _health(info: DaemonInfo) -> int:
     """The exit code of `status` for a daemon that answers."""
-    if info.is_read_only:
+    if info.is_read_only or info.is_disk_full:
         return errors.StorageError.exit_code
     is_closed = any(one is not None and one.problem for one in (info.rapi, *info.sockets))
     return errors.OperatorError.exit_code if is_closed else 0
@@ -398,6 +409,7 @@ def _show(
         "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
         **({"Options": shlex.join(options.words())} if options and given else {}),
         "Queue": queue_state(info),
+        "Disk": disk_use(info),
         "Last id": str(info.counts.get("last_id", 0)),
         "Memory": ", ".join(
             f"{name} {size / 1_048_576:.0f} MiB" if size else f"{name} unknown"
@@ -413,6 +425,8 @@ def _show(
         again = f", restarted {times}" if component.restarts else ""
         where = f", in the process {component.process}" if component.process else ""
         output.echo(f"  {component.name:<20}{state}{again}{where}")
+    for job_id, why in info.output_dropped.items():
+        output.echo(f"Job {job_id}: {why}")
     for name in info.quarantined:
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:
@@ -458,12 +472,30 @@ def rapi_state(rapi: RapiState) -> str:
     return f"{rapi.url} NOT READY: {why}{again}"
 
 
+def disk_use(info: DaemonInfo) -> str:
+    """What takes how much of the disk, in words."""
+    disk = info.disk
+    if disk is None:
+        return "not measured yet"
+    size = wording.size
+    parts = (
+        f"output {size(disk.output)}, archive {size(disk.archive)}, journal {size(disk.journal)}"
+    )
+    reserve = f", reserve {size(disk.reserve)}" if disk.reserve else ", no reserve"
+    return f"{parts}{reserve}; {size(disk.free)} of {size(disk.total)} free"
+
+
 def queue_state(info: DaemonInfo) -> str:
     """Whether the queue takes jobs, in words."""
     words = [
         *(
             ["READ-ONLY: the disk refuses writes; no changes are taken"]
             if info.is_read_only
+            else []
+        ),
+        *(
+            ["DISK FULL: new jobs wait for space (`ganger job purge`)"]
+            if info.is_disk_full and not info.is_read_only
             else []
         ),
         *(["drained: it takes no jobs"] if info.is_drained else []),

@@ -47,6 +47,7 @@ def _deleting(rule: str) -> str:
 
 _COMMANDS = remedy_words.Commands(
     delete_rule=_deleting,
+    give_space=" (if it is full, `ganger job purge` gives space back)",
     set_slots=" (`ganger queue limit {slots}`)",
     set_priority=" (`ganger job change-priority {job} --priority {priority}`)",
 )

@@ -27,6 +27,8 @@ async def readyz(call: Call) -> dict[str, Any]:
         raise HttpError(503, f"not ready: {', '.join(missing)}")
     if info.is_read_only:
         raise HttpError(503, "the disk refuses writes; no changes are taken")
+    if info.is_disk_full:
+        raise HttpError(503, "the disk is full; no new jobs are taken")
     return {"status": "ok"}
 
 

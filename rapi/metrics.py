@@ -160,6 +160,7 @@ class _Now:
             turns.add_metric([name], seconds)
         yield turns
         yield from self._states()
+        yield from self._disk()
         hits = CounterMetricFamily(
             "ganger_filter_hits", "Jobs to which a rule was applied", labels=["rule", "action"]
         )
@@ -178,6 +179,8 @@ class _Now:
         for name, text, value in (
             ("ganger_up", "Whether the daemon answers", 1),
             ("ganger_read_only", "Whether the disk refuses writes", int(info.is_read_only)),
+            ("ganger_disk_full", "Whether new jobs wait for space", int(info.is_disk_full)),
+            ("ganger_output_dropped_jobs", "Jobs that drop output", len(info.output_dropped)),
             ("ganger_drained", "Whether the queue takes no jobs", int(info.is_drained)),
             ("ganger_quarantined_files", "Files that cannot be read", len(info.quarantined)),
             ("ganger_start_time_seconds", "When the daemon started", info.started),
@@ -186,6 +189,19 @@ class _Now:
             ("ganger_event_listeners", "Open streams of events", self._feed.listeners),
         ):
             yield GaugeMetricFamily(name, text, value=value)
+
+    def _disk(self) -> Iterable[Metric]:
+        disk = self._info.disk
+        if disk is None:
+            return
+        used = GaugeMetricFamily(
+            "ganger_disk_used_bytes", "What parts of the queue take", labels=["part"]
+        )
+        for part in ("output", "archive", "journal", "reserve"):
+            used.add_metric([part], getattr(disk, part))
+        yield used
+        yield GaugeMetricFamily("ganger_disk_free_bytes", "Free on the queue's disk", disk.free)
+        yield GaugeMetricFamily("ganger_disk_size_bytes", "All of the queue's disk", disk.total)
 
 
 async def _waiting(client: AsyncClient) -> dict[str, int]:

@@ -168,7 +168,7 @@ export async function health(context) {
 
 function daemon(found, cluster, [groups, nodes, instances, networks]) {
   const mib = (size) => `${(size / 1048576).toFixed(0)} MiB`;
-  const state = found.is_read_only ? "READ-ONLY: the disk refuses writes" : found.is_drained ? "drained: it takes no jobs" : "open";
+  const state = found.is_read_only ? "READ-ONLY: the disk refuses writes" : found.is_disk_full ? "DISK FULL: new jobs wait for space" : found.is_drained ? "drained: it takes no jobs" : "open";
   const facts = [
     ["Daemon", `ganger ${found.version}, pid ${found.pid}, up ${span(Date.now() / 1000 - found.started)}`],
     ["Queue", state],

@@ -398,6 +398,12 @@ OUTPUT_BYTES_MAX = 1024 * 1024 * 1024
 OUTPUT_WRITE_SECONDS = 0.02
 """Least time between two writes of a job's output, and between two notices to its followers."""
 
+OUTPUT_DROPPED_SECONDS = 5.0
+"""How often a job's process repeats that it drops output: a new daemon has not heard of it."""
+
+DISK_USE_WAIT_SECONDS = 2.0
+"""How long the status waits for them."""
+
 OUTPUT_PAGE_BYTES = 1024 * 1024
 """Most stored output in one reply: at least two blocks (`output_blocks`)."""
 

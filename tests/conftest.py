@@ -46,6 +46,7 @@ ONE_PROCESS = (
     "tests/compatibility/test_ganeti_rapi_client.py",
     "tests/compatibility/test_ganeti_tools",
     "tests/compatibility/test_monitoring.py",
+    "tests/faults/test_full_disk_of_6_mb.py",
     "tests/faults/test_rapi_process.py",
     "tests/faults/test_reused_processes.py",
     "tests/rapi/ganeti/test_ganeti_resources.py",

@@ -22,13 +22,14 @@ class Commands(NamedTuple):
     delete_rule: Callable[[str], str] = "filter rule {} is deleted".format
     """Of the name or UUID of a rule."""
 
+    give_space: str = ""
     set_slots: str = ""
     set_priority: str = ""
 
 
 def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:  # noqa: B008
     """The change that lets job ``job_id`` go on, as a condition; "" if there is none."""
-    parts = ["the disk takes writes again"] if wanted.is_disk else []
+    parts = [f"the disk takes writes again{commands.give_space}"] if wanted.is_disk else []
     if wanted.depends:
         ends = "ends as it" if len(wanted.depends) == 1 else "end as they"
         parts.append(f"{jobs(wanted.depends)} {ends} must")

@@ -127,6 +127,8 @@ class Diagnosis:
     def _answer_running(self, envelope: Envelope, job_id: int, found: messages.OpcodeWait) -> None:
         row = self._live(job_id)
         obstacles = [explaining.of_config_lock(row, found)] if found.is_waiting else []
+        if why := self._store.output_dropped.get(job_id):
+            obstacles.append(messages.Obstacle(kind="disk", held=job_id, text=why))
         remedy = obstacles[0].remedy if obstacles else messages.Remedy()
         envelope.reply(explaining.explained(row, obstacles, remedy))
 

@@ -71,7 +71,9 @@ class JobContext:
         """Keep output of the opcode; how many bytes of it are within its limit."""
         if self._output is None:
             file = output_files.OutputFile(spool.output_path(self._queue, self.job_id))
-            self._output = JobOutput(file, self._send_size, self.log, self.clock)
+            self._output = JobOutput(
+                file, self._send_size, self.log, self.clock, self._tell_dropped
+            )
             self._output.begin(self.op_index, self._output_limit)
             if (serial := self._log.told_serial) > 0:
                 self._output.note_logged(serial)
@@ -132,6 +134,9 @@ class JobContext:
             self._output.write_if_due()
             due = min(due, self._output.due())
         return due
+
+    def _tell_dropped(self, text: str) -> None:
+        self._daemon.tell(messages.OutputDropped(job_id=self.job_id, text=text))
 
     def _send_size(self, size: int) -> None:
         self._daemon.tell(messages.OutputGrew(job_id=self.job_id, size=size))

@@ -52,11 +52,16 @@ class JobOutput:
         send: Callable[[int], None],
         log: Callable[[str, str], None],
         clock: Callable[[], float],
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """``tell`` takes, again and again, why output is dropped; "": it is stored again."""
         self._file = file
         self._send = send
         self._log = log
         self._clock = clock
+        self._tell = tell
+        self._told_at = -math.inf
+        self._is_dropping = False
         self._op_index = 0
         self._limit = self._left = 0
         self._dropped = 0
@@ -74,6 +79,7 @@ class JobOutput:
         self._op_index = op_index
         self._limit = self._left = limit
         self._dropped = 0
+        self._tell_stored()
 
     def add(self, data: bytes, stream: str) -> int:
         """Add output of ``stdout`` or ``stderr``; return how many bytes are within the limit."""
@@ -176,6 +182,20 @@ class JobOutput:
             text = f"Output limit of {self._limit} bytes reached: what follows is dropped"
             self._log(text, ABOUT_OUTPUT)
         self._dropped += count
+        self._tell_dropped(
+            f"its output is dropped: it has reached the limit of {self._limit} bytes"
+        )
+
+    def _tell_dropped(self, text: str) -> None:
+        now = self._clock()
+        if not self._is_dropping or now >= self._told_at + settings.OUTPUT_DROPPED_SECONDS:
+            self._is_dropping, self._told_at = True, now
+            self._tell(text)
+
+    def _tell_stored(self) -> None:
+        if self._is_dropping:
+            self._is_dropping = False
+            self._tell("")
 
     def _mark(self, kind: int, missing: int) -> None:
         self._collected.append((kind, [], missing))
@@ -196,7 +216,10 @@ class JobOutput:
             if not self._is_refused:
                 self._is_refused = True
                 self._log(f"Output cannot be stored, which is tried again: {error.text}", _MESSAGE)
+            self._tell_dropped(f"its output is dropped: {error.text}")
             return
+        if self._is_refused:
+            self._tell_stored()
         self._is_refused = False
         self._forget()
         if self._missing:

@@ -14,6 +14,7 @@ from ...storage.disk import paths
 from ...storage.queue_files import output_blocks, output_files
 from ...transport import messages
 from ..runtime.component import Component
+from .disk_watch import DiskWatch
 from .page_waits import PageWait, PageWaits
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class OutputReader(Component[messages.ReaderMessage]):
     def boot(self) -> None:
         """Start without waiting requests: clients repeat those to a predecessor."""
         self._waiting: PageWaits[Envelope] = PageWaits()
+        self._disk = DiskWatch(self.runtime)
 
     def receive(self, envelope: Envelope[messages.ReaderMessage]) -> None:
         """Handle one message."""
@@ -38,6 +40,8 @@ class OutputReader(Component[messages.ReaderMessage]):
             case messages.OutputGrew():
                 for held in self._waiting.take_behind(message.job_id, message.size):
                     self._answer(held.request)
+            case messages.ReadDiskUse():
+                self._disk.answer(envelope)
             case _:
                 assert_never(message)
 

@@ -172,6 +172,7 @@ class JobQueue(Component[messages.QueueMessage]):
             is_read_only=ledger.is_read_only,
             is_disk_full=ledger.is_short,
             reserve_bytes=ledger.reserve_bytes,
+            output_dropped=dict(store.output_dropped),
             is_drained=self.admission.is_drained,
         )
 
@@ -272,6 +273,7 @@ def from_jobs(queue: JobQueue) -> Routes:
             _handled(messages.JobReturns, lifecycle.note_return),
             _noted(messages.CancelAnswered, control.pass_answer),
             _noted(messages.PriorityAnswered, control.pass_answer),
+            _noted(messages.OutputDropped, queue.store.note_dropped),
         )
     )
 

@@ -63,7 +63,7 @@ class Purging:
                 if files is not None:
                     found[job_id] = files
             if found and not message.is_dry_run:
-                self._refuse_if_read_only()
+                self._make_room(found)
                 self._store_purged(found)
         outcome = messages.PurgeOutcome(page.jobs, page.left_out, page.next_after)
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
@@ -172,7 +172,16 @@ class Purging:
             # There is no thread to be had.
             removal.close(large)
 
-    def _refuse_if_read_only(self) -> None:
+    def _make_room(self, files: Files) -> None:
+        """If the disk is so full that the log takes nothing, remove output and input first.
+
+        The jobs themselves stay until the log can have that they are purged. `StorageError` if it
+        cannot: a repetition goes on from there.
+        """
+        if self._ledger.is_read_only and self._ledger.is_short:
+            for paths in files.values():
+                removal.close(removal.remove(removal.beside(paths)))
+            self._store.note_space()
         if self._ledger.is_read_only:
             raise self._ledger.refusal()
 

@@ -77,6 +77,9 @@ class JobStore:
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
 
+        self.output_dropped: dict[int, str] = {}
+        """The jobs with a process that drops output, each with why."""
+
         self._runtime = runtime
         self._log = runtime.log
         self._secrets: dict[int, dict[int, dict[str, Any]]] = {}
@@ -245,6 +248,7 @@ class JobStore:
 
     def back_to_pending(self, row: Row, job: jobs.Job, status: JobStatus) -> None:
         """Announce that a job whose process has gone is pending again."""
+        self.output_dropped.pop(row.id, None)
         self.move(row, status)
         self.announcements.pending([(row, job.judged_inputs)])
         for listener in self._returned:
@@ -327,8 +331,18 @@ class JobStore:
         job.extra[jobs.STATE_SERIAL_KEY] = row.serial
         return row.id, row.serial, jobs.encode_job(job)
 
+    def note_dropped(self, message: messages.OutputDropped) -> None:
+        """A job's process drops output, or stores it again."""
+        row = self.table.find(message.job_id)
+        is_alive = row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final
+        if is_alive and message.text:
+            self.output_dropped[message.job_id] = message.text
+        else:
+            self.output_dropped.pop(message.job_id, None)
+
     def end(self, row: Row) -> None:
         """Note that no process writes the job's file any more."""
+        self.output_dropped.pop(row.id, None)
         row.phase = Phase.ENDED
         self._secrets.pop(row.id, None)
         self.reader.forget_appended(row.id, None)

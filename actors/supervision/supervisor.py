@@ -11,12 +11,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, assert_never
 
+import msgspec
+
 from ...storage import errors, settings
 from ...storage.version import version
 from ...transport import messages
 from ...transport.envelopes import Address
 from ..runtime.actor import start
-from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE
+from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE, OUTPUT_READER
 from ..runtime.component import Component
 from . import placement, supervising
 from .placement import NOTIFIED_OF_REPLACEMENT, PLACEMENT
@@ -267,11 +269,18 @@ class Supervisor(Component[messages.SupervisorMessage]):
     # ------------------------------------------------------------ information
 
     def _ask_for_info(self, envelope: Envelope) -> None:
-        """Ask the queue, then the executor, for the reports that the reply needs."""
+        """Ask the queue, the executor and the output reader for what the reply needs."""
 
         def queue_reported(queue: messages.QueueReport) -> None:
             def executor_reported(executor: messages.ExecutorReport) -> None:
-                envelope.reply(self._info(queue, executor))
+                def measured(found: messages.DiskUseRead | None) -> None:
+                    envelope.reply(self._info(queue, executor, found))
+
+                # The rest matters more than how much there is in a large archive.
+                deadline = self.runtime.clock() + settings.DISK_USE_WAIT_SECONDS
+                asked = messages.ReadDiskUse()
+                unknown = lambda _: measured(None)  # noqa: E731 - one line
+                self.runtime.ask(OUTPUT_READER, asked, measured, unknown, deadline)
 
             asked = messages.ReadProcesses()
             self.runtime.ask(EXECUTOR, asked, executor_reported, envelope.refuse)
@@ -287,7 +296,10 @@ class Supervisor(Component[messages.SupervisorMessage]):
         }
 
     def _info(
-        self, queue: messages.QueueReport, executor: messages.ExecutorReport
+        self,
+        queue: messages.QueueReport,
+        executor: messages.ExecutorReport,
+        measured: messages.DiskUseRead | None,
     ) -> messages.DaemonInfo:
         names = list(self._classes)
         rapi = self.runtime.host.rapi_states[-1] if self.runtime.host.rapi_states else None
@@ -319,4 +331,9 @@ class Supervisor(Component[messages.SupervisorMessage]):
             opcode_problems=[*placement.left_out(), *(rapi.left_out if rapi else ())],
             longest_turns=self._longest_turns(),
             rapi=rapi,
+            is_disk_full=queue.is_disk_full,
+            disk=None
+            if measured is None
+            else msgspec.structs.replace(measured.use, reserve=queue.reserve_bytes),
+            output_dropped=queue.output_dropped,
         )

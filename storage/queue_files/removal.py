@@ -98,6 +98,11 @@ def remove(paths: Iterable[str]) -> list[int]:
     return large
 
 
+def beside(paths: Iterable[str]) -> list[str]:
+    """Those of a job's files that are not its own one: output and input."""
+    return [path for path in paths if os.path.basename(os.path.dirname(path)) == spool.FOLDER]
+
+
 def close(large: Iterable[int]) -> None:
     """Free the space of large files that were removed."""
     for descriptor in large:

@@ -24,6 +24,7 @@ from tests.refusals import GONE, refuse
 from ganger.cli import daemon, main, start_report, up
 from ganger.storage import errors, settings
 from ganger.storage.disk import descriptors, paths
+from ganger.storage.queue_files.disk_use import DiskUse
 from ganger.transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
 
 INFO = DaemonInfo(
@@ -327,6 +328,7 @@ def test_no_signal_goes_to_a_process_that_does_not_hold_the_queue_any_more(
         ({}, "open"),
         ({"is_drained": True}, "drained: it takes no jobs"),
         ({"is_read_only": True}, "READ-ONLY: the disk refuses writes; no changes are taken"),
+        ({"is_disk_full": True}, "DISK FULL: new jobs wait for space (`ganger job purge`)"),
         (
             {"is_read_only": True, "is_drained": True},
             "READ-ONLY: the disk refuses writes; no changes are taken; drained: it takes no jobs",
@@ -342,6 +344,24 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
     assert f"Queue:      {expected}\n" in capsys.readouterr().out
 
 
+def test_status_shows_what_takes_the_disk_and_which_jobs_drop_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    use = DiskUse(free=2**30, total=2**31, output=2**20, archive=2**21, journal=2**22)
+    dropped = {7: "its output is dropped: the disk is nearly full"}
+    up._show(msgspec.structs.replace(INFO, disk=use, output_dropped=dropped), "table")
+    up._show(
+        msgspec.structs.replace(INFO, disk=msgspec.structs.replace(use, reserve=4096)), "table"
+    )
+    up._show(INFO, "table")
+    said = capsys.readouterr().out
+    parts = "Disk:       output 1.0 MiB, archive 2.0 MiB, journal 4.0 MiB"
+    assert f"{parts}, no reserve; 1.0 GiB of 2.0 GiB free\n" in said
+    assert f"{parts}, reserve 4.0 KiB; 1.0 GiB of 2.0 GiB free\n" in said
+    assert "Disk:       not measured yet\n" in said
+    assert "Job 7: its output is dropped: the disk is nearly full\n" in said
+
+
 SOCKET = SocketState(protocol="LUXI", path="/run/x/ganeti-query")
 CLOSED = msgspec.structs.replace(SOCKET, problem="this file is no socket")
 RAPI = RapiState(address="::", port=1, url="https://[::]:1/", is_ready=False)
@@ -353,6 +373,7 @@ RAPI = RapiState(address="::", port=1, url="https://[::]:1/", is_ready=False)
         ({}, 0),
         ({"is_drained": True}, 0),
         ({"is_read_only": True}, 74),
+        ({"is_disk_full": True}, 74),
         ({"rapi": RAPI}, 0),
         ({"rapi": msgspec.structs.replace(RAPI, problem="cannot start")}, 70),
         ({"sockets": [CLOSED]}, 70),

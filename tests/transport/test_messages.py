@@ -121,6 +121,10 @@ def test_a_reply_of_a_later_version_is_read_all_the_same() -> None:
 GOLDEN: list[tuple[Message, dict[str, Any]]] = [
     (messages.ReadPlan(), {"type": "read_plan"}),
     (
+        messages.OutputDropped(job_id=7, text="why"),
+        {"type": "output_dropped", "job_id": 7, "text": "why"},
+    ),
+    (
         messages.PurgeJobs(ids=[7], age_seconds=60.0, bytes_min=4096, after=3, is_dry_run=True),
         {
             "type": "purge_jobs",

@@ -82,7 +82,7 @@ ClientReply = (
 
 QueueReportOfJob = (
     RecordState | JobWaits | JobReturns | JobLogAppended | AskDependencies | AskGate
-    | CancelAnswered | PriorityAnswered
+    | CancelAnswered | PriorityAnswered | OutputDropped
 )
 LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
@@ -136,7 +136,7 @@ QueueMessage = (
     | StoreEstimates | StoreAges | LargeFilesGone | JobWaitsDue | GatheredDue
     | StoreChanges | ConfigFilesWritten | AwaitSettled | InputFlushed
 )
-ReaderMessage = ReadOutput | OutputGrew
+ReaderMessage = ReadOutput | OutputGrew | ReadDiskUse
 ExecutorMessage = (
     ExecutorReportOfJob
     | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob
@@ -161,7 +161,7 @@ SupervisorMessage = (
 # ---------------------------------------------------------------- what components answer each other
 
 ComponentReply = (
-    LastId | QueueReport | ExecutorReport
+    LastId | QueueReport | ExecutorReport | DiskUseRead
     | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
     | OrderReported
     | OpcodeWait | ForecastsResolved | ChangesStored

@@ -110,6 +110,7 @@ class QueueReport(Reply, frozen=True):
     is_drained: bool = False
     is_disk_full: bool = False
     reserve_bytes: int = 0
+    output_dropped: dict[int, str] = {}
 
 
 class ReadQueueState(Request[QueueReport], frozen=True):

@@ -29,6 +29,13 @@ class GateAnswered(Reply, frozen=True):
     chain: int = 0
 
 
+class OutputDropped(Notice, frozen=True):
+    """From a job's process, again and again: it drops output, and why; "": it stores it again."""
+
+    job_id: int
+    text: str
+
+
 class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
     """Make the job's whole new state durable.
 

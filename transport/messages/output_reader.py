@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from ...storage.queue_files.disk_use import DiskUse
 from .base import Notice, Reply, Request
 
 
@@ -33,6 +34,16 @@ class ReadOutput(Request[OutputPage], frozen=True):
     bytes_max: Annotated[int, msgspec.Meta(ge=0)] = 0
     wait_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     known: int = 0
+
+
+class DiskUseRead(Reply, frozen=True):
+    """How much of the disk the queue takes, without its reserve."""
+
+    use: DiskUse
+
+
+class ReadDiskUse(Request[DiskUseRead], frozen=True):
+    """From the supervisor: measure how much of the disk the queue takes."""
 
 
 class OutputGrew(Notice, frozen=True):

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ...storage.queue_files.disk_use import DiskUse
 from .base import Done, Notice, Reply, Request
 
 
@@ -53,6 +54,8 @@ class DaemonInfo(Reply, frozen=True):
     the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
     jobs, one after the other. ``rapi``: the remote API; None: the daemon has none.
     ``opcode_problems``: opcodes and other parts of installed packages that could not be loaded.
+    ``is_disk_full``: new jobs wait until the disk has space. ``disk``: what takes how much of it;
+    None: that could not be measured in time. ``output_dropped``: why running jobs drop output.
     """
 
     pid: int
@@ -73,6 +76,9 @@ class DaemonInfo(Reply, frozen=True):
     longest_turns: dict[str, float] = {}
     reuses_processes: bool = False
     rapi: RapiState | None = None
+    is_disk_full: bool = False
+    disk: DiskUse | None = None
+    output_dropped: dict[int, str] = {}
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

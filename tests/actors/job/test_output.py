@@ -59,7 +59,10 @@ class OutputStage:
         self.kinds: list[str] = []
         self.path = directory / "job-1-output"
         self.disk = RefusingFile(self.path)
-        self.output = JobOutput(self.disk, self.sent.append, self._log, lambda: self.now)
+        self.told: list[str] = []
+        self.output = JobOutput(
+            self.disk, self.sent.append, self._log, lambda: self.now, self.told.append
+        )
         self.output.begin(0, limit)
 
     def _log(self, text: str, kind: str) -> None:
@@ -245,6 +248,27 @@ def test_a_nearly_full_disk_keeps_the_commands_output_and_takes_the_mark(
     assert stage.segments() == [Segment(STDOUT, b"before"), Segment(NOT_STORED, missing=1_000)]
     assert "the disk is nearly full: the 1024 KiB that are free are kept" in stage.logged[0]
     assert stage.logged[1:] == ["1000 bytes of output could not be stored"]
+
+
+def test_the_daemon_hears_again_and_again_why_output_is_dropped_and_when_it_is_not(
+    stage: OutputStage,
+) -> None:
+    stage.output.begin(0, 3)
+    for seconds in (0.0, 1.0, settings.OUTPUT_DROPPED_SECONDS):
+        stage.now += seconds
+        stage.output.add(b"more", "stdout")
+    limit = "its output is dropped: it has reached the limit of 3 bytes"
+    assert stage.told == [limit, limit]
+    stage.output.begin(1, 100)
+    assert stage.told == [limit, limit, ""]
+    stage.disk.refuses = True
+    stage.output.add(b"more", "stdout")
+    stage.now += settings.DISK_RETRY_SECONDS
+    stage.output.write_if_due()
+    stage.disk.refuses = False
+    stage.now += settings.DISK_RETRY_SECONDS
+    stage.output.write_if_due()
+    assert stage.told[3:] == ["its output is dropped: disk full", ""]
 
 
 def test_what_could_never_be_stored_is_counted_in_the_log(stage: OutputStage) -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
+from tests.refusals import refusing
 
 from ganger.actors.output.output_reader import OutputReader
 from ganger.storage import settings
-from ganger.storage.queue_files import spool
+from ganger.storage.queue_files import disk_use, spool
 from ganger.storage.queue_files.output_blocks import STORED_BYTES_MAX
 from ganger.transport import messages
 
@@ -126,3 +127,36 @@ def test_an_unreadable_file_is_reported(reader: Reader) -> None:
     Path(spool.output_path(reader.stage.places.queue, 2)).mkdir()
     reader.actor.notify(messages.OutputGrew(job_id=2, size=5))
     assert waiting.refusal[0] == "StorageError"
+
+
+def test_the_use_of_the_disk_is_measured_for_each_who_asks(reader: Reader) -> None:
+    reader.stage.places.archive.mkdir(exist_ok=True)
+    for size in (4096, 8192):
+        reader.write(1, bytes(4096))
+        asked = reader.actor.say(messages.ReadDiskUse())
+        reader.actor.work_off()
+        assert asked.answer_as(messages.DiskUseRead).use.output == size
+
+
+def test_who_asks_while_it_is_measured_gets_a_later_measurement(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_use, "_FILES_AT_ONCE", 1)
+    reader.write(1, bytes(4096))
+    first = reader.actor.say(messages.ReadDiskUse())
+    assert first.answers == []
+    reader.write(1, bytes(4096))
+    second = reader.actor.say(messages.ReadDiskUse())
+    reader.actor.work_off()
+    sizes = [one.answer_as(messages.DiskUseRead).use.output for one in (first, second)]
+    assert sizes == [4096, 8192]
+
+
+def test_a_disk_that_cannot_be_measured_is_refused_and_asked_again(reader: Reader) -> None:
+    with refusing("statvfs"):
+        refused = reader.actor.say(messages.ReadDiskUse())
+        reader.actor.work_off()
+    assert refused.refusal[0] == "StorageError"
+    again = reader.actor.say(messages.ReadDiskUse())
+    reader.actor.work_off()
+    assert again.answer_as(messages.DiskUseRead).use.free > 0

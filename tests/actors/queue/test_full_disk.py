@@ -17,6 +17,7 @@ from tests.refusals import refusing
 
 from ganger.storage.disk import reserve
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.queue_files import spool
 from ganger.transport import messages
 
 FULL = "the queue takes no new jobs: the disk is full, and what is left is kept for removing jobs"
@@ -158,6 +159,51 @@ def test_a_pending_job_says_that_the_disk_is_full(kept: Queue, disk: Disk) -> No
 
 def _is_question(entry: tuple[str, Any]) -> bool:
     return isinstance(entry[1].message, messages.ExplainPending)
+
+
+def test_a_log_that_takes_nothing_has_room_again_after_the_output_has_gone(
+    kept: Queue, disk: Disk
+) -> None:
+    kept.finish_new()
+    output = Path(spool.output_path(kept.stage.places.queue, 1))
+    output.write_bytes(bytes(10_000))
+    disk.free = 0
+    with refusing("fdatasync", "pwrite"):
+        kept.submit(spec())
+        kept.actor.end_turn()
+        refused = kept.actor.ask(messages.PurgeJobs(ids=[1])).refusal
+    assert (refused[0], output.exists()) == ("ReadOnlyError", False)
+    assert kept.statuses() == {1: "success"}, "it is not purged yet"
+    output.write_bytes(bytes(10_000))
+    purged = kept.actor.ask(messages.PurgeJobs(ids=[1])).answer_as(messages.PurgeOutcome)
+    assert [job_id for job_id, _ in purged.jobs] == [1]
+    assert kept.statuses() == {}
+
+
+def test_a_running_job_says_why_its_output_is_dropped_until_it_is_stored_or_ends(
+    kept: Queue,
+) -> None:
+    kept.run_new()
+
+    def told() -> dict[int, str]:
+        return report(kept).output_dropped
+
+    kept.actor.notify(messages.OutputDropped(job_id=1, text="why"))
+    asker = kept.actor.ask(messages.ExplainJob(id=1))
+    [(_, asked)] = [
+        one for one in kept.stage.requests if isinstance(one[1].message, messages.ReadOpcodeWait)
+    ]
+    asked.reply(messages.OpcodeWait(is_waiting=False))
+    kept.actor.handle_mail()
+    assert asker.answer_as(messages.JobExplained).text == "job 1 is running: why"
+    assert told() == {1: "why"}
+    kept.actor.notify(messages.OutputDropped(job_id=1, text=""))
+    assert told() == {}
+    kept.actor.notify(messages.OutputDropped(job_id=1, text="why"))
+    kept.recorded(1, 20, JobStatus.SUCCESS)
+    kept.lose_process(1, has_left=True)
+    kept.actor.notify(messages.OutputDropped(job_id=1, text="late"))
+    assert told() == {}
 
 
 def test_a_start_without_room_for_the_reserve_is_short_at_once(kept: Queue, disk: Disk) -> None:

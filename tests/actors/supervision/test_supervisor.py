@@ -66,7 +66,7 @@ def test_a_component_that_failed_is_not_ready_until_its_successor_is_which_other
         executor = messages.ExecutorReport(pid=1, memory={})
         [found] = [
             one
-            for one in supervisor.component._info(queue, executor).components
+            for one in supervisor.component._info(queue, executor, None).components
             if one.name == "scheduler"
         ]
         return found.is_ready, found.restarts

@@ -114,6 +114,8 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.ArchiveJob,
     messages.AutoArchiveJobs,
     messages.PurgeJobs,
+    messages.ReadDiskUse,
+    messages.OutputDropped,
     messages.ExplainJob,
     messages.ListDependencies,
     messages.TestFilters,

@@ -1,0 +1,106 @@
+"""How much of the disk a queue takes: output of live jobs, the archive, the journal.
+
+The archive may have a million files, so a folder of it is measured again only when its time or that
+of its spool has changed: nothing in it is written in place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..disk import documents, reserve
+from . import spool
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from ..disk.paths import Places
+
+_FILES_AT_ONCE = 500
+_BLOCK_BYTES = 512
+_SETTLED_NANOSECONDS = 2_000_000_000
+"""A folder that was changed later than this may change again without another time."""
+
+
+class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes on the disk: those that are free, all, and what parts of the queue take.
+
+    ``output``: of live jobs, with large input. ``archive``: archived jobs, with theirs.
+    ``reserve``: kept for when the disk is full; 0: it is given up.
+    """
+
+    free: int
+    total: int
+    output: int
+    archive: int
+    journal: int
+    reserve: int = 0
+
+
+class DiskMeter:
+    """Measures one queue directory, again and again."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._archived: dict[str, tuple[tuple[int, int], int]] = {}
+
+    def measuring(self) -> Generator[None, None, DiskUse]:
+        """Measure; yields when others may have their turn. `StorageError`."""
+        places = self._places
+        output = yield from _total(spool.folder(places.queue))
+        archive = 0
+        known, self._archived = self._archived, {}
+        for name in documents.names_in(places.archive):
+            archive += yield from self._folder(f"{places.archive}/{name}", known)
+        journal = yield from _total(os.fspath(places.journal))
+        free, total = reserve.space_at(places.queue)
+        return DiskUse(free=free, total=total, output=output, archive=archive, journal=journal)
+
+    def _folder(
+        self, path: str, known: dict[str, tuple[tuple[int, int], int]]
+    ) -> Generator[None, None, int]:
+        changed = _changed(path), _changed(spool.folder(path))
+        last = known.get(path)
+        if last is not None and last[0] == changed:
+            size = last[1]
+        else:
+            size = yield from _total(path)
+            size += yield from _total(spool.folder(path))
+        if max(changed) < time.time_ns() - _SETTLED_NANOSECONDS:
+            self._archived[path] = changed, size
+        return size
+
+
+def _changed(folder: str) -> int:
+    """When the names in the folder changed last, in nanoseconds; 0: there is none."""
+    with contextlib.suppress(OSError):
+        return os.stat(folder).st_mtime_ns
+    return 0
+
+
+def _total(folder: str) -> Generator[None, None, int]:
+    """The bytes of the plain files in the folder itself."""
+    total = 0
+    for number, size in enumerate(_sizes(folder), 1):
+        total += size
+        if number % _FILES_AT_ONCE == 0:
+            yield
+    return total
+
+
+def _sizes(folder: str) -> Iterator[int]:
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with documents.storage_errors(folder), entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                if not entry.is_dir(follow_symlinks=False):
+                    yield status.st_blocks * _BLOCK_BYTES

@@ -1,0 +1,113 @@
+"""A life on a disk of 6 MB, in a mount namespace of its own: told step by step as JSON.
+
+`test_full_disk_of_6_mb` runs this as a program, and looks at what it tells. The disk is a memory
+file system. Only commands act on the queue, as a user would type them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.faults.harness import Daemon
+
+SIZE_KIB = 6 * 1024
+PATIENCE_SECONDS = 60.0
+VERBOSE = "while :; do head -c 100000 /dev/urandom | base64; sleep 0.02; done"
+
+
+class Life:
+    """The daemon on the small disk, and what was told so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemon = Daemon(folder, "--no-rapi")
+        self.told: dict[str, Any] = {}
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """One command: its exit code, and all that it prints."""
+        done = self.daemon.run(*words, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def until(self, text: str, *words: str) -> str:
+        """What a command prints as soon as ``text`` is in it."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while text not in (said := self.run(*words)[1]):
+            if time.monotonic() > end:
+                raise AssertionError(f"{words} never said {text!r}, but: {said}")
+            time.sleep(0.2)
+        return said
+
+    def status(self) -> dict[str, Any]:
+        """What ``ganger status`` says as JSON."""
+        found: dict[str, Any] = json.loads(self.run("status", "-o", "json")[1])
+        return found
+
+    def note(self, name: str, *words: str) -> None:
+        """Run a command, and tell its exit code and what it prints."""
+        self.told[name] = self.run(*words)
+
+    def play(self) -> None:
+        """Fill the disk twice, and empty it by commands."""
+        self.told["open"] = self.status()
+        self._fill_with_output()
+        self._fill_from_outside()
+        self.told["end"] = self.status()
+        self.note("last job", "exec", "echo", "well")
+        self.note("down", "down")
+        self.note("fsck", "fsck")
+
+    def _fill_with_output(self) -> None:
+        self.note("verbose", "exec", "-d", "--", "sh", "-c", VERBOSE)
+        self.told["why"] = self.until("its output is dropped", "job", "why", "1")
+        self.told["full of output"] = self.status()
+        self.note("check", "status", "--check")
+        self.note("meanwhile", "exec", "true")
+        self.note("kill", "job", "cancel", "--kill", "1")
+        self.until(" killed ", "job", "list", "1")
+        self.note("dry purge", "job", "purge", "--larger-than", "1M", "--dry-run")
+        self.note("archive", "job", "archive", "1")
+        self.note("purge", "job", "purge", "1")
+        self.told["emptied"] = self.status()
+
+    def _fill_from_outside(self) -> None:
+        self.note("quiet", "exec", "-q", "sh", "-c", "head -c 1500000 /dev/urandom | base64")
+        queue = self.daemon.places.queue
+        with (self.folder / "other").open("ab", buffering=0) as other:
+            while (queue / "reserve").exists():
+                with contextlib.suppress(OSError):
+                    while True:
+                        other.write(bytes(4096))
+                # The queue wants to write something, and notices.
+                self.run("job", "submit", "--op", '{"OP_ID": "OP_EXEC", "argv": ["true"]}')
+            with contextlib.suppress(OSError):
+                while True:
+                    other.write(bytes(4096))
+        self.told["full"] = self.status()
+        self.note("refused", "exec", "true")
+        self.note("check when full", "status", "--check")
+        self.note("purge when full", "job", "purge", "--larger-than", "1M")
+        self.until("Queue:      open", "status")
+        self.note("at work again", "exec", "true")
+        os.unlink(self.folder / "other")
+
+
+def main() -> None:
+    """Mount the disk at the folder that was given, and live there."""
+    folder = Path(sys.argv[1])
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k", "none", os.fspath(folder)]
+    subprocess.run(mount, check=True)
+    life = Life(folder)
+    with life.daemon:
+        life.play()
+    print(json.dumps(life.told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A job fills a disk of 6 MB: the queue says so, and commands alone give the space back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.checkout import ROOT
+
+KIB = 1024
+
+
+def _unshare() -> list[str]:
+    # What still runs when the first process ends, ends with its process namespace.
+    as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    private = ["--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
+    return ["unshare", *as_user, "--mount", *private]
+
+
+def _problem() -> str:
+    if shutil.which("unshare") is None:
+        return "needs a private mount namespace: there is no unshare"
+    trial = [*_unshare(), "mount", "-t", "tmpfs", "none", "/mnt"]
+    tried = subprocess.run(trial, capture_output=True, text=True, check=False)
+    return f"needs a private mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+@pytest.fixture(name="told", scope="module")
+def life_on_a_small_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    if problem := _problem():
+        pytest.skip(problem)
+    folder = tmp_path_factory.mktemp("small")
+    command = [*_unshare(), sys.executable, "-m", "tests.faults.full_disk", os.fspath(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_verbose_job_is_stopped_before_it_fills_the_disk_and_says_why(
+    told: dict[str, Any],
+) -> None:
+    why = "job 1 is running: its output is dropped: "
+    assert told["why"].startswith(why)
+    assert "the disk is nearly full" in told["why"]
+    status = told["full of output"]
+    assert status["output_dropped"]["1"].startswith("its output is dropped: ")
+    assert (status["is_read_only"], status["is_disk_full"]) == (False, False)
+    assert status["disk"]["output"] > 3_000 * KIB
+    assert 500 * KIB < status["disk"]["free"] < 1_100 * KIB
+    code, line = told["check"]
+    assert (code, line.partition(" | ")[0]) == (1, "GANGER WARNING: output is dropped: job 1")
+    assert told["meanwhile"][0] == 0, "others go on"
+
+
+def test_commands_alone_give_the_space_back(told: dict[str, Any]) -> None:
+    assert "Job 1 would be purged: " in told["dry purge"][1]
+    assert told["archive"] == [0, "Job 1 is archived\n"]
+    code, said = told["purge"]
+    assert (code, said.startswith("Job 1 is purged: ")) == (0, True)
+    assert told["emptied"]["disk"]["free"] > told["full of output"]["disk"]["free"] + 3_000 * KIB
+    assert told["emptied"]["output_dropped"] == {}
+
+
+def test_a_disk_that_others_have_filled_to_the_last_byte_is_emptied_too(
+    told: dict[str, Any],
+) -> None:
+    full = told["full"]
+    assert full["is_read_only"] or full["is_disk_full"]
+    assert (full["disk"]["reserve"], full["disk"]["free"]) == (0, 0)
+    assert told["refused"][0] == 74
+    code, line = told["check when full"]
+    assert (code, line.startswith("GANGER CRITICAL: ")) == (2, True)
+    code, said = told["purge when full"]
+    assert (code, "1 job purged; 1." in said) == (0, True), said
+    assert told["at work again"][0] == 0
+
+
+def test_in_the_end_all_is_as_in_the_beginning(told: dict[str, Any]) -> None:
+    for state in (told["open"], told["end"]):
+        assert (state["is_read_only"], state["is_disk_full"]) == (False, False)
+        assert state["disk"]["reserve"] == 256 * KIB
+    assert told["last job"] == [0, "well\n"]
+    assert told["down"][0] == 0
+    code, said = told["fsck"]
+    assert (code, "clean" in said) == (0, True), said
