@@ -21,7 +21,7 @@ import msgspec
 from ..storage import errors, settings, wording
 from ..storage.alive import process_identity
 from ..storage.disk import documents, ownership
-from . import checking, choices, first_rapi, output, start_report
+from . import choices, first_rapi, monitoring, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
 from .daemon_options import DaemonOptions, recorded, remembered_options
 
@@ -311,15 +311,15 @@ def _ask_by_signal(process: int | None, places: Places, pid: int) -> None:
 
 
 @click.command()
-@checking.options
+@monitoring.options
 @output.output_option
 @click.pass_obj
 def status(
     call: Call,
     *,
     check: bool,
-    free_warn: checking.Least,
-    free_critical: checking.Least,
+    free_warn: monitoring.Least,
+    free_critical: monitoring.Least,
     wait_warn: float | None,
     output_kind: str,
 ) -> int:
@@ -331,7 +331,9 @@ def status(
     places = call.places
     pid = _running_pid(places)
     if check:
-        return checking.run(call, checking.Thresholds(free_warn, free_critical, wait_warn), pid=pid)
+        return monitoring.run(
+            call, monitoring.Thresholds(free_warn, free_critical, wait_warn), pid=pid
+        )
     if pid is None:
         _tell_not_running(call, output_kind)
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)

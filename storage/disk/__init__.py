@@ -4,9 +4,9 @@
   `quarantine`: files put aside.
 - `paths`: where everything lies. `run_directory`: where the local socket lies if nowhere else.
   `ownership`: whose a directory is.
-- `reserve`: what is kept free on the disk. `file_systems`: whether the file system will do.
-  `descriptors`, `file_sizes`, `free_memory`: what the system gives a daemon, and how it is shared
-  out.
+- `reserve`: what is kept free on the disk. `disk_parts`: what takes how much of it.
+- `file_systems`: whether the file system will do. `descriptors`, `file_sizes`, `free_memory`: what
+  the system gives a daemon, and how it is shared out.
 
 What lies in a data directory:
 

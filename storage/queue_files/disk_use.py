@@ -11,9 +11,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..disk import documents, reserve
+from ..disk.disk_parts import DiskUse
 from . import spool
 
 if TYPE_CHECKING:
@@ -25,21 +24,6 @@ _FILES_AT_ONCE = 500
 _BLOCK_BYTES = 512
 _SETTLED_NANOSECONDS = 2_000_000_000
 """A folder that was changed later than this may change again without another time."""
-
-
-class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes on the disk: those that are free, all, and what parts of the queue take.
-
-    ``output``: of live jobs, with large input. ``archive``: archived jobs, with theirs.
-    ``reserve``: kept for when the disk is full; 0: it is given up.
-    """
-
-    free: int
-    total: int
-    output: int
-    archive: int
-    journal: int
-    reserve: int = 0
 
 
 class DiskMeter:

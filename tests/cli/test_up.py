@@ -24,7 +24,7 @@ from tests.refusals import GONE, refuse
 from ganger.cli import daemon, main, start_report, up
 from ganger.storage import errors, settings
 from ganger.storage.disk import descriptors, paths
-from ganger.storage.queue_files.disk_use import DiskUse
+from ganger.storage.disk.disk_parts import DiskUse
 from ganger.transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
 
 INFO = DaemonInfo(
@@ -344,22 +344,14 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
     assert f"Queue:      {expected}\n" in capsys.readouterr().out
 
 
-def test_status_shows_what_takes_the_disk_and_which_jobs_drop_output(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_status_shows_what_takes_the_disk() -> None:
     use = DiskUse(free=2**30, total=2**31, output=2**20, archive=2**21, journal=2**22)
-    dropped = {7: "its output is dropped: the disk is nearly full"}
-    up._show(msgspec.structs.replace(INFO, disk=use, output_dropped=dropped), "table")
-    up._show(
-        msgspec.structs.replace(INFO, disk=msgspec.structs.replace(use, reserve=4096)), "table"
-    )
-    up._show(INFO, "table")
-    said = capsys.readouterr().out
-    parts = "Disk:       output 1.0 MiB, archive 2.0 MiB, journal 4.0 MiB"
-    assert f"{parts}, no reserve; 1.0 GiB of 2.0 GiB free\n" in said
-    assert f"{parts}, reserve 4.0 KiB; 1.0 GiB of 2.0 GiB free\n" in said
-    assert "Disk:       not measured yet\n" in said
-    assert "Job 7: its output is dropped: the disk is nearly full\n" in said
+    parts = "output 1.0 MiB, archive 2.0 MiB, journal 4.0 MiB"
+    for reserve, shown in ((0, "no reserve"), (4096, "reserve 4.0 KiB")):
+        disk = msgspec.structs.replace(use, reserve=reserve)
+        said = up.disk_use(msgspec.structs.replace(INFO, disk=disk))
+        assert said == f"{parts}, {shown}; 1.0 GiB of 2.0 GiB free"
+    assert up.disk_use(INFO) == "not measured yet"
 
 
 SOCKET = SocketState(protocol="LUXI", path="/run/x/ganeti-query")

@@ -21,11 +21,19 @@ BEFORE = {
     "- {name: upgrade, after: [check], ops: [{OP_ID: OP_EXEC, argv: ['true']}]}\n"
     "END\n"
     "ganger job wait check || :\n",
+    "full-disk": "ganger exec -q -- sh -c 'head -c 2000000 /dev/urandom | base64' > noise\n"
+    "ganger exec true\nganger exec true\nganger job archive 1\n",
 }
 """What has happened before somebody reads the page."""
 
 SAYS = {
     "failed-plan": ("exit code 7; last line: not good", "failed: job 1"),
+    "full-disk": (
+        "Job 1 would be purged: 2.",
+        "1 job purged; 2.",
+        "Job 3 is purged: ",
+        "GANGER OK: 0 running",
+    ),
     "host-maintenance": ("repairing", "ssh web1 reboot"),
     "nightly-backup": ("skipped",),
     "ten-servers": ("upgrade-web10", "web3: apt-get -qy upgrade"),

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ...storage.queue_files.disk_use import DiskUse
+from ...storage.disk.disk_parts import DiskUse
 from .base import Done, Notice, Reply, Request
 
 

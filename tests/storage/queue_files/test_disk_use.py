@@ -9,9 +9,10 @@ from unittest import mock
 import pytest
 
 from ganger.storage import errors
+from ganger.storage.disk.disk_parts import DiskUse
 from ganger.storage.disk.paths import Places
 from ganger.storage.queue_files import disk_use
-from ganger.storage.queue_files.disk_use import DiskMeter, DiskUse
+from ganger.storage.queue_files.disk_use import DiskMeter
 
 BLOCK = 4096
 

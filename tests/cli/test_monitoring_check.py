@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.cli import stand_in
 
-from ganger.cli import checking, up
-from ganger.cli.checking import CRITICAL, OK, WARNING, Least, Thresholds
+from ganger.cli import monitoring, up
 from ganger.cli.main import ganger
+from ganger.cli.monitoring import CRITICAL, OK, WARNING, Least, Thresholds
 from ganger.storage import errors
-from ganger.storage.queue_files.disk_use import DiskUse
+from ganger.storage.disk.disk_parts import DiskUse
 from ganger.transport.messages import ComponentState, DaemonInfo, RapiState, SocketState
 
 GIB = 1024**3
@@ -85,14 +85,14 @@ def test_the_worst_counts_and_comes_first(
     changes: dict[str, Any], level: int, found: list[str]
 ) -> None:
     info = msgspec.structs.replace(INFO, **changes)
-    assert checking.judged(info, Thresholds()) == (level, found)
+    assert monitoring.judged(info, Thresholds()) == (level, found)
 
 
 def test_a_job_that_is_queued_too_long_is_a_warning_if_it_is_asked_for() -> None:
     asked = Thresholds(wait_warn=60.0)
-    assert checking.judged(INFO, asked, (7, 60.0)) == (OK, [])
-    assert checking.judged(INFO, asked, None) == (OK, [])
-    assert checking.judged(INFO, asked, (7, 90.0)) == (
+    assert monitoring.judged(INFO, asked, (7, 60.0)) == (OK, [])
+    assert monitoring.judged(INFO, asked, None) == (OK, [])
+    assert monitoring.judged(INFO, asked, (7, 90.0)) == (
         WARNING,
         ["job 7 has been queued for 1m 30s"],
     )
@@ -100,7 +100,7 @@ def test_a_job_that_is_queued_too_long_is_a_warning_if_it_is_asked_for() -> None
 
 def test_a_threshold_may_be_a_size() -> None:
     asked = Thresholds(Least(30 * GIB, is_percent=False), Least(10 * GIB, is_percent=False))
-    assert checking.judged(INFO, asked) == (WARNING, ["20.0 GiB (20%) free, less than 30.0 GiB"])
+    assert monitoring.judged(INFO, asked) == (WARNING, ["20.0 GiB (20%) free, less than 30.0 GiB"])
 
 
 def run(patch: pytest.MonkeyPatch, daemon: Any, *words: str, pid: int | None = 1) -> Result:
@@ -136,7 +136,7 @@ def test_without_a_daemon_or_an_answer_it_is_critical(monkeypatch: pytest.Monkey
 def test_what_cannot_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = mock.Mock(is_away=False, info=mock.Mock(side_effect=errors.NotAllowedError("no")))
     done = run(monkeypatch, refusing)
-    assert (done.stdout, done.return_value) == ("GANGER UNKNOWN: no\n", checking.UNKNOWN)
+    assert (done.stdout, done.return_value) == ("GANGER UNKNOWN: no\n", monitoring.UNKNOWN)
 
 
 @pytest.mark.parametrize(
