@@ -112,7 +112,8 @@ def wait(
             output.echo(f"Job {job_id} has not ended", err=True)
             code = 1
         elif outcome(job) is not Outcome.SUCCESS:
-            name = f" ({names[job_id]})" if job_id in names else ""
+            known = names.get(job_id, job.name)
+            name = f" ({known})" if known else ""
             output.echo(f"Job {job_id}{name} {ending(job)}", err=True)
             code = code if has_ended_well(client, job) else 1
     return code

@@ -72,7 +72,10 @@ def dependency_outcome(
 
 def none_failed(group: Iterable[int]) -> str:
     """That none of these jobs has failed, in words."""
-    return f"none of the jobs {', '.join(map(str, sorted(set(group))))} failed"
+    ids = sorted(set(group))
+    if len(ids) == 1:
+        return f"job {ids[0]} did not fail"
+    return f"none of the jobs {', '.join(map(str, ids))} failed"
 
 
 def accepts(wanted: tuple[str, ...], end: JobEnd | None) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage import errors, settings
 from ...storage.disk import free_memory
-from ...storage.jobs import job_bounds, job_ends, jobs, listing, outcomes
+from ...storage.jobs import job_bounds, job_ends, jobs, listing, origins, outcomes
 from ...storage.jobs.jobs import JobStatus
 from ...storage.jobs.outcomes import ANY_FAILED, SUCCEEDED, Ending, JobEnd, Outcome
 from ...transport import messages
@@ -199,11 +199,12 @@ class JobStore:
         if other is not None:
             # Its end may not be durable yet: it is stored in the same turn, before this one.
             known = other.run.ending or (SUCCEEDED if other.status is JobStatus.SUCCESS else None)
-            return outcomes.skipped(decisive, other.summary, known)
+            return outcomes.skipped(decisive, other.origin.name or other.summary, known)
         job = self._found_archived(decisive)
         if job is None:
             return outcomes.skipped(decisive, "", None)
-        return outcomes.skipped(decisive, listing.job_summary(job), outcomes.ending_of(job))
+        label = origins.origin_of(job.extra).name or listing.job_summary(job)
+        return outcomes.skipped(decisive, label, outcomes.ending_of(job))
 
     # ------------------------------------------------------------ new jobs and secrets
 

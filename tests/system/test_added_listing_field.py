@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDERS = ("actors", "cli", "rapi", "storage", "transport")
 TABLE = "storage/jobs/listing.py"
-LAST_LINE = '        shown=("command", "query", "rapi"))] = None\n'
+END = "    # fmt: on\n"
 LINE = """\
     label: Annotated[str, Listed(
         "Label", "The comment of the first opcode",
@@ -54,8 +54,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def add_field(table: Path) -> None:
     """Add the line at the end of the table."""
     text = table.read_text()
-    assert text.count(LAST_LINE) == 1
-    table.write_text(text.replace(LAST_LINE, LAST_LINE + LINE))
+    assert text.count(END) == 1
+    table.write_text(text.replace(END, LINE + END))
 
 
 def test_the_field_is_new() -> None:

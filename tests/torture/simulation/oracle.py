@@ -23,7 +23,7 @@ from ganger.actors.store.job_rows import Phase, Row
 from ganger.storage import opcodes
 from ganger.storage.alive import lock_files
 from ganger.storage.disk import line_files
-from ganger.storage.jobs import jobs
+from ganger.storage.jobs import jobs, outcomes
 from ganger.storage.jobs.jobs import JobStatus, OpcodeEvent
 from ganger.storage.prediction.policy import Policy
 from ganger.storage.queue_files import spool
@@ -461,6 +461,7 @@ class Oracle:
         if status is JobStatus.SUCCESS and started != [1] * len(executed):
             self._world.problem(f"job {job_id} is a success, and its opcodes started {started}")
         job = jobs.decode_job(queue.store.reader.document(job_id).body)
+        self._look_at_ending(queue, job)
         for result in (str(op.result) for op in job.ops):
             if "locks" in result:
                 self._world.problem(f"job {job_id} ended with {result}")
@@ -471,6 +472,14 @@ class Oracle:
             if status is not JobStatus.CANCELED:
                 text = f"job {job_id} depends on job {target}, which is canceled"
                 self._world.problem(f"{text}, and is {status}")
+
+    def _look_at_ending(self, queue: JobQueue, job: jobs.Job) -> None:
+        """The queue's outcome is that of the file, and has a reason unless it is a success."""
+        known, ending = queue.store.end_of(job.id), outcomes.ending_of(job)
+        if ending is None or known != outcomes.end_of(job.status, ending):
+            self._world.problem(f"job {job.id} is {known}, its file says {ending}")
+        elif bool(ending.reason) is (ending is outcomes.SUCCEEDED):
+            self._world.problem(f"job {job.id} ended without a reason: {ending}")
 
     def _look_at_changes(self, queue: JobQueue) -> None:
         """Each opcode that changes the configuration has done so once, if it succeeded."""
