@@ -53,7 +53,12 @@ _COMMANDS = {
         "config",
         "Read and change the configuration.",
     ),
-    "key": ("ganger.cli.key", "key", "Make and authorise keys for remote clients."),
+    "opcodes": (
+        "ganger.cli.opcodes",
+        "opcodes",
+        "List the opcodes, or the parameters of one.",
+    ),
+    "key": ("ganger.cli.key", "key", "Make, authorise and revoke keys for remote clients."),
     "rapi": ("ganger.cli.rapi", "rapi", "Keep the users of the remote API."),
     "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...storage import errors
 from ...storage.access.submitters import key_owner, local_user
 
 if TYPE_CHECKING:
@@ -41,8 +42,17 @@ class Submitters:
         is_local = identity.kind == "local" and identity.uid == os.geteuid()
         return is_local and identity.pid == self._processes.get(RAPI_KEEPER)
 
+    def check(self, identity: Credentials) -> None:
+        """Raise `NotAllowedError` if the key of a remote client was revoked."""
+        if identity.key is not None:
+            self._submitter(identity)
+
     def _submitter(self, identity: Credentials) -> Submitter:
         if identity.uid is not None:
             return local_user(identity.uid, "socket")
         assert identity.key is not None
-        return key_owner(self._keys, identity.key)
+        found = key_owner(self._keys, identity.key)
+        if found is None:
+            # Its connection was there before.
+            raise errors.NotAllowedError("the key of this client was revoked")
+        return found

@@ -318,6 +318,8 @@ class WireListener(Component[messages.ListenerMessage]):
             return False
         for one in self._router.receive(reported=reported):
             self._take_in(one)
+        for key, address in self._router.take_refused():
+            self.log.warning("a remote client is refused: unknown key", key=key, address=address)
         for peer in self._router.take_left():
             self._forget_peer(peer)
             self._job_credentials.forget(peer)
@@ -387,6 +389,7 @@ class WireListener(Component[messages.ListenerMessage]):
     def _check_peer(self, identity: Credentials) -> None:
         if identity.kind == "local" and identity.uid not in self._admitted:
             raise errors.NotAllowedError(f"user {identity.uid} may not use this daemon")
+        self._submitters.check(identity)
 
     def _send(self, peer: bytes, number: int, message: Message) -> None:
         if not isinstance(message, _PARTS):

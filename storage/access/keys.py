@@ -1,13 +1,14 @@
 """CURVE keys of the remote listener as text files: the daemon's own, and those of its clients.
 
 Has no cryptography: ``transport/zmq`` makes pairs. A file is one comment line, then lines of a
-name and a key in Z85 (40 characters)::
+name and a key in 64 hexadecimal digits, which no shell takes for something else::
 
     # A key of Ganger. The secret is for its owner alone.
-    public rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7
-    secret JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6
+    public 54fcba24e93249969316fb617c872bb0c1d1ff14800427c594cbfacf1bc2d652
+    secret 8e0bdd697628b91d8f245587ee95c5b04d48963f79259877b49cd9063aead3b7
 
-In a data directory's ``keys``, ``server.key`` is the daemon's pair and ``clients/NAME.pub`` holds
+Earlier versions wrote Z85 (40 characters), the form that libzmq takes: both are read. In a data
+directory's ``keys``, ``server.key`` is the daemon's pair and ``clients/NAME.pub`` holds
 the public key of one client that may connect. To delete that file revokes the permission for new
 connections.
 """
@@ -29,12 +30,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY_CHARACTERS = 40
+"""Length of a key in Z85, the form in which the code has it."""
+
 KNOWN_KEYS_MAX = 10_000
 """Most keys of clients that a daemon reads."""
 
 _COMMENT = "# A key of Ganger. The secret is for its owner alone.\n"
 _CLIENT_COMMENT = "# A client of Ganger that may connect to the remote listener.\n"
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_HEX_DIGITS = 64
+_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FILE_BYTES_MAX = 4096
 _LINE_NAMES = ("public", "secret", "server")
@@ -54,9 +59,9 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
 
 def create_key(path: Path, pair: KeyPair) -> None:
     """Write ``pair`` into the new file ``path``; `BadRequestError` if the file exists."""
-    text = _COMMENT + f"public {pair.public}\nsecret {pair.secret}\n"
+    text = _COMMENT + f"public {to_hex(pair.public)}\nsecret {to_hex(pair.secret)}\n"
     if pair.server is not None:
-        text += f"server {check_key(pair.server, 'the key of the server')}\n"
+        text += f"server {to_hex(check_key(pair.server, 'the key of the server'))}\n"
     if not _write_new(path, text):
         raise errors.BadRequestError(f"{path}: exists already; choose another name")
 
@@ -94,22 +99,39 @@ def server_pair(keys_directory: Path, make_pair: Callable[[], KeyPair]) -> KeyPa
 
 def authorise(keys_directory: Path, public_key: str, name: str) -> None:
     """Permit the client with ``public_key`` to connect; ``name`` is for people. Repeatable."""
-    check_key(public_key, "the public key")
-    if not _NAME.fullmatch(name):
-        text = f"name {name!r}: expected up to 64 letters, digits and . _ @ - (not first)"
-        raise errors.BadRequestError(text)
+    public_key = check_key(public_key, "the public key")
+    check_name(name)
     path = _client_file(keys_directory, name)
     documents.make_private_directory(keys_directory)
     documents.make_private_directory(path.parent)
     with documents.storage_errors(keys_directory):
         documents.flush_directory(keys_directory.parent)
         documents.flush_directory(keys_directory)
-    if _write_new(path, f"{_CLIENT_COMMENT}public {public_key}\n"):
+    if _write_new(path, f"{_CLIENT_COMMENT}public {to_hex(public_key)}\n"):
         return
     if read_public_key(path) != public_key:
         raise errors.BadRequestError(f"name {name!r}: another key has this name already ({path})")
     with documents.storage_errors(path):
         # The process that made the file may not have flushed it yet.
+        documents.flush_directory(path.parent)
+
+
+def check_name(name: str) -> None:
+    """Raise `BadRequestError` unless a client can be called so."""
+    if not _NAME.fullmatch(name):
+        text = f"name {name!r}: expected up to 64 letters, digits and . _ @ - (not first)"
+        raise errors.BadRequestError(text)
+
+
+def revoke(keys_directory: Path, name: str) -> None:
+    """Take the client's permission back; `BadRequestError` if nobody is called so."""
+    check_name(name)
+    path = _client_file(keys_directory, name)
+    with documents.storage_errors(path):
+        try:
+            os.unlink(path)
+        except FileNotFoundError as error:
+            raise errors.BadRequestError(f"no client is called {name!r}") from error
         documents.flush_directory(path.parent)
 
 
@@ -121,22 +143,44 @@ def known_keys(keys_directory: Path) -> dict[str, str]:
     return {read_public_key(path): path.stem for path in _client_files(keys_directory)}
 
 
-def is_known(keys_directory: Path, public_key: str) -> bool:
-    """Whether this client may connect, according to the files now.
+def name_of(keys_directory: Path, public_key: str) -> str | None:
+    """The name of the client with this key, according to the files now; None: it may not connect.
 
     An unreadable file permits no client, and does not affect the others.
     """
     for path in _client_files(keys_directory):
         with contextlib.suppress(errors.StorageError):
             if read_public_key(path) == public_key:
-                return True
-    return False
+                return path.stem
+    return None
 
 
 def check_key(text: str, what: str) -> str:
-    """``text`` if it is a key in Z85; else `BadRequestError` that begins with ``what``."""
+    """The key in this text, in Z85; else `BadRequestError` that begins with ``what``.
+
+    >>> check_key(to_hex("0" * 40), "key") == "0" * 40
+    True
+    """
+    if _HEX.fullmatch(text):
+        return _from_hex(text)
     if len(text) != KEY_CHARACTERS or not all(map(_is_word, _words(text))):
-        raise errors.BadRequestError(f"{what}: expected {KEY_CHARACTERS} characters of Z85")
+        raise errors.BadRequestError(f"{what}: expected {_HEX_DIGITS} hexadecimal digits")
+    return text
+
+
+def to_hex(key: str) -> str:
+    """A key in Z85 as people see it."""
+    return "".join(f"{_value(word):08x}" for word in _words(key))
+
+
+def _from_hex(digits: str) -> str:
+    text = ""
+    for start in range(0, _HEX_DIGITS, 8):
+        value, word = int(digits[start : start + 8], 16), ""
+        for _ in range(5):
+            value, digit = divmod(value, 85)
+            word = _ALPHABET[digit] + word
+        text += word
     return text
 
 
@@ -146,13 +190,14 @@ def _words(text: str) -> Iterator[str]:
 
 def _is_word(word: str) -> bool:
     # Five digits of base 85 can exceed the 32 bits that they encode.
+    return all(character in _ALPHABET for character in word) and _value(word) < 2**32
+
+
+def _value(word: str) -> int:
     value = 0
     for character in word:
-        digit = _ALPHABET.find(character)
-        if digit < 0:
-            return False
-        value = value * 85 + digit
-    return value < 2**32
+        value = value * 85 + _ALPHABET.index(character)
+    return value
 
 
 def _client_file(keys_directory: Path, name: str) -> Path:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from typing import TYPE_CHECKING, Literal
 
-from .. import errors
 from ..disk import ownership
 from ..jobs.origins import Submitter
 from . import keys
@@ -22,17 +20,15 @@ def local_user(uid: int, via: Literal["socket", "luxi"]) -> Submitter:
     return Submitter(user=ownership.user_name(uid) or str(uid), uid=uid, via=via)
 
 
-def key_owner(keys_directory: Path, public_key: str) -> Submitter:
-    """The client that may connect with this key, by the name under which it was authorised."""
+def key_owner(keys_directory: Path, public_key: str) -> Submitter | None:
+    """The client with this key, by the name under which it was authorised; None: it is not now."""
     return _key_owner(keys_directory, _changed_at(keys_directory), public_key)
 
 
 @functools.lru_cache(maxsize=1_024)
-def _key_owner(keys_directory: Path, _changed: int, public_key: str) -> Submitter:
-    name = public_key
-    with contextlib.suppress(errors.StorageError):
-        name = keys.known_keys(keys_directory).get(public_key, public_key)
-    return Submitter(user=name, via="key")
+def _key_owner(keys_directory: Path, _changed: int, public_key: str) -> Submitter | None:
+    name = keys.name_of(keys_directory, public_key)
+    return None if name is None else Submitter(user=name, via="key")
 
 
 def _changed_at(keys_directory: Path) -> int:

@@ -183,8 +183,10 @@ def test_no_table_is_wider_than_the_terminal(
 ) -> None:
     """A terminal would go on in the middle of a word, or of a number."""
     monkeypatch.setenv("COLUMNS", columns)
-    assert max(map(layout.cells, shown(noun, "list", "--fields", fields))) <= int(columns)
-    assert max(map(layout.cells, shown(noun, "list"))) <= int(columns)
+    # A key is useless if a digit is missing.
+    room = max(int(columns), 4 + 64) if noun == "key" else int(columns)
+    assert max(map(layout.cells, shown(noun, "list", "--fields", fields))) <= room
+    assert max(map(layout.cells, shown(noun, "list"))) <= room
 
 
 def test_a_long_summary_is_cut_and_nothing_else(shown: ShowsTable) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import math
 import threading
 import time
 from collections.abc import Collection
@@ -43,6 +44,14 @@ from .sockets import (
     new_key_pair,
     set_heartbeat,
 )
+
+_UNKNOWN = REFUSED, b"unknown key"
+
+_REFUSED_MAX = 10
+"""So many of the last refused keys are kept for the log."""
+
+_REFUSED_SECONDS = 1.0
+"""How often they are told."""
 
 RECEIVE_FRAMES_MAX = 256
 """Most messages that one call of `Router.receive` gives."""
@@ -77,6 +86,8 @@ class Router:
     ) -> None:
         self.dropped: collections.Counter[str] = collections.Counter()
         """How many messages and connections were turned away, by reason."""
+        self._refused: collections.deque[tuple[str, str]] = collections.deque(maxlen=_REFUSED_MAX)
+        self._refused_told = -math.inf
         self.server_key: str | None = None
         """The public key that remote clients must know; None without a remote listener."""
         self._local = local
@@ -320,6 +331,8 @@ class Router:
             proof = parts[8:]
             user = z85.encode(proof[0]) if proof else b""
             status = self._judge(user)
+            if status == _UNKNOWN:
+                self._refused.append((key_files.to_hex(user.decode()), parts[5].decode()))
             user = user if status == ADMITTED else b""
             self._handshakes.send_multipart([*parts[:4], *status, user, b""])
 
@@ -334,7 +347,7 @@ class Router:
             elif self._is_known(key.decode()):
                 return ADMITTED
             else:
-                refusal = REFUSED, b"unknown key"
+                refusal = _UNKNOWN
         except errors.StorageError as error:
             refusal = TURNED_AWAY, error.text.encode()
         self.dropped[refusal[1].decode()] += 1
@@ -347,4 +360,17 @@ class Router:
             self._leaving += listener.connections.take_left()
 
     def _is_known(self, key: str) -> bool:
-        return self._keys is not None and key_files.is_known(self._keys, key)
+        return self._keys is not None and key_files.name_of(self._keys, key) is not None
+
+    def take_refused(self) -> list[tuple[str, str]]:
+        """The last unknown keys that were shown since the last call, and from where.
+
+        ``dropped`` counts all of them: a flood shows few here.
+        """
+        now = time.monotonic()
+        if not self._refused or now < self._refused_told + _REFUSED_SECONDS:
+            return []
+        self._refused_told = now
+        refused = list(self._refused)
+        self._refused.clear()
+        return refused

@@ -36,6 +36,7 @@ class Sockets:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.coming: deque[Incoming] = deque()
+        self.refused: list[tuple[str, str]] = []
         self.sent: list[bytes] = []
         self.between = Sent.NO
         self.left: list[bytes] = []
@@ -67,6 +68,10 @@ class Sockets:
 
     def end_unheard(self) -> int:
         return 3
+
+    def take_refused(self) -> list[tuple[str, str]]:
+        refused, self.refused = self.refused, []
+        return refused
 
     def take_left(self) -> list[bytes]:
         left, self.left = self.left, []
@@ -479,6 +484,19 @@ def test_a_remote_client_is_called_as_its_key(listener: Listener) -> None:
         assert isinstance(message, messages.SubmitJobs)
         return message.submitter
 
-    assert submitter() == Submitter(user=public, via="key")
     keys.authorise(listener.stage.places.keys, public, "laptop")
     assert submitter() == Submitter(user="laptop", via="key")
+    keys.revoke(listener.stage.places.keys, "laptop")
+    listener.sockets.coming.append(Incoming(b"R1", frames.encode(messages.ReadInfo(), 901), key))
+    listener.actor.end_turn()
+    assert listener.errors() == ["the key of this client was revoked"]
+
+
+def test_a_refused_key_is_logged_with_its_address(listener: Listener) -> None:
+    listener.sockets.refused.append(("ab" * 32, "10.0.0.1"))
+    listener.sockets.coming.append(Incoming(b"L1", b"", HERE))
+    listener.actor.end_turn()
+    log = listener.stage.log_stream.getvalue()
+    assert "a remote client is refused: unknown key" in log
+    assert "ab" * 32 in log
+    assert "10.0.0.1" in log

@@ -35,6 +35,40 @@ def test_a_pair_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert keys.read_public_key(tmp_path / "k") == PUBLIC
 
 
+# Their values: the bytes of the specification's example.
+HEX = (
+    "54fcba24e93249969316fb617c872bb0c1d1ff14800427c594cbfacf1bc2d652",
+    "8e0bdd697628b91d8f245587ee95c5b04d48963f79259877b49cd9063aead3b7",
+)
+
+
+def test_keys_are_written_and_shown_in_hexadecimal_digits(tmp_path: Path) -> None:
+    keys.create_key(tmp_path / "k", PAIR)
+    assert (tmp_path / "k").read_text().splitlines()[1:] == [f"public {HEX[0]}", f"secret {HEX[1]}"]
+    assert keys.to_hex(PUBLIC) == HEX[0]
+    for written in (HEX[0], HEX[0].upper(), PUBLIC):
+        assert keys.check_key(written, "key") == PUBLIC
+
+
+def test_keys_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "k"
+    path.write_text(f"public {PUBLIC}\nsecret {SECRET}\n")
+    path.chmod(0o600)
+    assert keys.read_key(path) == PAIR
+
+
+def test_a_revoked_client_is_not_known_any_more(tmp_path: Path) -> None:
+    keys.authorise(tmp_path, HEX[0], "laptop")
+    keys.authorise(tmp_path, OTHER, "other")
+    assert keys.name_of(tmp_path, PUBLIC) == "laptop"
+    keys.revoke(tmp_path, "laptop")
+    assert keys.name_of(tmp_path, PUBLIC) is None
+    assert keys.known_keys(tmp_path) == {OTHER: "other"}
+    for name, expected in (("laptop", "no client is called 'laptop'"), ("../x", "expected up to")):
+        with pytest.raises(errors.BadRequestError, match=expected):
+            keys.revoke(tmp_path, name)
+
+
 def test_a_key_file_is_for_its_owner_alone_and_the_only_file_left(tmp_path: Path) -> None:
     keys.create_key(tmp_path / "k", PAIR)
     assert mode(tmp_path / "k") == 0o600
@@ -69,9 +103,9 @@ def test_a_secret_is_not_shown_by_accident() -> None:
     [
         ("", "expected a line 'public KEY'"),
         (f"public {PUBLIC}\n", "expected a line 'secret KEY'"),
-        (f"public {PUBLIC[:-1]}\n", "line 1: expected 40 characters of Z85"),
-        (f"# c\npublic {'#' * 40}\n", "line 2: expected 40 characters of Z85"),
-        (f"public {PUBLIC[:-1]}~\n", "line 1: expected 40 characters of Z85"),
+        (f"public {PUBLIC[:-1]}\n", "line 1: expected 64 hexadecimal digits"),
+        (f"# c\npublic {'#' * 40}\n", "line 2: expected 64 hexadecimal digits"),
+        (f"public {PUBLIC[:-1]}~\n", "line 1: expected 64 hexadecimal digits"),
         (f"{PUBLIC}\n", "line 1: expected each of public, secret, server once"),
         (f"public {PUBLIC}\npublic {PUBLIC}\n", "line 2: expected each of"),
         ("x" * 5000, "too large for a key file"),
@@ -97,7 +131,7 @@ def test_a_file_and_its_words_are_read_up_to_their_bounds(tmp_path: Path) -> Non
         path.chmod(0o600)
         if word == "%nSc0":
             assert keys.read_key(path).public == word * 8
-    with pytest.raises(errors.StorageError, match="line 2: expected 40 characters of Z85"):
+    with pytest.raises(errors.StorageError, match="line 2: expected 64 hexadecimal digits"):
         keys.read_key(path)
     path.write_text("#" * (keys._FILE_BYTES_MAX - len(lines)) + "\n" + lines)
     with pytest.raises(errors.StorageError, match="too large"):
@@ -126,11 +160,11 @@ def test_of_two_that_make_the_daemons_pair_at_once_both_get_the_first(tmp_path: 
 
 def test_an_authorised_client_is_known_by_its_key(tmp_path: Path) -> None:
     assert keys.known_keys(tmp_path) == {}
-    assert not keys.is_known(tmp_path, PUBLIC)
+    assert not (keys.name_of(tmp_path, PUBLIC) is not None)
     keys.authorise(tmp_path, PUBLIC, "backup@host-1")
     assert keys.known_keys(tmp_path) == {PUBLIC: "backup@host-1"}
-    assert keys.is_known(tmp_path, PUBLIC)
-    assert not keys.is_known(tmp_path, OTHER)
+    assert keys.name_of(tmp_path, PUBLIC) is not None
+    assert not (keys.name_of(tmp_path, OTHER) is not None)
     assert mode(tmp_path / "clients") == 0o700
     assert mode(tmp_path / "clients" / "backup@host-1.pub") == 0o600
 
@@ -194,14 +228,16 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> No
 
 
 def test_a_malformed_key_is_not_authorised(tmp_path: Path) -> None:
-    with pytest.raises(errors.BadRequestError, match="the public key: expected 40 characters"):
+    with pytest.raises(
+        errors.BadRequestError, match="the public key: expected 64 hexadecimal digits"
+    ):
         keys.authorise(tmp_path, "short", "a")
 
 
 def test_a_bad_file_is_named_but_keeps_only_its_own_client_out(tmp_path: Path) -> None:
     keys.authorise(tmp_path, PUBLIC, "good")
     (tmp_path / "clients" / "bad.pub").write_text("rubbish")
-    assert keys.is_known(tmp_path, PUBLIC)
+    assert keys.name_of(tmp_path, PUBLIC) is not None
     with pytest.raises(errors.StorageError, match=r"bad\.pub: line 1"):
         keys.known_keys(tmp_path)
 
@@ -209,4 +245,4 @@ def test_a_bad_file_is_named_but_keeps_only_its_own_client_out(tmp_path: Path) -
 def test_a_client_whose_file_is_deleted_may_not_connect_any_more(tmp_path: Path) -> None:
     keys.authorise(tmp_path, PUBLIC, "a")
     (tmp_path / "clients" / "a.pub").unlink()
-    assert not keys.is_known(tmp_path, PUBLIC)
+    assert not (keys.name_of(tmp_path, PUBLIC) is not None)

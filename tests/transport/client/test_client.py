@@ -595,7 +595,7 @@ def test_a_remote_client_with_another_servers_key_gets_an_error_that_names_the_k
         ({"endpoint": "tcp://127.0.0.1:1", "key_file": "K"}, "server_key: needed"),
         (
             {"endpoint": "tcp://127.0.0.1:1", "key_file": "K", "server_key": "short"},
-            "server_key: expected 40 characters",
+            "server_key: expected 64 hexadecimal digits",
         ),
         ({"key_file": "K"}, "only a tcp endpoint has keys"),
     ],
