@@ -12,10 +12,12 @@ from ..storage import errors, plain_values, settings, wording
 from ..storage.jobs import origins
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import ANY_FAILED, DEPENDENCY_WORDS
-from . import output, reading
+from . import completing, output, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
 
     from .call import Call
 
@@ -90,6 +92,14 @@ class JobId(click.ParamType[int]):
             return found[0]
         return _number(text, self, param, ctx)
 
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click calls it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        return completing.jobs(ctx, incomplete)
+
 
 def _number(
     text: str,
@@ -133,6 +143,14 @@ class _IdOrName(click.ParamType["int | str"]):
         if origins.is_name(text):
             return Text().convert(text, param, ctx)
         return _number(text, JobId(), param, ctx)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click calls it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        return completing.jobs(ctx, incomplete)
 
 
 def job_ids(*, required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -188,6 +206,14 @@ class Dependency(click.ParamType[tuple[int, list[str]]]):
             known = ", ".join(DEPENDENCY_WORDS)
             self.fail(f"expected ID or ID:WORD,... of {known}, got {value!r}", param, ctx)
         return JobId().convert(word, param, ctx), statuses
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click calls it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        return completing.jobs(ctx, incomplete)
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
         """The job, and the statuses behind a colon: a name may have a colon, too."""

@@ -12,7 +12,7 @@ import click
 
 from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
-from . import choices, following, hints, logs, output, reading, repeating, whys
+from . import choices, completing, following, hints, logs, output, reading, repeating, whys
 from .call import INTERRUPTED_EXIT_CODE
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _NOT_STARTED = "command cannot be started: "
     type=choices.Text(),
     multiple=True,
     metavar="LEVEL/NAME[:shared]",
+    shell_complete=completing.locks,
     help="Hold this lock while the command runs, such as node/n1 or instance/web:shared; "
     "NAME * is the whole level. May be repeated.",
 )

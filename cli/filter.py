@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..storage import errors
 from ..storage.filters import rules
-from . import choices, output, reading, repeating, rule_options
+from . import choices, completing, output, reading, repeating, rule_options
 from .call import Call, known
 from .output import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from click.shell_completion import CompletionItem
 
     from ..transport.messages import FilterRow, RuleTest
 
@@ -38,30 +35,6 @@ _USUAL = ("uuid", "watermark", "priority", "predicates", "action", "reason", "st
 
 _STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
 """The fields of those columns that have another name in a stored rule."""
-
-_COMPLETION_SECONDS = 1.0
-
-
-def _known_rules(
-    context: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The rules that a shell offers as completions; none if no daemon answers soon."""
-    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only for shells
-
-    # For a completion click calls no group, so that there is no `Call` yet.
-    call = Call(data=context.find_root().params.get("data"))
-    try:
-        with call.client(timeout=_COMPLETION_SECONDS) as client:
-            rows = client.filters()
-    except errors.GangerError:
-        return []
-    given = context.params.get("uuids") or ()
-    return [
-        CompletionItem(known, help=f"{action_text(row.action)} {reason_text(row)}".strip())
-        for row in rows
-        for known in (row.name, row.uuid)
-        if known and known.startswith(incomplete) and known not in given
-    ]
 
 
 @click.group("filter")
@@ -98,7 +71,7 @@ def add(
 @filter_rules.command(
     cls=rule_options.RuleCommand, short_help="Store a rule in the place of another."
 )
-@click.argument("uuid", metavar="RULE", shell_complete=_known_rules)
+@click.argument("uuid", metavar="RULE", shell_complete=completing.rules)
 @rule_options.rule_options
 @repeating.key_option()
 @click.pass_obj
@@ -121,7 +94,9 @@ def replace(
 
 
 @filter_rules.command()
-@click.argument("uuids", nargs=-1, required=True, metavar="RULE...", shell_complete=_known_rules)
+@click.argument(
+    "uuids", nargs=-1, required=True, metavar="RULE...", shell_complete=completing.rules
+)
 @repeating.key_option()
 @click.pass_obj
 def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
@@ -134,7 +109,7 @@ def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
 
 
 @filter_rules.command("list", short_help="List the rules in their order.")
-@click.argument("uuids", nargs=-1, metavar="[RULE...]", shell_complete=_known_rules)
+@click.argument("uuids", nargs=-1, metavar="[RULE...]", shell_complete=completing.rules)
 @output.style_options
 @click.pass_obj
 def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> int:
@@ -164,7 +139,7 @@ def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
 
 
 @filter_rules.command()
-@click.argument("uuids", nargs=-1, metavar="[RULE...]", shell_complete=_known_rules)
+@click.argument("uuids", nargs=-1, metavar="[RULE...]", shell_complete=completing.rules)
 @output.output_option
 @click.pass_obj
 def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:

@@ -13,6 +13,7 @@ from ..storage.jobs.job_filters import JobFilter
 from ..storage.jobs.outcomes import Outcome
 from . import (
     choices,
+    completing,
     etas,
     following,
     logs,
@@ -62,7 +63,7 @@ job.add_command(purging.purge)
 
 
 @job.command(short_help="Submit a job, jobs or a plan.")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=completing.files)
 @click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
 @choices.submission_options
 @repeating.key_option("a submission")

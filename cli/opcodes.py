@@ -11,7 +11,7 @@ import msgspec
 
 from ..storage import errors, wording
 from ..storage.opcodes import Opcode, catalogue
-from . import output
+from . import completing, output
 from .output import Column
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 @click.command(short_help="List the opcodes, or the parameters of one.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.opcodes)
 @output.style_options
 def opcodes(name: str | None, style: output.Style) -> None:
     """List the opcodes that jobs can have, or all parameters of the opcode NAME.

@@ -9,7 +9,7 @@ import click
 
 from ..storage import errors, wording
 from ..storage.filters import lock_predicate, rules
-from . import choices, output, reading
+from . import choices, completing, output, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,6 +93,7 @@ _OPTIONS = (
         type=choices.Text(),
         multiple=True,
         metavar="OP_ID",
+        shell_complete=completing.opcodes,
         help="Jobs with this opcode. May be repeated: any of them.",
     ),
     click.option(
@@ -101,6 +102,7 @@ _OPTIONS = (
         type=choices.Text(),
         multiple=True,
         metavar="LEVEL/NAME",
+        shell_complete=completing.locks,
         help="Jobs that touch this lock: that take it, the whole level, or may take any. NAME * is "
         "any lock of the level. May be repeated: any of them.",
     ),

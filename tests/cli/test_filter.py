@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
-from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from tests.cli import stand_in
 
@@ -416,29 +415,6 @@ def test_delete_prints_each_rule_and_stops_at_one_that_is_not_there(daemon: Filt
     assert isinstance(done.exception, errors.UnknownFilterError)
     assert done.output == f"Filter rule {UUID} is deleted\n"
     assert daemon.deleted == [UUID]
-
-
-def completed(words: list[str], incomplete: str) -> list[str]:
-    completion = ShellComplete(ganger, {}, "ganger", "_GANGER_COMPLETE")
-    return [item.value for item in completion.get_completions(words, incomplete)]
-
-
-@pytest.mark.parametrize("command", ["replace", "delete", "list", "info"])
-@pytest.mark.usefixtures("daemon")
-def test_a_shell_completes_uuids(command: str) -> None:
-    assert completed(["filter", command], "0000") == [UUID, OTHER]
-    assert completed(["filter", command], UUID) == [UUID]
-    assert completed(["filter", command], "f") == []
-
-
-@pytest.mark.usefixtures("daemon")
-def test_a_shell_does_not_offer_a_uuid_twice() -> None:
-    assert completed(["filter", "delete", UUID], "") == [OTHER]
-
-
-def test_a_shell_is_offered_nothing_when_no_daemon_answers(daemon: FilterDaemon) -> None:
-    daemon.is_away = True
-    assert completed(["filter", "delete"], "") == []
 
 
 # What is shown.
