@@ -52,13 +52,16 @@ def lines(wanted: Sequence[int], least: Sequence[int], room: int) -> list[Line]:
 
 
 def _widths(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """As wide as the values are, but together no wider than ``room``, down to the least widths."""
-    found = list(wanted)
-    excess = sum(found) - room
-    for place in sorted(range(len(found)), key=lambda place: found[place], reverse=True):
-        taken = max(0, min(excess, found[place] - least[place]))
-        found[place] -= taken
-        excess -= taken
+    """As wide as the values are, but together no wider than ``room``, down to the least widths.
+
+    The widest column gives way first, until another one is as wide.
+    """
+    found = [min(width, max(room, one)) for width, one in zip(wanted, least, strict=True)]
+    for _ in range(sum(found) - room):
+        able = [place for place in range(len(found)) if found[place] > least[place]]
+        if not able:
+            break
+        found[max(able, key=found.__getitem__)] -= 1
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ...storage.jobs import outcomes
+from ...storage.jobs.outcomes import ALWAYS, ANY_FAILED
 from ...storage.locks.locks import CONFIG_LOCK, LockMode
 from ...storage.settings import EXPLAINED_JOBS_MAX, START_ATTEMPTS_MAX
 from ...transport import remedy_words
@@ -50,7 +51,7 @@ def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) 
     if position.failing:
         jobs = remedy_words.jobs(position.open)
         ends = "ends" if len(position.open) == 1 else "end"
-        text = f"{position.failing}: it ends in error when {jobs} {ends}, or canceled if one is"
+        text = f"{position.failing}: it is skipped when {jobs} {ends}"
         found.append(Obstacle(kind="dependency", held=row.id, text=text, jobs=position.open))
     elif position.open:
         found.append(
@@ -187,11 +188,15 @@ def of_config_lock(row: Row, wait: OpcodeWait) -> Obstacle:
 
 def of_dependency(row: Row, wanted: Sequence[str], status: JobStatus | None) -> Obstacle:
     """A job with this ``status`` on which another job depends."""
-    needed = " or ".join(wanted) or "any final status but canceled"
+    needed = f"must end with {' or '.join(wanted) or 'any final status but canceled'}"
+    if ALWAYS in wanted:
+        needed = "must end"
+    elif ANY_FAILED in wanted:
+        needed = "must fail, or another of those with this word"
     return Obstacle(
         kind="dependency",
         held=row.id,
-        text=f"job {row.id} is {status}, and must end with {needed}",
+        text=f"job {row.id} is {status}, and {needed}",
         jobs=[row.id],
     )
 

@@ -62,8 +62,9 @@ def dependency_outcome(
     if group and not any(has_failed(ends.get(job_id)) for job_id in group):
         waiting = [job_id for job_id in group if not _has_ended(job_id, ends)]
         still_open += waiting
-        if not waiting:
-            failure = failure or f"Dependency error: {none_failed(group)}"
+        if not waiting and not failure:
+            failure = f"Dependency error: {none_failed(group)}"
+            decisive = group[0] if len(set(group)) == 1 else None
     if still_open:
         return DependencyState("open", failure, tuple(still_open), decisive)
     verdict: Literal["failed", "satisfied"] = "failed" if failure else "satisfied"

@@ -161,9 +161,10 @@ def test_a_job_that_is_skipped_names_the_job_that_is_the_cause(
 
 def test_a_job_that_only_a_failure_would_need_says_so(queue: Queue) -> None:
     queue.finish_new()
-    queue.submitted(spec((1, ["any-failed"])))
-    queue.choose(unsatisfiable=[(2, "failed", "none of them failed")])
-    look(queue, 2, (ERROR, Ending(Outcome.SKIPPED, "not needed, as job 1 did not fail")))
+    queue.finish_new()
+    queue.submitted(spec((1, ["any-failed"]), (2, ["any-failed"])))
+    queue.choose(unsatisfiable=[(3, "failed", "none of them failed")])
+    look(queue, 3, (ERROR, Ending(Outcome.SKIPPED, "not needed, as none of the jobs 1, 2 failed")))
 
 
 def test_the_scheduler_hears_outcomes_that_statuses_do_not_say(queue: Queue) -> None:
