@@ -32,6 +32,11 @@ function context(path) {
     may: (right) => me.rights.includes(right),
     /** Call this if another query of the same view is chosen. */
     whenChosen(work) { queried = work; },
+    /** Call this again and again while somebody looks; what fails is tried again. */
+    every(seconds, work) {
+      const timer = setInterval(() => { if (!document.hidden) work().catch(() => {}); }, seconds * 1000);
+      leaving.signal.addEventListener("abort", () => clearInterval(timer));
+    },
     /** Call this soon after a change of a job that is wanted, at most twice a second. */
     whenChanged(work, isWanted = () => true) {
       let timer = null;

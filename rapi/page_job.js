@@ -21,7 +21,8 @@ export async function job(context) {
     swap(facts, summary(seen.job), around(seen));
     swap(ops, opcodes(seen.job));
   };
-  // Why a job waits changes with other jobs.
+  // Why a job waits changes with other jobs, and with rules and locks.
+  context.every(3, async () => { if (!isOver) await load(); });
   context.whenChanged(load, (event) => !isOver || event.job_id === id);
   await load();
   const log = h("pre", { "aria-label": "Log and output", tabindex: 0 });
@@ -146,8 +147,9 @@ async function done(request, load) {
 function opcodes(one) {
   const fold = (place, name, text) => h("details", { "data-key": `${name} ${place}` }, h("summary", {}, name), h("pre", {}, text));
   const rows = (one.ops ?? []).map((op, place) => h("tr", {},
-    h("td", { class: "number" }, String(place)),
-    h("td", {}, status(op.status)),
+    h("td", { class: "number" }, String(place + 1)),
+    // An opcode of a skipped job has not failed.
+    h("td", {}, status(one.outcome === "skipped" ? "skipped" : op.status)),
     h("td", { class: "text" }, h("div", {}, op.summary),
       op.input.argv && fold(place, "command", quoted(op.input.argv)),
       fold(place, "parameters", JSON.stringify(op.input, null, 1)),

@@ -3,6 +3,7 @@
 import { api } from "./page_api.js";
 import { FINAL, ZONE, ask, count, elapsed, h, linked, notice, state, swap, table, when } from "./page_parts.js";
 import { address, note } from "./page_state.js";
+import { CAUSES } from "./page_timeline.js";
 
 const SHOWN = 100;
 const AT_ONCE = 6;
@@ -12,7 +13,7 @@ export async function jobs(context) {
   const body = h("div", {});
   const bar = h("div", { class: "chosen panel", role: "group", "aria-label": "Chosen jobs" });
   const chosen = new Map();
-  let [asked, answered] = [0, 0];
+  let [asked, answered, isOpen] = [0, 0, false];
   const load = async () => {
     const mine = asked += 1;
     const query = context.query();
@@ -23,6 +24,7 @@ export async function jobs(context) {
     // An answer may come after that to a later question.
     if (context.signal.aborted || mine < answered) return;
     answered = mine;
+    isOpen = found.jobs.some((job) => !FINAL.includes(job.status));
     for (const job of found.jobs) if (chosen.has(job.id)) chosen.set(job.id, job);
     if (document.activeElement !== search) search.value = query.get("search") ?? "";
     const isAll = !["search", "status", "outcome"].some((name) => query.get(name));
@@ -34,6 +36,8 @@ export async function jobs(context) {
   };
   search.addEventListener("input", () => { note({ search: search.value, page: "" }); load(); });
   context.whenChanged(load);
+  // For what jobs wait changes without an event.
+  context.every(3, async () => { if (isOpen) await load(); });
   context.whenChosen(load);
   await load();
   return [
@@ -88,7 +92,7 @@ function list(context, found, query, chosen, choose) {
     } });
   const rows = found.jobs.map((job, place) => h("tr", {},
     canChoose && h("td", { class: "wide" }, boxes[place]),
-    columns.map((column) => cell(job, column)),
+    columns.map((column) => cell(job, column, found.waits[job.id])),
     h("td", { class: "wide number" }, elapsed(job))));
   const heads = columns.map(({ name, title, kind }) => ({
     kind: kind === "number" ? "number wide" : "wide", title: kind === "time" ? `${title} (${ZONE})` : title,
@@ -110,20 +114,26 @@ function sortable(head, sort) {
 const CELLS = {
   id: (job) => h("td", { class: "number" }, h("a", { href: `#/jobs/${job.id}` }, String(job.id))),
   status: (job) => h("td", {}, state(job)),
-  summary: (job) => {
+  summary: (job, waits) => {
     const [first, ...others] = [job.name, job.summary].filter(Boolean);
     return h("td", { class: "text what" },
-      h("div", { class: "one" }, h("a", { class: "title", href: `#/jobs/${job.id}`, tabindex: "-1", title: job.summary }, first)),
-      job.plan && h("a", { class: "plan", href: address({ search: job.plan, page: "" }), title: "The plan" }, job.plan),
-      job.reason_ended && h("div", { class: "ended" }, linked(job.reason_ended)),
+      h("div", { class: "one" }, h("a", { class: "title", href: `#/jobs/${job.id}`, tabindex: "-1", title: job.summary }, first),
+        job.plan && h("a", { class: "plan", href: address({ search: job.plan, page: "" }), title: "The plan" }, job.plan)),
+      waits && h("div", { class: "waits" }, waitsFor(waits)),
+      job.reason_ended && h("div", { class: `ended ${job.outcome}` }, linked(job.reason_ended)),
       others.map((text) => h("div", { class: "faint one" }, text)),
       job.reason && h("div", { class: "faint" }, job.reason));
   },
 };
 
-function cell(job, { name, kind }) {
+function waitsFor([cause, resource]) {
+  if (cause === "dependency" && resource) return linked(`waits for ${resource.includes(",") ? "jobs" : "job"} ${resource}`);
+  return [CAUSES[cause] ?? CAUSES.other, resource && `: ${resource}`];
+}
+
+function cell(job, { name, kind }, waits) {
   const value = job[name];
-  if (name in CELLS) return CELLS[name](job);
+  if (name in CELLS) return CELLS[name](job, waits);
   if (kind === "time") return h("td", { class: "wide" }, when(value));
   return h("td", { class: kind === "number" ? "number wide" : "wide" }, value == null ? "" : String(value));
 }

@@ -160,8 +160,7 @@ export async function health(context) {
       ["/2/daemon", "/2/info", "/2/groups", "/2/nodes", "/2/instances", "/2/networks"].map((path) => api("GET", path)));
     if (!context.signal.aborted) swap(body, daemon(found, cluster, objects));
   };
-  const timer = setInterval(() => load().catch((error) => notice(error.message)), 5000);
-  context.signal.addEventListener("abort", () => clearInterval(timer));
+  context.every(5, load);
   await load();
   return [h("h1", {}, "Health"), body];
 }

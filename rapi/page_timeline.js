@@ -4,7 +4,7 @@ import { api } from "./page_api.js";
 import { ZONE, count, h, moment, s, span, swap } from "./page_parts.js";
 import { address } from "./page_state.js";
 
-const CAUSES = { running: "running", lock: "waits for a lock", rule: "held by a filter rule", limit: "waits for a rate limit",
+export const CAUSES = { running: "running", lock: "waits for a lock", rule: "held by a filter rule", limit: "waits for a rate limit",
   dependency: "waits for another job", slots: "waits for a run slot", order: "waits for its turn", other: "waits" };
 const known = (cause) => (cause in CAUSES ? cause : "other");
 const PAGES = { minutes: [5, 15, 60], by: ["job", "resource"] };
@@ -30,8 +30,7 @@ export async function timeline(context) {
     found.until = Math.min(found.now, last);
     if (!context.signal.aborted) swap(body, chosen("by") === "job" ? byJob(found) : byResource(found));
   };
-  const timer = setInterval(() => load().catch(() => {}), 5000);
-  context.signal.addEventListener("abort", () => clearInterval(timer));
+  context.every(5, load);
   context.whenChanged(load);
   context.whenChosen(load);
   await load();
@@ -68,7 +67,7 @@ function byResource(found) {
 }
 
 /** Round moments between two, at most one for each `room` pixels: [seconds, text]. */
-export function ticks(since, until, width, room = 90) {
+export function ticks(since, until, width, room = 80) {
   const most = Math.max(1, Math.floor(width / room));
   const step = STEPS.find((one) => (until - since) / one <= most) ?? STEPS.at(-1);
   const offset = new Date(since * 1000).getTimezoneOffset() * 60;
@@ -89,7 +88,8 @@ function chart(found, rows) {
   const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Timeline" });
   for (const [when, text] of ticks(found.since, found.until, width - left)) {
     drawing.append(s("line", { class: "grid", x1: x(when), x2: x(when), y1: TOP - 8, y2: height }));
-    if (x(when) - left > 24 && width - x(when) > 24) drawing.append(s("text", { class: "faint", x: x(when), y: 12, "text-anchor": "middle" }, text));
+    const anchor = width - x(when) < 30 ? "end" : x(when) - left < 30 ? "start" : "middle";
+    drawing.append(s("text", { class: "faint", x: x(when), y: 12, "text-anchor": anchor }, text));
   }
   drawing.append(s("text", { class: "faint", x: 4, y: 12 }, ZONE));
   rows.forEach((row, place) => {

@@ -25,6 +25,7 @@ from .declarations import Call, Method, Parameter, Resource, Right
 from .explanations import plain
 from .feed import Feed
 from .problems import HttpError
+from .timeline import Timeline
 from .views import without_output
 
 _LISTED = 200
@@ -67,6 +68,9 @@ class Listed(msgspec.Struct, kw_only=True):
     count: int
     counts: dict[str, int]
     outcomes: dict[str, int]
+    waits: dict[int, tuple[str, str]]
+    """For what these jobs wait, by their ids: cause and resource, as `/2/timeline` has them."""
+
     last: str
     """The id of the last event that is in the list, for `/2/events`."""
 
@@ -93,11 +97,14 @@ async def list_queue(call: Call) -> Listed:
     if call.user is NOBODY:
         known = [without_output(job) for job in known]
     found = job_lists.ordered(filter(wanted.has, known), sort, time.time())
+    shown, timeline = found[offset : offset + limit], call.of(Timeline)
+    causes = {job.id: timeline.cause(job.id) for job in shown if not job.is_final}
     return Listed(
-        jobs=found[offset : offset + limit],
+        jobs=shown,
         count=len(found),
         counts=job_lists.counts(known, "status", _STATUSES),
         outcomes=job_lists.counts(known, "outcome", _OUTCOMES),
+        waits={job_id: cause for job_id, cause in causes.items() if cause is not None},
         last=f"{feed.mark}.{feed.last}",
         columns=_COLUMNS,
     )

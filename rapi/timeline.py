@@ -114,6 +114,13 @@ class Timeline:
         elif (last.cause, last.resource) != (first.kind, resource):
             self._change(row, now, first.kind, resource)
 
+    def cause(self, job_id: int) -> tuple[str, str] | None:
+        """For what a job waits now, and its resource; None: it does not, or nobody knows yet."""
+        row = self._rows.get(job_id)
+        if row is None or not _waits(row) or row.spans[-1].cause == UNKNOWN:
+            return None
+        return row.spans[-1].cause, row.spans[-1].resource
+
     def waiting(self, count: int) -> list[int]:
         """So many jobs that wait, each in its turn."""
         rows = self._rows

@@ -96,6 +96,8 @@ def test_running_and_waiting_jobs_come_first_and_their_time_ticks(
     rows = page.locator("tbody tr")
     rows.nth(0).get_by_role("link", name=str(running), exact=True).wait_for()
     rows.nth(1).get_by_role("link", name=str(waiting), exact=True).wait_for()
+    # The causes of waits are asked for now and then.
+    rows.nth(1).get_by_text("waits for a lock: node/node21").wait_for()
     text = page.locator("[data-since]").first.inner_text()
     script = "(text) => document.querySelector('[data-since]').textContent !== text"
     page.wait_for_function(script, arg=text)

@@ -47,7 +47,7 @@ def test_a_rule_is_written_by_locks(page: Page, served: Served) -> None:
 LOCKS = """async (locks) => {
     window.fetch = async () => new Response(JSON.stringify({ locks, waits: [] }));
     const { locks: view } = await import("/page_locks.js");
-    const context = { signal: new AbortController().signal, whenChanged() {} };
+    const context = { signal: new AbortController().signal, whenChanged() {}, every() {} };
     const found = document.createElement("div");
     found.append(...await view(context));
     document.body.append(found);

@@ -94,6 +94,15 @@ def test_a_running_job_that_waits_for_locks_again_gets_a_span(world: World) -> N
     assert world.spans()[-1] == (5, None, "lock", "node/n1")
 
 
+def test_the_cause_of_a_wait_is_told_while_it_lasts(world: World) -> None:
+    world.job(1, S.QUEUED, received=1.0)
+    assert world.timeline.cause(1) is None
+    world.cause(2, "lock", lock="node/n1")
+    assert world.timeline.cause(1) == ("lock", "node/n1")
+    world.job(3, S.RUNNING, started=3.0)
+    assert world.timeline.cause(1) is None
+
+
 def test_a_cause_that_comes_too_late_changes_nothing(world: World) -> None:
     world.job(1, S.RUNNING, started=1.0)
     world.cause(2, "slots")
