@@ -19,11 +19,11 @@ from . import rows
 if TYPE_CHECKING:
     from ..transport.client.async_client import AsyncClient
 
-_GANETIS_FIELDS: Final = (
+GANETIS_FIELDS: Final = (
     "id", "ops", "status", "summary", "opstatus", "received_ts", "start_ts", "end_ts",
 )  # fmt: skip
 
-BULK_FIELDS: Final = tuple(dict.fromkeys([*_GANETIS_FIELDS, *listing.shown_in("rapi")]))
+BULK_FIELDS: Final = tuple(dict.fromkeys([*GANETIS_FIELDS, *listing.shown_in("rapi")]))
 
 _ASKED: Final = (*BULK_FIELDS, "archived")
 _T = TypeVar("_T")

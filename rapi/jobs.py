@@ -13,7 +13,7 @@ from ..storage.access import rapi_settings
 from . import bodies, roles, rows
 from .declarations import Call, Method, Parameter, Resource, Right
 from .job_bodies import JobBodies
-from .job_listing import BULK_FIELDS, JobListing
+from .job_listing import BULK_FIELDS, GANETIS_FIELDS, JobListing
 from .problems import HttpError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _FORBIDDEN: Final = "compression_tools"
 
-FIELDS: Final = (*BULK_FIELDS, "oplog", "opresult")
+FIELDS: Final = tuple(dict.fromkeys((*GANETIS_FIELDS, "oplog", "opresult", *BULK_FIELDS)))
 
 
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):

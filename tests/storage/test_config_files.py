@@ -300,7 +300,7 @@ def test_the_former_journal_keeps_earlier_versions_out(tmp_path: Path) -> None:
     # As format 1 reads it.
     kinds = SegmentBegun | ConfigChanged
     first: RecordFormat[SegmentBegun | ConfigChanged] = RecordFormat(kinds, "journal", 1)
-    with pytest.raises(errors.DataDirectoryError, match=r"journal format 2, supported is 1$"):
+    with pytest.raises(errors.DataDirectoryError, match=r"journal format 3, supported is 1$"):
         list(first.records_in(marker.read_bytes(), marker))
     written = marker.stat()
     config_log.retire_former(path)

@@ -109,8 +109,8 @@ def test_the_programs_of_the_client_page_run(daemon: Daemon) -> None:
     assert waited == "1 success EXEC(uname -s)\nLinux\n\n"
     assert "stdout: one\n" in followed
     assert "stderr: two\n" in followed
-    assert "3 EXEC(true) success\n4 EXEC(false) error\n" in several
-    assert "5 EXEC(echo the check has failed) success\n4 has failed\n" in several
+    assert "3 EXEC(true) success \n4 EXEC(false) failed exit code 1\n" in several
+    assert "5 EXEC(echo the check has failed) success \n4 has failed\n" in several
     assert "[6, 7, 8, 9, 10]" in at_once
     assert "job 11 is queued: paused by filter rule " in control
     assert "reason: the storage network is being replaced); that ends by itself at " in control
@@ -134,7 +134,7 @@ def test_the_example_script_prints_its_steps(daemon: Daemon) -> None:
         "refused: OP_EXEC: argv: expected list, got str",
     ):
         assert f"{line}\n" in done.stdout, done.stdout
-    assert re.search(r"^job 3: .* ended with success: ", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^job 3: .* ended: success: ", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_the_example_script_reports_that_no_daemon_runs(daemon: Daemon) -> None:
