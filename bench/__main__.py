@@ -277,14 +277,18 @@ def _rule_changes(folder: Path, pending: int) -> None:
             scale_side.await_files(ganger, data)
             stored = size
             heading(f"Filter rules in force, one after the other, with {size:,} jobs alike pending")
+            spent: dict[str, float] = {}
             for name, rule in rules_side.SHAPES.items():
                 found = rules_side.changes(ganger, rule)
+                spent[name] = found.added.milliseconds(0.5) + found.processor_seconds * 1e3
                 row(f"{name}, added", found.added)
                 row("  changed", found.changed)
                 row("  deleted", found.deleted)
                 row(
                     "  daemon's processor time for each", f"{found.processor_seconds * 1e3:8.1f} ms"
                 )
+            ratio = spent["one that looks at locks"] / spent["one that looks at opcodes"]
+            row("one that looks at locks, beside opcodes", f"{ratio:8.2f} x")
 
 
 def _passes(pending: int, steps: int) -> None:

@@ -24,6 +24,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         "predicates": [["opcode", ["=", "OP_ID", "OP_EXEC"]]],
         "action": "PAUSE",
     },
+    "one that looks at locks": {
+        "priority": 1,
+        "predicates": [["lock", ["=", "touches", "node/bench"]]],
+        "action": "PAUSE",
+    },
     "one that looks at ids": {
         "priority": 1,
         "predicates": [["jobid", ["<", "id", 0]]],

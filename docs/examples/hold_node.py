@@ -1,16 +1,19 @@
-"""Hold the jobs whose parameters name a node, wait until it is idle, work on it, let them go.
+"""Hold the jobs that touch a node, wait until it is idle, work on it, let them go.
 
 A maintenance tool with Ganeti's own client of the remote API (Debian: python3-ganeti-rapi). It
-works the same against Ganeti and against Ganger:
+works against Ganeti and against Ganger (where `ganger hold node/NODE -- COMMAND` does the same):
 
     hold_node.py --host 127.0.0.1 --ca /var/lib/ganger/rapi.pem --user admin NODE -- COMMAND
 
 The password comes from the environment variable RAPI_PASSWORD.
 
-A rule sees the parameters of an opcode, not its locks. So the tool holds a command (OP_EXEC) that
-has the node's name as an argument, but not one that only locks it; --all-commands holds every
-command. It holds no job that reaches the node through an instance, a node group, a UUID or all
-nodes. It waits for running commands by their locks as well.
+Ganger has rules on locks: one holds each job that takes a lock of the node, shared or exclusively,
+by its name or UUID, through an instance or with all nodes, and each job of which that is not known.
+To Ganeti, a rule sees the parameters of an opcode alone: there the tool holds the jobs that name
+the node, and none that reaches it through an instance, a node group, a UUID or all nodes.
+
+A command (OP_EXEC, Ganger's own) declares its locks. One that declares none is held if it has the
+node's name as an argument; --all-commands holds every command.
 """
 
 # mypy: allow-untyped-decorators
@@ -56,24 +59,43 @@ def main() -> int:
     ]
     if options.all_commands:
         predicates.append(["=", "OP_ID", "OP_EXEC"])
-    code: int = _hold(rapi, options.node, predicates, options.command)
+    names = _names(rapi, options.node)
+    code: int = _hold(rapi, names, predicates, options.command)
     return code
+
+
+def _names(rapi: client.GanetiRapiClient, node: str) -> list[str]:
+    """The node's name, as it was written, and its UUID, if the cluster has the node."""
+    try:
+        return [node, rapi.GetNode(node)["uuid"]]
+    except client.GanetiApiError:
+        return [node]
 
 
 @client.UsesRapiClient
 def _hold(
-    rapi: client.GanetiRapiClient, node: str, predicates: list[list[object]], command: list[str]
+    rapi: client.GanetiRapiClient,
+    names: list[str],
+    predicates: list[list[object]],
+    command: list[str],
 ) -> int:
-    # A rule for each parameter: to Ganeti, a rule that looks at a parameter which an opcode does
-    # not have never applies to it.
+    node = names[0]
     reason = ("hold_node", f"work on {node}", time.time_ns())
     rules = []
     try:
-        for predicate in predicates:
-            rule = rapi.AddFilter(0, [["opcode", predicate]], "PAUSE", [reason])
-            rules.append(rule)
-        print(f"no job that names {node} begins now")
-        while running := _running(rapi, node):
+        touching = ["|", *(["=", "touches", f"node/{name}"] for name in names)]
+        try:
+            rules.append(rapi.AddFilter(0, [["lock", touching]], "PAUSE", [reason]))
+        except client.GanetiApiError as error:
+            print(f"no rule on locks ({error}): only jobs that name {node} are held")
+        # A rule for each parameter: to Ganeti, a rule that looks at a parameter which an opcode
+        # does not have never applies to it.
+        rules += (
+            rapi.AddFilter(0, [["opcode", predicate]], "PAUSE", [reason])
+            for predicate in predicates
+        )
+        print(f"no job that touches {node} begins now")
+        while running := _running(rapi, names):
             print(f"waiting for jobs {', '.join(map(str, running))}")
             time.sleep(2)
         return subprocess.call(command)
@@ -83,22 +105,24 @@ def _hold(
         print(f"jobs may start on {node} again")
 
 
-def _running(rapi: client.GanetiRapiClient, node: str) -> list[int]:
+def _running(rapi: client.GanetiRapiClient, names: list[str]) -> list[int]:
     found = rapi.Query("job", ["id", "ops"], ["==", "status", "running"])
     return [
-        job_id for (_, job_id), (_, ops) in found["data"] if any(_touches(node, op) for op in ops)
+        job_id for (_, job_id), (_, ops) in found["data"] if any(_touches(names, op) for op in ops)
     ]
 
 
-def _touches(node: str, op: dict[str, Any]) -> bool:
-    # In Ganger a command declares its locks; * is every node.
-    locks = (op.get("locks") or {}).get("node") or {}
-    locked = {name for names in locks.values() for name in names}
+def _touches(names: list[str], op: dict[str, Any]) -> bool:
+    # In Ganger a command declares its locks; * is every node, and the big lock alone every lock.
+    locks = op.get("locks") or {}
+    levels = [locks.get(level) or {} for level in ("node", "node-res")]
+    locked = {name for level in levels for mode in level.values() for name in mode}
     return (
-        node in [op.get(name) for name in NAMES]
-        or any(node in (op.get(name) or ()) for name in LISTS)
-        or (op.get("kind"), op.get("name")) == ("node", node)
-        or not locked.isdisjoint({node, "*"})
+        any(op.get(parameter) in names for parameter in NAMES)
+        or any(name in (op.get(parameter) or ()) for parameter in LISTS for name in names)
+        or (op.get("kind") == "node" and op.get("name") in names)
+        or not locked.isdisjoint({*names, "*"})
+        or bool((locks.get("cluster") or {}).get("exclusive"))
     )
 
 

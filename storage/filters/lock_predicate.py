@@ -150,14 +150,53 @@ def written_out(tree: Filter) -> Filter:
             assert_never(tree)
 
 
+def keys(claims: Iterable[LockClaim]) -> frozenset[str]:
+    """Each level of these locks, and each lock, as texts."""
+    return frozenset(
+        key for claim in claims for key in (claim.level, f"{claim.level}/{claim.name}")
+    )
+
+
+def keys_of(tree: Filter) -> frozenset[str] | None:
+    """Of these keys a job must have one for the filter to be true; None: that is not known.
+
+    >>> sorted(keys_of(Comparison("==", "touches", "instance/web")))
+    ['instance/*', 'instance/?', 'instance/web']
+    """
+    match tree:
+        case AllOf(parts):
+            return next((some for part in parts if (some := keys_of(part)) is not None), None)
+        case AnyOf(parts):
+            each = [keys_of(part) for part in parts]
+            known = [one for one in each if one is not None]
+            return frozenset[str]().union(*known) if len(known) == len(each) else None
+        case Comparison("==", field, value) if field == TOUCHES:
+            return _keys_touching(*parse_lock(value, TOUCHES))
+    return None
+
+
+def _keys_touching(level: str, name: str) -> frozenset[str]:
+    levels = _levels_of(level)
+    if name == _ALL:
+        return frozenset(levels)
+    return frozenset(f"{one}/{each}" for one in levels for each in _names_of(one, name))
+
+
 def _touching(level: str, name: str) -> Filter:
-    levels = (level, LockLevel.NODE_RES) if level == LockLevel.NODE else (level,)
-    return AnyOf(tuple(_on_level(one, name) for one in levels))
+    return AnyOf(tuple(_on_level(one, name) for one in _levels_of(level)))
 
 
 def _on_level(level: str, name: str) -> Filter:
-    on_level = Comparison("==", "level", str(level))
+    on_level = Comparison("==", "level", level)
     if name == _ALL:
         return on_level
-    names = (name,) if level == LockLevel.CLUSTER else (name, _ALL, UNKNOWN)
+    names = _names_of(level, name)
     return AllOf((on_level, AnyOf(tuple(Comparison("==", "name", one) for one in names))))
+
+
+def _levels_of(level: str) -> tuple[str, ...]:
+    return (level, str(LockLevel.NODE_RES)) if level == LockLevel.NODE else (level,)
+
+
+def _names_of(level: str, name: str) -> tuple[str, ...]:
+    return (name,) if level == LockLevel.CLUSTER else (name, _ALL, UNKNOWN)

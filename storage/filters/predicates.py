@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -78,6 +78,11 @@ class JobFacts(msgspec.Struct, frozen=True, dict=True):
 
         return claims_of(self.opcodes)
 
+    @cached_property
+    def lock_keys(self) -> frozenset[str]:
+        """What `lock_predicate.keys_of` compares: most rules on locks need no more."""
+        return lock_predicate.keys(self.locks)
+
     @property
     def has_unknown_locks(self) -> bool:
         """Whether its opcodes may take locks that are not known yet."""
@@ -124,6 +129,10 @@ class LooksAt(msgspec.Struct, frozen=True):
         return LooksAt(self.id or other.id, parameters, self.locks or other.locks)
 
 
+Candidates: TypeAlias = Callable[[JobFacts], Iterator[Resolve]]
+"""From a job to each of its parts that may match."""
+
+
 class PredicateTest(NamedTuple):
     """A compiled predicate: it matches a job if its test is true of one of the candidates.
 
@@ -131,7 +140,7 @@ class PredicateTest(NamedTuple):
     """
 
     holds: FilterTest
-    candidates: Callable[[JobFacts], Iterator[Resolve]]
+    candidates: Candidates
     is_negated: bool = False
 
     def matches(self, facts: JobFacts, meter: Meter | None = None) -> bool:
@@ -144,7 +153,8 @@ def compile_predicate(predicate: Predicate, watermark: int) -> PredicateTest:
     """A test for many jobs."""
     kind = PREDICATES[predicate.name]
     holds = compile_filter(kind.written_out(predicate.expression), kind.dialect(watermark))
-    return PredicateTest(holds, kind.candidates, predicate.is_negated)
+    candidates = kind.narrowed(predicate.expression, kind.candidates)
+    return PredicateTest(holds, candidates, predicate.is_negated)
 
 
 def looks_at(predicates: Iterable[Predicate]) -> LooksAt:
@@ -193,6 +203,14 @@ def _expression(name: str, raw: object, where: str) -> Filter:
     tree = parse_filter(raw, where=where)
     PREDICATES[name].check(tree, where)
     return tree
+
+
+def _touching(expression: Filter, candidates: Candidates) -> Candidates:
+    """No candidates for a job that has nothing to do with the locks of the expression."""
+    wanted = lock_predicate.keys_of(expression)
+    if wanted is None:
+        return candidates
+    return lambda facts: iter(()) if wanted.isdisjoint(facts.lock_keys) else candidates(facts)
 
 
 def _the_id(facts: JobFacts) -> Iterator[Resolve]:
@@ -265,7 +283,7 @@ _REASON_DIALECT: Final = Dialect(rank=_texts_first, searches_numbers=True)
 class PredicateKind(NamedTuple):
     """What a predicate looks at, and how. It holds if its expression does for one candidate."""
 
-    candidates: Callable[[JobFacts], Iterator[Resolve]]
+    candidates: Candidates
     dialect: Callable[[int], Dialect]
     looks_at: Callable[[Filter], LooksAt]
     """What it looks at with this expression: of nothing else may its candidates depend."""
@@ -275,6 +293,11 @@ class PredicateKind(NamedTuple):
 
     written_out: Callable[[Filter], Filter] = lambda expression: expression
     """The expression in terms of the fields that the candidates have."""
+
+    narrowed: Callable[[Filter, Candidates], Candidates] = lambda _expression, candidates: (
+        candidates
+    )
+    """The candidates, without some of which the expression is certain to be false."""
 
 
 # One line for each predicate; the dialect may depend on the rule's watermark.
@@ -296,5 +319,6 @@ PREDICATES: Final[dict[str, PredicateKind]] = {
         lambda _expression: LooksAt(parameters=frozenset(), locks=True),
         lock_predicate.check,
         lock_predicate.written_out,
+        _touching,
     ),
 }

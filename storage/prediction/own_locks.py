@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from .. import errors
 from ..cluster.delays import uuid_of
@@ -20,11 +23,25 @@ def command(asked: OpcodeInput) -> LockForecast:
     plain = asked.parameters.get("locks")
     if not plain:
         return NO_LOCKS
+    if isinstance(plain, LockNeeds):
+        return forecast_of_needs(plain)
     try:
-        needs = plain if isinstance(plain, LockNeeds) else LockNeeds.of(plain)
-    except errors.OpcodeError as error:
+        written = msgspec.json.encode(plain)
+    except (TypeError, ValueError, RecursionError) as error:
         raise MalformedError("locks") from error
-    return forecast_of_needs(needs)
+    return _known(written) if len(written) <= _WRITTEN_BYTES_MAX else _of_written(written)
+
+
+def _of_written(written: bytes) -> LockForecast:
+    try:
+        return forecast_of_needs(LockNeeds.of(msgspec.json.decode(written)))
+    except (errors.OpcodeError, msgspec.DecodeError) as error:
+        raise MalformedError("locks") from error
+
+
+# Many jobs declare the same locks, one after the other.
+_known = functools.lru_cache(maxsize=4_096)(_of_written)
+_WRITTEN_BYTES_MAX: Final = 1_024
 
 
 def test_delay(asked: OpcodeInput) -> LockForecast:
