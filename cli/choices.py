@@ -242,6 +242,15 @@ class Bytes(click.ParamType[int]):
         return number
 
 
+class BytesOrNone(Bytes):
+    """As `Bytes`; ``none`` is 0."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        return 0 if value == "none" else super().convert(value, param, ctx)
+
+
 class Whole(click.ParamType[int]):
     """A whole number within bounds. Help does not show bounds that only say what can be stored."""
 

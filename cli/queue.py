@@ -11,7 +11,7 @@ import msgspec
 from ..storage import errors, plain_values
 from ..storage.filters import rules
 from ..storage.jobs.jobs import JobStatus
-from . import choices, output, reading, repeating, rule_options, up
+from . import choices, disk_limits, output, reading, repeating, rule_options, up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,6 +47,7 @@ def info(call: Call, *, output_kind: str) -> None:
                 "running_jobs_max": limits.running_jobs_max,
                 "tracked_jobs_max": limits.tracked_jobs_max,
                 "running_jobs_possible": limits.running_jobs_possible,
+                "disk": msgspec.structs.asdict(limits.disk),
                 "counts": daemon.counts,
             }
         )
@@ -57,6 +58,8 @@ def info(call: Call, *, output_kind: str) -> None:
         output.echo(
             f"Only {limits.running_jobs_possible} can be used: the daemon may open too few files"
         )
+    for line in disk_limits.lines(limits.disk):
+        output.echo(line)
     counts = ((name, count) for name, count in daemon.counts.items() if name != "last_id")
     shown = ", ".join(f"{count} {name}" for name, count in counts if count)
     output.echo(f"Jobs: {shown or 'none'}")
@@ -83,20 +86,35 @@ def undrain(call: Call) -> None:
     output.echo("The queue is open")
 
 
-@queue.command(short_help="Set or tell how many jobs run at once.")
+@queue.command(short_help="Set or tell how many jobs run, and what they may take.")
 @click.argument("slots", type=_SLOTS, required=False)
 @click.option("--tracked", type=_SLOTS, metavar="N", help="Kept for Ganeti's tools alone.")
+@disk_limits.options
 @repeating.key_option()
 @click.pass_obj
-def limit(call: Call, *, slots: int | None, tracked: int | None, key: str | None) -> None:
-    """Set how many jobs run at once (SLOTS), or show it. Running jobs go on."""
+def limit(
+    call: Call,
+    *,
+    slots: int | None,
+    tracked: int | None,
+    disk: dict[str, float],
+    key: str | None,
+) -> None:
+    """Set how many jobs run at once (SLOTS), and what jobs may take of the disk, or show it.
+
+    Running jobs go on. At a limit of output they go on without it, and a mark in the output says
+    how much is missing. Jobs that ended too long ago, or of which there is too much, are purged by
+    the daemon as by `ganger job purge`.
+    """
     with call.client() as client:
-        if slots is None and tracked is None:
+        if slots is None and tracked is None and not disk:
             limits = client.limits()
         else:
             with repeating.under(key) as used:
-                limits = client.limits(running=slots, tracked=tracked, key=used)
+                limits = client.limits(running=slots, tracked=tracked, disk=disk, key=used)
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
+    for line in disk_limits.lines(limits.disk):
+        output.echo(line)
 
 
 def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -395,11 +395,20 @@ LOG_WRITE_INTERVAL_SECONDS = 0.25
 OUTPUT_BYTES_MAX = 1024 * 1024 * 1024
 """Default limit of one opcode's output, before compression."""
 
+OUTPUT_JOB_BYTES_MAX = 1024 * 1024 * 1024
+"""Default limit of one job's output, before compression."""
+
 OUTPUT_WRITE_SECONDS = 0.02
 """Least time between two writes of a job's output, and between two notices to its followers."""
 
 OUTPUT_DROPPED_SECONDS = 5.0
 """How often a job's process repeats that it drops output: a new daemon has not heard of it."""
+
+DISK_WATCH_SECONDS = 5.0
+"""How often the output reader measures the disk while there is a limit."""
+
+RETENTION_SECONDS = 600.0
+"""How often it has jobs purged that ended too long ago."""
 
 DISK_USE_WAIT_SECONDS = 2.0
 """How long the status waits for them."""

@@ -5,7 +5,8 @@ configuration lock, is decided on a snapshot, and is made durable. Then the stor
 to the filter evaluator, limits and the policy to the scheduler. A change of these is answered when
 both scheduler and queue go by it.
 
-- `config_store`: the component, its limits, and which part handles a message.
+- `config_store`: the component, its limits, and which part handles a message. `disk_limits`: those
+  of the disk. Pure.
 - `change_line`: the line. `change_keys`: changes that repeat an earlier one under its key.
   `stored_configuration`: the present snapshot, and its files.
 - `pending_acks`: which stored changes are in force, and who waits to hear of it.

@@ -26,12 +26,13 @@ from ...storage.cluster.configuration import Change, Configuration
 from ...storage.cluster.objects import ObjectKind
 from ...storage.prediction.policy import judged
 from ...transport import messages
-from ..runtime.addresses import JOB_QUEUE, SCHEDULER
+from ..runtime.addresses import JOB_QUEUE, OUTPUT_READER, SCHEDULER
 from ..runtime.component import Component
 from ..runtime.turn_limit import turn_limit
 from . import object_pages, objects, opcode_locks
 from .change_keys import keyed
 from .change_line import ChangeLine, Made
+from .disk_limits import disk_limits_of
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
 from .installed_parts import PartContext, Parts
@@ -196,11 +197,13 @@ class ConfigStore(Component[messages.ConfigMessage]):
         cluster = snapshot.cluster
         running = cluster.get("max_running_jobs", settings.RUNNING_JOBS_MAX)
         possible = self._run_slots_max()
+        disk = disk_limits_of(cluster)
         return messages.LimitsRead(
             running_jobs_max=running,
             tracked_jobs_max=cluster.get("max_tracked_jobs", settings.TRACKED_JOBS_MAX),
             running_jobs_possible=possible if running > possible else None,
-            not_in_force=judged(cluster).problems,
+            not_in_force=(*judged(cluster).problems, *disk.problems),
+            disk=disk.limits,
         )
 
     def _run_slots_max(self) -> int:
@@ -219,15 +222,16 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 possible=running,
             )
         serial = self._slots.serial
-        policy, problems = judged(self._stored.snapshot.cluster)
-        for problem in problems:
+        policy = judged(self._stored.snapshot.cluster).policy
+        for problem in limits.not_in_force:
             if problem not in self._not_in_force:
-                self.log.warning("a parameter of the prediction is not in force", problem=problem)
-        self._not_in_force = problems
+                self.log.warning("a parameter of the cluster is not in force", problem=problem)
+        self._not_in_force = limits.not_in_force
         # Confirmed together: the scheduler takes its messages in order.
         self.runtime.tell(SCHEDULER, messages.PolicyChanged(policy=policy, serial=serial))
         changed = messages.LimitsChanged(running_jobs_max=running, serial=serial)
         self.runtime.tell(SCHEDULER, changed)
+        self.runtime.tell(OUTPUT_READER, messages.DiskLimitsChanged(limits.disk))
 
     def _set_limits(self, envelope: Envelope, message: messages.SetLimits) -> None:
         self.check_slots(message.running_jobs_max)
@@ -238,8 +242,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
         given = {name: value for name, value in wanted.items() if value is not None}
 
         def make(snapshot: Configuration) -> Made:
+            disk = disk_limits_of(snapshot.cluster).changed(message)
             cluster = Change(
-                ObjectKind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, **given}
+                ObjectKind.CLUSTER, snapshot.cluster_uuid, {**snapshot.cluster, **given, **disk}
             )
             return Made(Edit([cluster], message.sender, "limits of the queue"), done)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...storage import opcodes, settings
-from ...storage.queue_files import output_blocks, output_files, spool
+from ...storage.queue_files import output_blocks, output_files, output_limits, spool
 from ...transport import messages
 from .conversation import Conversation
 from .job_log import JobLog
@@ -31,6 +31,7 @@ class JobContext:
         self._queue = queue
         self._output: JobOutput | None = None
         self._output_limit = settings.OUTPUT_BYTES_MAX
+        self._limits = output_limits.LimitsInForce(queue)
         self.must_be_killed = False
         """The next `poll` raises `KilledError`."""
 
@@ -70,11 +71,12 @@ class JobContext:
     def output(self, data: bytes, stream: str = "stdout") -> int:
         """Keep output of the opcode; how many bytes of it are within its limit."""
         if self._output is None:
-            file = output_files.OutputFile(spool.output_path(self._queue, self.job_id))
+            path = spool.output_path(self._queue, self.job_id)
+            file = output_files.OutputFile(path, lambda: self._limits.now().refusal)
             self._output = JobOutput(
                 file, self._send_size, self.log, self.clock, self._tell_dropped
             )
-            self._output.begin(self.op_index, self._output_limit)
+            self._begin_output()
             if (serial := self._log.told_serial) > 0:
                 self._output.note_logged(serial)
         return self._output.add(data, stream)
@@ -83,7 +85,13 @@ class JobContext:
         """Another opcode begins, and may have so many bytes of output (None: the usual limit)."""
         self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
         if self._output is not None:
-            self._output.begin(self.op_index, self._output_limit)
+            self._begin_output()
+
+    def _begin_output(self) -> None:
+        """The opcode gets what it may have, or what is left of that of the job."""
+        assert self._output is not None
+        left = max(0, self._limits.now().job_bytes - self._output.stored)
+        self._output.begin(self.op_index, min(self._output_limit, left))
 
     def end_output(self) -> None:
         """The opcode has ended: make its output durable."""

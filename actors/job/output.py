@@ -64,6 +64,8 @@ class JobOutput:
         self._is_dropping = False
         self._op_index = 0
         self._limit = self._left = 0
+        self.stored = 0
+        """Bytes of output that were within the limits, of all opcodes together."""
         self._dropped = 0
         self._collected: list[tuple[int, list[bytes], int]] = []
         """Kind of segment, pieces of output, and (for marks) the number of missing bytes."""
@@ -86,6 +88,7 @@ class JobOutput:
         kind = output_blocks.KINDS[stream]
         allowed = min(len(data), self._left)
         self._left -= allowed
+        self.stored += allowed
         for start in range(0, allowed, BLOCK_BYTES):
             self._collect(kind, data[start : min(start + BLOCK_BYTES, allowed)])
         if allowed < len(data):

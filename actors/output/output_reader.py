@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OutputReader(Component[messages.ReaderMessage]):
-    """Reads, and never writes, the output of jobs."""
+    """Reads, and never writes, the output of jobs; watches how much of the disk that takes."""
 
     name = "output_reader"
 
@@ -30,6 +30,7 @@ class OutputReader(Component[messages.ReaderMessage]):
         """Start without waiting requests: clients repeat those to a predecessor."""
         self._waiting: PageWaits[Envelope] = PageWaits()
         self._disk = DiskWatch(self.runtime)
+        self._disk.begin()
 
     def receive(self, envelope: Envelope[messages.ReaderMessage]) -> None:
         """Handle one message."""
@@ -38,10 +39,15 @@ class OutputReader(Component[messages.ReaderMessage]):
             case messages.ReadOutput():
                 self._read(envelope, message)
             case messages.OutputGrew():
+                self._disk.note_growth(message.job_id, message.size)
                 for held in self._waiting.take_behind(message.job_id, message.size):
                     self._answer(held.request)
             case messages.ReadDiskUse():
                 self._disk.answer(envelope)
+            case messages.DiskLimitsChanged():
+                self._disk.change_limits(message.limits)
+            case messages.DiskWatchDue():
+                self._disk.look()
             case _:
                 assert_never(message)
 

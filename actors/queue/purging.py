@@ -59,6 +59,9 @@ class Purging:
                 yield
             found: Files = {}
             for job_id in part:
+                if page.has_enough:
+                    page.next_after = None
+                    break
                 files = self._chosen(job_id, page, needed)
                 if files is not None:
                     found[job_id] = files
@@ -188,6 +191,12 @@ class Purging:
 
 class _Page:
     """What one request has found so far."""
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether so much is freed as the request wants."""
+        enough = self.message.bytes_enough
+        return enough is not None and sum(size for _, size in self.jobs) >= enough
 
     def __init__(self, message: messages.PurgeJobs, files: removal.JobFiles) -> None:
         self.message = message

@@ -17,6 +17,7 @@ What lies in a data directory:
   commands (docs/decisions/output-lies-beside-the-job.md).
 - ``queue/serial``, ``queue/version``, ``queue/lock``: as in Ganeti; the lock keeps a second daemon
   out. ``queue/reserve``: space that the queue gives up when the disk is full.
+  ``queue/output-limits``: what jobs may store of their output, if that is not as usual.
   ``queue/quarantine/``: what a start or ``ganger fsck --repair`` has put aside.
 - ``locks.data``, ``locks.journal``: who holds which lock, who waits; and the changes since.
 - ``livelocks/``: lock files, which say what processes live; spares for the next ones.

@@ -22,7 +22,7 @@ from ..filters import rules
 from ..jobs import jobs
 from ..locks import lock_journal
 from ..log import journal, records, segments
-from ..queue_files import inodes, job_files, output_files, replay, spool
+from ..queue_files import inodes, job_files, output_files, output_limits, replay, spool
 from .checking import (
     Archival,
     Facts,
@@ -53,6 +53,7 @@ _KNOWN_NAMES = {
     "journal",
     "quarantine",
     "reserve",
+    output_limits.NAME,
     spool.FOLDER,
 }
 

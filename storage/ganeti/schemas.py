@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from ..cluster.objects import Count, ObjectKind, PredictiveQueue
+from ..disk.disk_parts import DiskLimits
 
 Hypervisor = Literal["chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm"]
 DiskTemplate = Literal[
@@ -148,6 +149,7 @@ class Cluster(msgspec.Struct, kw_only=True):
     ssh_key_bits: int | None = None
     enabled_predictive_queue: bool | None = None
     predictive_queue: PredictiveQueue | None = None
+    disk_limits: DiskLimits | None = None
     ctime: float
     mtime: float
     uuid: Name

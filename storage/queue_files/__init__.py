@@ -6,5 +6,5 @@
 - `archive_index`: what listings show of archived jobs, so that no job's file need be read.
 - `disk_use`: what the queue takes on disk. `removal`: what a job takes, and how it goes for good.
 - `spool`: large input and output, beside a job's file. `output_files` and `output_blocks`: the file
-  of a job's output.
+  of a job's output. `output_limits`: how much there may be.
 """

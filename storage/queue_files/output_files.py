@@ -9,11 +9,12 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from .. import errors
 from ..disk import documents, reserve
 from . import job_files, output_blocks, spool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..disk.paths import Places
     from .output_blocks import Segment
@@ -24,8 +25,10 @@ _SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX
 class OutputFile:
     """One file of output; nothing happens on disk before the first `append`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, refusal: Callable[[], str] = lambda: "") -> None:
+        """``refusal`` says why no output is to be stored now, if so."""
         self._path = path
+        self._refusal = refusal
         self._descriptor = -1
         self._end = 0
         self._packer = output_blocks.Packer()
@@ -58,6 +61,8 @@ class OutputFile:
                 self._open()
             block = self._packer.pack(op_index, segments, self._end)
             if not has_room:
+                if refusal := self._refusal():
+                    raise errors.DiskFullError(refusal)
                 reserve.check_room(os.path.dirname(self._path), len(block))
             try:
                 documents.write_all_at(self._descriptor, block, self._end)

@@ -32,6 +32,8 @@ SAYS = {
         "Job 1 would be purged: 2.",
         "1 job purged; 2.",
         "Job 3 is purged: ",
+        "Output: 200.0 MiB of each job, 20.0 GiB in all",
+        "Ended jobs are kept for 90d 0h, up to 50.0 GiB",
         "GANGER OK: 0 running",
     ),
     "host-maintenance": ("repairing", "ssh web1 reboot"),

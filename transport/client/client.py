@@ -524,14 +524,18 @@ class Client(ClusterVerbs):
         *,
         running: int | None = None,
         tracked: int | None = None,
+        disk: Mapping[str, float] | None = None,
         key: str | None = None,
         timeout: float | None = None,
     ) -> LimitsRead:
         """The limits of the queue, after changing those that are given.
 
-        ``key``: as in `add_filter`.
+        ``disk`` has those of the disk: ``output_job_bytes`` (output of one job), ``output_bytes``
+        (output and archive of all), ``keep_seconds`` and ``keep_bytes`` (ended jobs beyond them are
+        purged); 0: none. ``key``: as in `add_filter`.
         """
-        return self._caller.call(requests.limits(running, tracked, key), timeout)
+        asked = requests.limits(running, tracked, key, disk)
+        return self._caller.call(asked, timeout)
 
     def simulate(
         self,

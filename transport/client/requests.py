@@ -11,6 +11,7 @@ import msgspec
 
 from ...storage import errors, plain_values, settings, wording
 from ...storage.cluster.objects import ObjectKind
+from ...storage.disk.disk_parts import DiskLimits
 from ...storage.jobs.job_filters import JobFilter
 from ...storage.jobs.job_views import FIELDS, WHOLE_FIELDS, JobInfo
 from ...storage.jobs.jobs import JobStatus, check_priority
@@ -161,16 +162,27 @@ def change_key(key: str | None) -> str:
 
 
 def limits(
-    running: int | None, tracked: int | None, key: str | None = None
+    running: int | None,
+    tracked: int | None,
+    key: str | None = None,
+    disk: Mapping[str, float] | None = None,
 ) -> ReadLimits | SetLimits:
     """The request that changes the limits that are given; without any, that reads them."""
-    if running is None and tracked is None:
+    if running is None and tracked is None and not disk:
         return ReadLimits()
-    return SetLimits(
+    given = SetLimits(
         running_jobs_max=positive(running, "running"),
         tracked_jobs_max=positive(tracked, "tracked"),
         request=change_key(key),
     )
+    known = DiskLimits.__struct_fields__
+    if unknown := [name for name in disk or () if name not in known]:
+        text = f"disk: {unknown[0]!r} is no limit; these are: {', '.join(known)}"
+        raise errors.BadRequestError(text)
+    try:
+        return msgspec.convert(msgspec.structs.asdict(given) | dict(disk or {}), SetLimits)
+    except msgspec.ValidationError as error:
+        raise errors.BadRequestError(f"disk: {error}") from error
 
 
 def positive(number: int | None, name: str) -> int | None:

@@ -136,7 +136,7 @@ QueueMessage = (
     | StoreEstimates | StoreAges | LargeFilesGone | JobWaitsDue | GatheredDue
     | StoreChanges | ConfigFilesWritten | AwaitSettled | InputFlushed
 )
-ReaderMessage = ReadOutput | OutputGrew | ReadDiskUse
+ReaderMessage = ReadOutput | OutputGrew | ReadDiskUse | DiskLimitsChanged | DiskWatchDue
 ExecutorMessage = (
     ExecutorReportOfJob
     | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob

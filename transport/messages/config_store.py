@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...storage.cluster.objects import ObjectKind
+from ...storage.disk.disk_parts import DiskLimits
 from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import JobForecast
 from .base import Done, Notice, Reply, Request
@@ -162,17 +163,18 @@ class ListFilters(Request[FiltersListed], frozen=True):
 
 
 class LimitsRead(Reply, frozen=True):
-    """How many jobs may run at once. ``tracked_jobs_max`` is kept for Ganeti's tools.
+    """How many jobs may run at once, and what they may take of the disk.
 
-    ``running_jobs_possible``: fewer jobs run, because the daemon may not open enough files for
-    more; None: it may. ``not_in_force``: of each malformed parameter of the prediction a sentence;
-    its default is in force.
+    ``tracked_jobs_max`` is kept for Ganeti's tools. ``running_jobs_possible``: fewer jobs run,
+    because the daemon may not open enough files for more; None: it may. ``not_in_force``: of each
+    malformed parameter a sentence; its default is in force.
     """
 
     running_jobs_max: int
     tracked_jobs_max: int
     running_jobs_possible: int | None = None
     not_in_force: tuple[str, ...] = ()
+    disk: DiskLimits = DiskLimits()
 
 
 class ReadLimits(Request[LimitsRead], frozen=True):
@@ -182,11 +184,15 @@ class ReadLimits(Request[LimitsRead], frozen=True):
 class SetLimits(Request[LimitsRead], frozen=True):
     """Change limits of the queue; None leaves one as it is. Running jobs go on.
 
-    ``request``: as in `ChangeObjects`.
+    Those of the disk are as in `DiskLimits`. ``request``: as in `ChangeObjects`.
     """
 
     running_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
     tracked_jobs_max: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    output_job_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    output_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    keep_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    keep_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     sender: str = ""
     """Who asks; the daemon fills it in."""
 

@@ -353,7 +353,8 @@ class PurgeJobs(Request[PurgeOutcome], frozen=True):
 
     Those of ``ids``; None: all with higher ids than ``after`` that ended more than ``age_seconds``
     ago and take ``bytes_min`` at least. A job on which another one depends stays. One request looks
-    at some thousand jobs. ``is_dry_run``: tell which, and remove nothing.
+    at some thousand jobs, and at no more once ``bytes_enough`` are free. ``is_dry_run``: tell
+    which, and remove nothing.
     """
 
     ids: list[int] | None = None
@@ -361,6 +362,15 @@ class PurgeJobs(Request[PurgeOutcome], frozen=True):
     bytes_min: int = 0
     after: int = 0
     is_dry_run: bool = False
+    bytes_enough: int | None = None
+
+    def behind(self, page: PurgeOutcome) -> PurgeJobs:
+        """The request for the page behind this one."""
+        left = self.bytes_enough
+        if left is not None:
+            left = max(0, left - sum(size for _, size in page.jobs))
+        after = self.after if page.next_after is None else page.next_after
+        return msgspec.structs.replace(self, after=after, bytes_enough=left)
 
 
 class AutoArchiveJobs(Request[ArchiveOutcome], frozen=True):

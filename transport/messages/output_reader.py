@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from ...storage.disk.disk_parts import DiskUse
+from ...storage.disk.disk_parts import DiskLimits, DiskUse
 from .base import Notice, Reply, Request
 
 
@@ -44,6 +44,16 @@ class DiskUseRead(Reply, frozen=True):
 
 class ReadDiskUse(Request[DiskUseRead], frozen=True):
     """From the supervisor: measure how much of the disk the queue takes."""
+
+
+class DiskLimitsChanged(Notice, frozen=True):
+    """From the configuration store: what jobs may take of the disk."""
+
+    limits: DiskLimits
+
+
+class DiskWatchDue(Notice, frozen=True):
+    """From the output reader to itself: the disk is to be measured."""
 
 
 class OutputGrew(Notice, frozen=True):

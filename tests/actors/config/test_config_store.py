@@ -15,6 +15,7 @@ from ganger.actors.config.config_store import ConfigStore
 from ganger.actors.runtime.mailbox import Expired
 from ganger.storage import config_files, settings
 from ganger.storage.disk import descriptors
+from ganger.storage.disk.disk_parts import DiskLimits
 from ganger.storage.filters.rules import RULES_MAX, parse_rule, to_raw
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
@@ -103,6 +104,7 @@ def test_it_sends_rules_and_limits_when_it_starts(stage: Stage) -> None:
         messages.RulesChanged,
         messages.PolicyChanged,
         messages.LimitsChanged,
+        messages.DiskLimitsChanged,
         messages.ForecastsOutdated,
         messages.ForecastsOutdated,
         messages.ComponentReady,
@@ -450,6 +452,20 @@ def test_a_disk_that_refuses_changes_neither_rules_nor_limits(
     [row] = store.ask(messages.ListFilters()).answer_as(messages.FiltersListed).filters
     assert (row.action, row.watermark) == ("PAUSE", 1)
     assert stored(stage)[UUID]["action"] == "PAUSE"
+
+
+def test_limits_of_the_disk_lie_in_the_cluster_and_the_output_reader_hears_of_them(
+    stage: Stage,
+) -> None:
+    store = stage.start(ConfigStore)
+    store.ask(messages.SetLimits(output_bytes=5_000, keep_seconds=60.0))
+    told = stage.take(messages.DiskLimitsChanged, to="output_reader")
+    assert told[-1].limits == DiskLimits(output_bytes=5_000, keep_seconds=60.0)
+    store.ask(messages.SetLimits(keep_seconds=0.0))
+    wanted = DiskLimits(output_bytes=5_000)
+    assert on_disk(stage)["cluster"]["disk_limits"]["output_bytes"] == 5_000
+    limits = store.ask(messages.ReadLimits()).answer_as(messages.LimitsRead)
+    assert (limits.disk, limits.not_in_force) == (wanted, ())
 
 
 def test_limits_are_answered_when_they_are_on_disk_and_in_force(stage: Stage) -> None:

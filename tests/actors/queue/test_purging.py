@@ -147,6 +147,14 @@ def test_one_request_looks_at_a_page_and_says_where_the_next_begins(
     assert refused[1] == "ids: expected at most 2, got 3"
 
 
+def test_a_request_may_have_enough_after_some_jobs(queue: Queue) -> None:
+    for job_id in (1, 2, 3):
+        queue.finish_new()
+        write_output(queue, job_id)
+    outcome = purge(queue, bytes_enough=150_000)
+    assert (ids(outcome), outcome.next_after) == ([1, 2], None)
+
+
 def test_an_archived_job_that_cannot_be_read_goes_by_its_id_and_not_by_its_age(
     queue: Queue,
 ) -> None:

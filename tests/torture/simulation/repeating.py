@@ -116,6 +116,8 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.PurgeJobs,
     messages.ReadDiskUse,
     messages.OutputDropped,
+    messages.DiskLimitsChanged,
+    messages.DiskWatchDue,
     messages.ExplainJob,
     messages.ListDependencies,
     messages.TestFilters,
