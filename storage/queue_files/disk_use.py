@@ -78,11 +78,11 @@ def _total(folder: str) -> Generator[None, None, int]:
 
 
 def _sizes(folder: str) -> Iterator[int]:
-    try:
-        entries = os.scandir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    with documents.storage_errors(folder), entries:
+    with (
+        documents.storage_errors(folder),
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(folder) as entries,
+    ):
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import zlib
 from typing import TYPE_CHECKING
 
@@ -221,6 +222,7 @@ def test_an_archived_job_that_leads_nowhere_is_named_and_the_others_are_listed(
     path = queue.stage.places.archive / "0" / "job-1"
     path.unlink()
     path.symlink_to("gone")
+    shutil.rmtree(queue.stage.places.archive_index)
     start(queue)
     assert queue.statuses(archived=True) == {2: "canceled"}
     assert "job-1" in report(queue).quarantined[0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import NoReturn
 from unittest import mock
 
 import pytest
@@ -92,3 +94,14 @@ def test_what_is_not_there_takes_nothing_and_no_queue_is_an_error(tmp_path: Path
         measured(DiskMeter(places))
     places.queue.mkdir()
     assert sizes(measured(DiskMeter(places))) == (0, 0, 0)
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error_of_the_disk(places: Places) -> None:
+    def refuse(folder: str) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), folder)
+
+    with (
+        mock.patch.object(os, "scandir", refuse),
+        pytest.raises(errors.StorageError, match="Too many open files"),
+    ):
+        measured(DiskMeter(places))

@@ -489,7 +489,7 @@ OTHER_MUTATIONS: list[Mutation] = [
     _foreign_in_journal("\u0663.journal"),
     _foreign_in_journal("9" * 30 + ".journal"),
     _later_journal(msgspec.msgpack.encode(["begun", records.FORMAT_VERSION + 1, 0])),
-    _later_journal(msgspec.msgpack.encode(["purged", 3])),
+    _later_journal(msgspec.msgpack.encode(["of a later version", 3])),
     _directory_in_journal,
     _stray_lock_file,
     _beside_data(_CONFIG, "is gone", lambda _: None),

@@ -82,7 +82,8 @@ def _untouched(job_id: int, known: KnownJob, seen: Seen) -> str:
 def _healed_or_named(job_id: int, known: KnownJob, seen: Seen, *, must_be_healed: bool) -> str:
     row, body = seen.rows.get(job_id), seen.bodies[job_id]
     is_named = job_id in seen.named_ids
-    if row is None and is_named and not must_be_healed:
+    # A listing shows of an archived job what the index has; who reads the job learns the rest.
+    if (row is None or row.archived) and is_named and not must_be_healed:
         if isinstance(body, bytes):
             return f"job {job_id} is named, and can be read"
         return "" if body[0] in _REFUSALS else f"job {job_id} is named, and refused with {body}"
