@@ -247,6 +247,10 @@ class Router:
     def end_unheard(self) -> int:
         return 0
 
+    def take_refused(self) -> list[tuple[str, str]]:
+        """Nobody comes from elsewhere, with a key."""
+        return []
+
     def take_left(self) -> list[bytes]:
         left, self._left = self._left, []
         return left
