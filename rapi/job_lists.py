@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -21,18 +23,21 @@ ELAPSED: Final = "elapsed"
 SORTS: Final = (ACTIVE, ELAPSED, *listing.LISTED)
 """The orders; the name of a field is the order of its values, and a ``-`` before it turns it."""
 
-_RANKS: Final = {
-    JobStatus.RUNNING: 0,
-    JobStatus.CANCELING: 1,
-    JobStatus.WAITING: 2,
-    JobStatus.QUEUED: 3,
-}
+_LIVE: Final = (
+    JobStatus.RUNNING,
+    JobStatus.CANCELING,
+    JobStatus.WAITING,
+    JobStatus.QUEUED,
+)
+_FINAL: Final = tuple(status for status in JobStatus if status.is_final)
 _TEXTS: Final = tuple(
     name
     for name, kind in listing.TYPES.items()
     if kind is str and (name == "reason" or "page" in listing.LISTED[name].shown)
 )
 """The fields in which words are searched, besides the id."""
+
+_texts: Final[Callable[[JobInfo], tuple[str, ...]]] = attrgetter(*_TEXTS)
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,15 +51,20 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     words: Collection[str] = ()
     """In small letters."""
 
-    def has(self, job: JobInfo) -> bool:
-        """Whether the list shows this job."""
+    def among(self, jobs: Sequence[JobInfo]) -> Sequence[JobInfo]:
+        """The jobs that the list shows."""
+        if not (self.statuses or self.outcomes or self.words):
+            return jobs
+        return [job for job in jobs if self._has(job)]
+
+    def _has(self, job: JobInfo) -> bool:
         if self.statuses and str(job.status) not in self.statuses:
             return False
         if self.outcomes and str(job.outcome) not in self.outcomes:
             return False
         if not self.words:
             return True
-        text = " ".join([str(job.id), *(getattr(job, name) for name in _TEXTS)]).lower()
+        text = f"{job.id} {' '.join(_texts(job))}".lower()
         return all(word in text for word in self.words)
 
 
@@ -62,21 +72,24 @@ def ordered(jobs: Iterable[JobInfo], sort: str, now: float) -> list[JobInfo]:
     """The jobs in this order of `SORTS`; those without a value come last."""
     name = sort.removeprefix("-")
     if name == ACTIVE:
-        return sorted(jobs, key=_activity)
+        return _by_activity(jobs)
     value = _value_of(name, now)
-    found = sorted(jobs, key=lambda job: job.id, reverse=True)
+    found = sorted(jobs, key=attrgetter("id"), reverse=True)
     known = [job for job in found if value(job) is not None]
     known.sort(key=value, reverse=sort.startswith("-"))
     return known + [job for job in found if value(job) is None]
 
 
-def _activity(job: JobInfo) -> tuple[float, ...]:
-    rank = _RANKS.get(job.status)
-    if rank is None:
-        return len(_RANKS), -(job.ended or job.received or 0.0), -job.id
-    if job.status is JobStatus.RUNNING:
-        return rank, -(job.started or 0.0), -job.id
-    return rank, job.priority, job.id
+def _by_activity(jobs: Iterable[JobInfo]) -> list[JobInfo]:
+    jobs = list(jobs)
+    # By identity: an enum's hash costs more than to look through all of them again.
+    running, *waiting = ([job for job in jobs if job.status is status] for status in _LIVE)
+    running.sort(key=lambda job: (job.started or 0.0, job.id), reverse=True)
+    for part in waiting:
+        part.sort(key=attrgetter("priority", "id"))
+    ended = [job for job in jobs if job.status in _FINAL]
+    ended.sort(key=lambda job: (job.ended or job.received or 0.0, job.id), reverse=True)
+    return [*running, *itertools.chain(*waiting), *ended]
 
 
 def _value_of(name: str, now: float) -> Callable[[JobInfo], Any]:
@@ -88,7 +101,7 @@ def _value_of(name: str, now: float) -> Callable[[JobInfo], Any]:
     return lambda job: getattr(job, name)
 
 
-def counts(jobs: Iterable[JobInfo], field: str, names: Iterable[str]) -> dict[str, int]:
+def counts(jobs: Iterable[JobInfo], field: str, kinds: Iterable[StrEnum]) -> dict[str, int]:
     """How many jobs there are with each of these values of a field."""
-    found = Counter(str(getattr(job, field)) for job in jobs)
-    return {name: found[name] for name in names}
+    values = list(map(attrgetter(field), jobs))
+    return {str(kind): sum(value is kind for value in values) for kind in kinds}

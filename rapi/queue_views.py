@@ -96,14 +96,14 @@ async def list_queue(call: Call) -> Listed:
     known = [*{**feed.ended, **feed.live}.values()]
     if call.user is NOBODY:
         known = [without_output(job) for job in known]
-    found = job_lists.ordered(filter(wanted.has, known), sort, time.time())
+    found = job_lists.ordered(wanted.among(known), sort, time.time())
     shown, timeline = found[offset : offset + limit], call.of(Timeline)
     causes = {job.id: timeline.cause(job.id) for job in shown if not job.is_final}
     return Listed(
         jobs=shown,
         count=len(found),
-        counts=job_lists.counts(known, "status", _STATUSES),
-        outcomes=job_lists.counts(known, "outcome", _OUTCOMES),
+        counts=job_lists.counts(known, "status", JobStatus),
+        outcomes=job_lists.counts(known, "outcome", Outcome),
         waits={job_id: cause for job_id, cause in causes.items() if cause is not None},
         last=f"{feed.mark}.{feed.last}",
         columns=_COLUMNS,
