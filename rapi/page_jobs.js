@@ -19,23 +19,24 @@ export async function jobs(context) {
     const query = context.query();
     const page = Math.max(1, Number.parseInt(query.get("page"), 10) || 1);
     const wanted = new URLSearchParams({ limit: SHOWN, offset: (page - 1) * SHOWN });
-    for (const name of ["search", "sort", "status", "outcome"]) for (const one of query.getAll(name)) wanted.append(name, one);
+    for (const name of ["search", "sort", "status", "outcome", "archived"]) for (const one of query.getAll(name)) wanted.append(name, one);
     const found = await api("GET", `/2/queue?${wanted}`);
     // An answer may come after that to a later question.
     if (context.signal.aborted || mine < answered) return;
     answered = mine;
-    isOpen = found.jobs.some((job) => !FINAL.includes(job.status));
+    isOpen = !query.get("archived") && found.jobs.some((job) => !FINAL.includes(job.status));
     for (const job of found.jobs) if (chosen.has(job.id)) chosen.set(job.id, job);
     if (document.activeElement !== search) search.value = query.get("search") ?? "";
     const isAll = !["search", "status", "outcome"].some((name) => query.get(name));
     const choose = () => swap(bar, actions(context, chosen, () => { choose(); load(); }));
     swap(body, states(found, query),
       found.jobs.length ? list(context, found, query, chosen, choose) : h("p", {}, isAll && page === 1 ? "There are no jobs." : "No job matches."),
-      pages(found, page));
+      pages(found, page), archive(query.get("archived")));
     choose();
   };
   search.addEventListener("input", () => { note({ search: search.value, page: "" }); load(); });
-  context.whenChanged(load);
+  // The archive is read on request only.
+  context.whenChanged(load, () => !context.query().get("archived"));
   // For what jobs wait changes without an event.
   context.every(3, async () => { if (isOpen) await load(); });
   context.whenChosen(load);
@@ -61,6 +62,12 @@ function states(found, query) {
   return h("nav", { class: "chips", "aria-label": "States" }, chip("all", all, { status: "" }),
     live.map(([word, number]) => chip(word, number, { status: word })),
     Object.entries(found.outcomes).map(([word, number]) => chip(word, number, { outcome: word })));
+}
+
+function archive(isShown) {
+  return h("p", { class: "faint" }, isShown
+    ? ["Archived jobs are among these. ", h("a", { href: address({ archived: "", page: "" }) }, "Without the archive")]
+    : h("a", { href: address({ archived: "1", page: "" }) }, "Look into the archive, too"));
 }
 
 function pages(found, page) {

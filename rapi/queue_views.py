@@ -15,6 +15,7 @@ import msgspec
 
 from ..storage.access.rapi_users import NOBODY
 from ..storage.jobs import listing
+from ..storage.jobs.job_filters import JobFilter
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import Outcome
@@ -94,9 +95,14 @@ async def list_queue(call: Call) -> Listed:
         raise HttpError(400, f"Invalid value for the 'limit' parameter: from 1 to {_LISTED_MAX}")
     feed = call.of(Feed)
     known = [*{**feed.ended, **feed.live}.values()]
+    if call.flag("archived"):
+        sort = call.text("sort") or "-id"
+        searched = await _with_archived(call, wanted, offset + limit)
+    else:
+        searched = known
     if call.user is NOBODY:
-        known = [without_output(job) for job in known]
-    found = job_lists.ordered(wanted.among(known), sort, time.time())
+        searched = [without_output(job) for job in searched]
+    found = job_lists.ordered(wanted.among(searched), sort, time.time())
     shown, timeline = found[offset : offset + limit], call.of(Timeline)
     causes = {job.id: timeline.cause(job.id) for job in shown if not job.is_final}
     return Listed(
@@ -108,6 +114,18 @@ async def list_queue(call: Call) -> Listed:
         last=f"{feed.mark}.{feed.last}",
         columns=_COLUMNS,
     )
+
+
+async def _with_archived(call: Call, wanted: job_lists.Wanted, count: int) -> list[JobInfo]:
+    """The newest so many of all jobs that are wanted, live or archived."""
+    condition = JobFilter(
+        text=" ".join(wanted.words) or None,
+        outcomes=[Outcome(word) for word in wanted.outcomes] or None,
+    )
+    found = call.client.jobs(
+        statuses=wanted.statuses or None, archived=True, wanted=condition, last=count
+    )
+    return [job async for job in found]
 
 
 def _words(call: Call, parameter: str, known: Sequence[str]) -> list[str]:
@@ -246,6 +264,7 @@ RESOURCES = (
                     Parameter("status", list, "Only jobs with this status; may be repeated."),
                     Parameter("outcome", list, "Only jobs with this outcome; may be repeated."),
                     Parameter("search", str, "Only jobs with these words in id and texts."),
+                    Parameter("archived", bool, "1: archived jobs, too; the newest that fit."),
                     Parameter("sort", str, f"The order: {', '.join(job_lists.SORTS)}; - turns it."),
                     Parameter("limit", int, f"At most so many jobs ({_LISTED})."),
                     Parameter("offset", int, "Without the first so many jobs."),

@@ -62,7 +62,11 @@ def test_an_empty_queue_says_so_and_tabs_stay_in_view(page_of_its_own: Page) -> 
         page.wait_for_function("document.activeElement.id === 'main'")
         # The view before had the focus, too: the new one may come a moment later.
         page.wait_for_function("document.getElementById('tabs').getBoundingClientRect().top >= 0")
+    # Also when somebody scrolls.
     go(page, "Rules")
+    page.evaluate("scrollTo(0, 200)")
+    top = "[scrollY, document.getElementById('top').getBoundingClientRect().top]"
+    assert page.evaluate(top) == [200, 0]
     page.get_by_role("link", name="Skip to content").focus()
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.id === 'main'")

@@ -86,6 +86,24 @@ def test_what_is_chosen_stands_in_the_address(page: Page, served: Served) -> Non
     assert re.fullmatch(r"\w+day, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", whole)
 
 
+def test_archived_jobs_are_found_on_request(page: Page, served: Served) -> None:
+    mark = "for the archive"
+    old = ended(served, shell("exit 4"), reason=mark)
+    kept = ended(served, shell("true"), reason=mark)
+    with served.client() as client:
+        client.archive(old)
+    log_in(page)
+    visit(page, served, f"jobs?search={mark.replace(' ', '+')}")
+    rows = page.locator("tbody tr")
+    page.get_by_role("link", name="Look into the archive").click()
+    rows.nth(1).get_by_text("exit code 4").wait_for()
+    rows.nth(0).get_by_role("link", name=str(kept), exact=True).wait_for()
+    found = served.get("/2/queue?archived=1&outcome=failed&search=archive&limit=1")
+    assert [(job["id"], job["archived"]) for job in found["jobs"]] == [(old, True)]
+    page.get_by_role("link", name="Without the archive").click()
+    page.get_by_role("link", name="Look into the archive").wait_for()
+
+
 def test_running_and_waiting_jobs_come_first_and_their_time_ticks(
     page: Page, served: Served
 ) -> None:
