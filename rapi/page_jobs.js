@@ -147,12 +147,14 @@ function cell(job, { name, kind }, waits) {
 
 // ---------------------------------------------------------------- many at once
 
+const isRunning = (job) => job.status === "running";
+
 function actions(context, chosen, over) {
   if (!chosen.size) return [];
   const all = [...chosen.values()];
   const open = all.filter((job) => !FINAL.includes(job.status));
   const ended = all.filter((job) => FINAL.includes(job.status));
-  const running = open.filter((job) => job.status === "running").length;
+  const running = open.filter(isRunning).length;
   const act = (jobs, verb, question, work, field) => async () => {
     const answer = await ask(question, `${verb} ${count(jobs.length, "job")}`, field);
     if (answer == null) return;
@@ -166,7 +168,7 @@ function actions(context, chosen, over) {
   return [
     h("strong", {}, `${all.length} chosen`),
     button(open, "Cancel", "cancel", "danger", `Cancel ${count(open.length, "job")}?${stop}`,
-      (job) => api("DELETE", `/2/jobs/${job.id}${job.status === "running" ? "?kill=1" : ""}`)),
+      (job) => api("DELETE", `/2/jobs/${job.id}${isRunning(job) ? "?kill=1" : ""}`)),
     button(open, "Reprioritise", "cancel", "", `Another priority for ${count(open.length, "job")}?`,
       (job, answer) => api("PUT", `/2/jobs/${job.id}/priority`, { priority: Number(answer) }),
       { label: "Priority, -20 (most urgent) to 19", value: 0, more: { type: "number", min: -20, max: 19, required: true } }),
@@ -176,11 +178,10 @@ function actions(context, chosen, over) {
   ].filter(Boolean);
 }
 
-/** Do something with each job, some at a time; the refusals, by job. */
+/** Do something with each job, some at a time, the refusals. Those that run come last: where one ends, another must not start. */
 async function each(all, work) {
-  const left = [...all];
   const refused = [];
-  const worker = async () => {
+  const worker = async (left) => {
     for (let job = left.shift(); job; job = left.shift()) {
       try {
         const answer = await work(job);
@@ -190,7 +191,9 @@ async function each(all, work) {
       }
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  for (const left of [all.filter((job) => !isRunning(job)), all.filter(isRunning)]) {
+    await Promise.all(Array.from({ length: AT_ONCE }, () => worker(left)));
+  }
   return { done: all.length - refused.length, refused };
 }
 
