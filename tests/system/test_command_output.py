@@ -8,10 +8,11 @@ import pty
 import signal
 import subprocess
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import GANGER, Daemon, wait_for_end
+from tests.faults.harness import GANGER, LOOK_SECONDS, Daemon, wait_for_end
 from tests.system.gates import PATIENCE_SECONDS, Gate
 from tests.transport.client.both_clients import Connect, connect_either
 
@@ -19,6 +20,7 @@ from ganger import Client, UnknownJobError
 from ganger.storage.alive import process_identity
 from ganger.storage.jobs.job_views import OutputChunk, StatusChange
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.queue_files.output_limits import LimitsInForce
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,6 +168,22 @@ def test_output_above_the_limit_is_dropped_and_marked(daemon: Daemon, client: Cl
     shown = daemon.run("job", "logs", str(job_id))
     assert shown.stdout == "1\n2\n3\n4\n5\n"
     assert f"job {job_id}: {size - 10} bytes of output were dropped" in shown.stderr
+
+
+def test_the_limit_of_a_job_counts_over_all_its_opcodes(daemon: Daemon, client: Client) -> None:
+    in_force = LimitsInForce(str(daemon.places.queue))
+    client.limits(disk={"output_job_bytes": 15})
+    end = time.monotonic() + PATIENCE_SECONDS
+    while in_force.now().job_bytes != 15 and time.monotonic() < end:
+        time.sleep(LOOK_SECONDS)
+    job_id = client.submit([command("printf 0123456789"), command("printf 0123456789")])
+    [job] = client.wait(job_id, timeout=PATIENCE_SECONDS)
+    assert job.status is JobStatus.SUCCESS
+    chunks = list(client.logs(job_id))
+    assert b"".join(c.data for c in chunks) == b"012345678901234"
+    assert [(c.op_index, c.gap, c.missing) for c in chunks if c.gap] == [
+        (1, "limit", 0), (1, "limit", 5),
+    ]  # fmt: skip
 
 
 def test_what_a_killed_job_had_written_is_there(client: Client, gate: Gate) -> None:

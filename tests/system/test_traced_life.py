@@ -293,6 +293,7 @@ def play_files(scene: Scenario, client: Client) -> None:
     assert set(end(client, first, second).values()) == {JobStatus.SUCCESS}
     client.drain()
     client.pause_watcher(2e9)
+    client.limits(disk={"output_job_bytes": 10_000_000})
     with Owners(scene) as owners, connected(scene) as wconfd:
         wconfd.call("reserveMAC", owners.own(), "aa:00:00:00:00:01")
     scene.look()
