@@ -62,7 +62,7 @@ class Choices:
             self._hand_over.ask_for_processes(starting)
         if mistaken:
             # They ended before the scheduler heard of them: it must free their run slots.
-            self._store.report_statuses(mistaken)
+            self._store.endings.report(mistaken)
         for job_id in message.eligible:
             row = self._table.find(job_id)
             if row is not None and row.phase is Phase.PENDING:

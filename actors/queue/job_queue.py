@@ -295,7 +295,7 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.RuleChainChanged, queue.change_chain),
             _noted(messages.RuleChainAcknowledged, lambda one: queue.gate.acknowledge(one.serial)),
             _noted(messages.LimitAcknowledged, choices.obey_limit),
-            _noted(messages.ReportStatuses, lambda one: store.report_statuses(one.ids)),
+            _noted(messages.ReportStatuses, lambda one: store.endings.report(one.ids)),
             _noted(messages.ReportAllJobs, lambda _: announcements.whole_queue()),
             _noted(messages.ReportRest, queue.report_rest),
             _noted(messages.ReportJobs, announcements.again),

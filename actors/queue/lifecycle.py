@@ -216,11 +216,11 @@ class Lifecycle:
 
     def dependencies_of(self, message: messages.AskDependencies) -> messages.DependencyOutcome:
         """Whether the dependencies of the job's next opcode are satisfied."""
-        ends = {target: self._store.end_of(target) for target, _ in message.depends}
+        ends = {target: self._store.endings.of(target) for target, _ in message.depends}
         found = dependency_outcome(message.depends, ends)
         if found.verdict not in ("canceled", "failed"):
             return messages.DependencyOutcome(verdict=found.verdict)
-        skipped = self._store.skipped(found.decisive, message.depends)
+        skipped = self._store.endings.skipped(found.decisive, message.depends)
         return messages.DependencyOutcome(verdict=found.verdict, text=found.text, ending=skipped)
 
     # ------------------------------------------------------------ starts that failed

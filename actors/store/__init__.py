@@ -9,6 +9,7 @@ Every part of the queue stands on the `JobStore`.
   watches.
 - `announcements`: what the filter evaluator and the scheduler learn about jobs. `ages`: when jobs
   came.
+- `endings`: how jobs have ended, for those that depend on them.
 - `start_gate`: whether the next opcode may start under the rules in force.
 - `recovery`: reads the directory into a value (`loaded`). `reconciling`: what becomes of each job.
   Pure. `lazy_rows`: what a start has not read yet.

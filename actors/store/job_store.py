@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage import errors, settings
 from ...storage.disk import free_memory
-from ...storage.jobs import job_bounds, job_ends, jobs, listing, origins, outcomes
+from ...storage.jobs import job_bounds, job_ends, jobs, outcomes
 from ...storage.jobs.jobs import JobStatus
-from ...storage.jobs.outcomes import ANY_FAILED, SUCCEEDED, Ending, JobEnd, Outcome
+from ...storage.jobs.outcomes import Ending, Outcome
 from ...transport import messages
 from ..durable.change_log import ChangeLog
 from ..durable.ledger import Ledger
 from ..runtime.addresses import LOCK_MANAGER, SCHEDULER
-from ..scheduling.depending import none_failed
 from .announcements import Announcements, finished
+from .endings import Endings
 from .job_rows import Phase
 from .lazy_rows import LazyRows
 from .queue_reader import QueueReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ...storage.log.journal import Cut, Journal
     from ...storage.log.segment_ahead import SegmentAhead
@@ -73,6 +73,7 @@ class JobStore:
         self._work: IdleWork | None = None
         self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
         self.announcements = Announcements(runtime, table, self.ledger)
+        self.endings = Endings(runtime, table, self.ledger.files.read_archived)
         self.unread = LazyRows()
         self.quarantined: list[str] = []
         """Files that could not be read when the daemon started."""
@@ -160,52 +161,6 @@ class JobStore:
         """Whether the job lies in the archive."""
         return self.ledger.directory.read_archived(job_id) is not None
 
-    def end_of(self, job_id: int) -> JobEnd | None:
-        """The status of a live or archived job, and how it ended; None if there is no such job."""
-        row = self.table.find(job_id)
-        if row is not None:
-            return row.end
-        job = self._found_archived(job_id)
-        return None if job is None else outcomes.end_of(job.status, outcomes.ending_of(job))
-
-    def _found_archived(self, job_id: int) -> jobs.Job | None:
-        """A job from the archive; None if there is none that can be read."""
-        try:
-            return self.read_archived(job_id)
-        except errors.StorageError as error:
-            # Nothing says how it ended: a job that depends on it fails as if it were missing.
-            self._log.error("archived job cannot be read", job=job_id, error=error.text)
-            return None
-
-    def report_statuses(self, ids: list[int]) -> None:
-        """Send the scheduler the statuses of these jobs."""
-        ends = {job_id: self.end_of(job_id) for job_id in ids}
-        found = [(job_id, None if end is None else end.status) for job_id, end in ends.items()]
-        told = messages.StatusesReported(jobs=found, outcomes=outcomes.telling(ends))
-        self._runtime.tell(SCHEDULER, told)
-
-    def skipped(self, decisive: int | None, depends: Iterable[tuple[int, Iterable[str]]]) -> Ending:
-        """The ending of a job that cannot go on because of this dependency.
-
-        None: because of those of ``depends`` of which one should have failed.
-        """
-        if decisive is None:
-            group = [target for target, words in depends if ANY_FAILED in words]
-            text = (
-                f"not needed, as {none_failed(group)}" if group else "its dependencies have ended"
-            )
-            return Ending(Outcome.SKIPPED, outcomes.one_line(text))
-        other = self.table.find(decisive)
-        if other is not None:
-            # Its end may not be durable yet: it is stored in the same turn, before this one.
-            known = other.run.ending or (SUCCEEDED if other.status is JobStatus.SUCCESS else None)
-            return outcomes.skipped(decisive, other.origin.name or other.summary, known)
-        job = self._found_archived(decisive)
-        if job is None:
-            return outcomes.skipped(decisive, "", None)
-        label = origins.origin_of(job.extra).name or listing.job_summary(job)
-        return outcomes.skipped(decisive, label, outcomes.ending_of(job))
-
     # ------------------------------------------------------------ new jobs and secrets
 
     def add(self, row: Row, secrets: dict[int, dict[str, Any]]) -> None:
@@ -277,7 +232,7 @@ class JobStore:
         now = jobs.timestamp(time.time())
         match verdict:
             case "canceled":
-                outcomes.note(job, self.skipped(decisive, row.depends))
+                outcomes.note(job, self.endings.skipped(decisive, row.depends))
                 job_ends.cancel_from(job, job.next_index, now)
             case "rejected":
                 self._log.info("pending job is rejected", job=job_id, reason=text)
@@ -285,7 +240,7 @@ class JobStore:
                 outcomes.note(job, Ending(Outcome.REJECTED, text))
                 job_ends.cancel_pending(job, now, source=jobs.FILTER_SOURCE, text=shown)
             case "failed":
-                outcomes.note(job, self.skipped(decisive, row.depends))
+                outcomes.note(job, self.endings.skipped(decisive, row.depends))
                 result = job_bounds.error_result(["OpExecError", [text]])
                 job_ends.fail_from(job, job.next_index, now, result)
             case _:

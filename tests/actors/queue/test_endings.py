@@ -124,7 +124,7 @@ def look(queue: Queue, job_id: int, expected: tuple[JobStatus, Ending]) -> None:
     archived = queue.actor.ask(messages.ArchiveJob(id=job_id))
     assert archived.answer_as(messages.ArchiveOutcome).archived == [job_id]
     assert seen(queue, job_id, archived=True) == [expected] * 2
-    assert queue.actor.component.store.end_of(job_id) == (expected[0], expected[1].outcome)
+    assert queue.actor.component.store.endings.of(job_id) == (expected[0], expected[1].outcome)
 
 
 @pytest.mark.parametrize(("end", "status", "ending"), WAYS)
@@ -172,7 +172,7 @@ def test_the_scheduler_hears_outcomes_that_statuses_do_not_say(queue: Queue) -> 
     succeed(queue)
     store = queue.actor.component.store
     ends = {1: (ERROR, Outcome.FAILED), 2: (SUCCESS, Outcome.SUCCESS), 9: None}
-    assert {job_id: store.end_of(job_id) for job_id in ends} == ends
+    assert {job_id: store.endings.of(job_id) for job_id in ends} == ends
     queue.submitted(spec())
     queue.start_running(3)
     queue.stage.sent.clear()

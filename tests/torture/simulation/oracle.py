@@ -247,7 +247,7 @@ class Oracle:
             if not decided.unknown:
                 break
             for job_id in decided.unknown:
-                schedule.learn(job_id, *(queue.store.end_of(job_id) or (None,)))
+                schedule.learn(job_id, *(queue.store.endings.of(job_id) or (None,)))
         if start or unsatisfiable:
             world.problem(f"at rest, but {start} could start and {unsatisfiable} are unsatisfiable")
         held = sorted(scheduler._schedule.running)
@@ -375,7 +375,7 @@ class Oracle:
         if world.tools is not None:
             world.tools.look_at_end(queue)
         for job_id in sorted(world.user.acknowledged):
-            end = queue.store.end_of(job_id)
+            end = queue.store.endings.of(job_id)
             status = None if end is None else end.status
             if status is None:
                 self.lost += 1
@@ -466,7 +466,7 @@ class Oracle:
             if "locks" in result:
                 self._world.problem(f"job {job_id} ended with {result}")
         for target, wanted in opcodes.dependencies(job.ops[0].input):
-            end = queue.store.end_of(target)
+            end = queue.store.endings.of(target)
             if "canceled" in wanted or end is None or end.status is not JobStatus.CANCELED:
                 continue
             if status is not JobStatus.CANCELED:
@@ -475,7 +475,7 @@ class Oracle:
 
     def _look_at_ending(self, queue: JobQueue, job: jobs.Job) -> None:
         """The queue's outcome is that of the file, and has a reason unless it is a success."""
-        known, ending = queue.store.end_of(job.id), outcomes.ending_of(job)
+        known, ending = queue.store.endings.of(job.id), outcomes.ending_of(job)
         if ending is None or known != outcomes.end_of(job.status, ending):
             self._world.problem(f"job {job.id} is {known}, its file says {ending}")
         elif bool(ending.reason) is (ending is outcomes.SUCCEEDED):

@@ -425,7 +425,7 @@ def test_a_job_that_waits_for_locks_is_gone_when_a_rule_stops_it(scene: Scene, a
     scene.ask(msgspec.structs.replace(PAUSE_ALL, action=action))
     scene.settle()
     assert len(scene.world.jobs()) == 1
-    status = scene.component("job_queue").store.end_of(waiter.identifier).status
+    status = scene.component("job_queue").store.endings.of(waiter.identifier).status
     assert status == ("queued" if action == "PAUSE" else "canceled")
     assert scene.component("lock_manager")._state.waiting() == []
 
@@ -444,7 +444,7 @@ def test_a_job_alone_obeys_the_rules_that_were_acknowledged(scene: Scene) -> Non
     assert list(scene.world.oracle.starts) == [(1, 0)]
     scene.world.run(lambda: scene.world.daemon not in (None, first_life))
     scene.settle()
-    assert scene.component("job_queue").store.end_of(1).status == "queued"
+    assert scene.component("job_queue").store.endings.of(1).status == "queued"
 
 
 @pytest.fixture
@@ -471,7 +471,7 @@ def test_a_process_that_is_stopped_after_it_has_left_its_job_ends_when_it_goes_o
     # No lock proves any more that it lives, but it does.
     [child] = scene.component("executor")._children.values()
     assert child.is_free
-    assert scene.component("job_queue").store.end_of(1).status == "success"
+    assert scene.component("job_queue").store.endings.of(1).status == "success"
     assert scene.component("lock_manager")._state.owners() == []
     process.program.is_stopped = False
     scene.settle()
