@@ -114,6 +114,19 @@ def rules(context: click.Context, _: click.Parameter, incomplete: str) -> list[C
     return _items(found, incomplete)
 
 
+def holds(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The locks and jobs that are held."""
+    from ..storage.filters.rules import HOLD_PREFIX  # noqa: PLC0415 - other completions need none
+
+    given = context.params.get("targets") or ()
+    found = (
+        (row["name"].removeprefix(HOLD_PREFIX), _reason(row))
+        for row in asked(_call(context), {"type": "list_filters"}).get("filters", [])
+        if row.get("name", "").startswith(HOLD_PREFIX)
+    )
+    return _items((one for one in found if one[0] not in given), incomplete)
+
+
 def _action(action: object) -> str:
     return " ".join(map(str, action)) if isinstance(action, list) else str(action)
 

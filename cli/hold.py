@@ -19,7 +19,7 @@ import click
 from ..storage import errors
 from ..storage.filters import lock_predicate, rules
 from ..storage.opcodes.declarations import WHOLE_LEVEL
-from . import choices, output, rule_options
+from . import choices, completing, output, rule_options
 from .call import INTERRUPTED_EXIT_CODE
 from .draining import Draining
 from .filter import reason_text
@@ -58,7 +58,7 @@ def target_of(text: str) -> Target:
 
 
 @click.command(short_help="Let no job begin on a host, or hold one job.")
-@click.argument("target", metavar="LOCK|JOB", type=choices.Text())
+@click.argument("target", metavar="LOCK|JOB", type=choices.Text(), shell_complete=completing.locks)
 @click.argument("command", nargs=-1, type=choices.Text())
 @click.option(
     "--except-reason",
@@ -117,7 +117,14 @@ def hold(
 
 
 @click.command(short_help="End a hold.")
-@click.argument("targets", nargs=-1, required=True, metavar="LOCK|JOB...", type=choices.Text())
+@click.argument(
+    "targets",
+    nargs=-1,
+    required=True,
+    metavar="LOCK|JOB...",
+    type=choices.Text(),
+    shell_complete=completing.holds,
+)
 @click.pass_obj
 def release(call: Call, targets: Sequence[str]) -> int:
     """End the holds of these locks or jobs: what they held may start."""

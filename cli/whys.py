@@ -15,7 +15,6 @@ import click
 import msgspec
 
 from ..storage import errors
-from ..storage.filters import rules
 from ..storage.jobs import job_views, jobs
 from ..transport import remedy_words
 from . import output
@@ -40,6 +39,8 @@ ANSWER_SECONDS = 2.0
 
 
 def _deleting(rule: str) -> str:
+    from ..storage.filters import rules  # noqa: PLC0415 - most commands need no rules
+
     if rule.startswith(rules.HOLD_PREFIX):
         return f"`ganger release {shlex.quote(rule.removeprefix(rules.HOLD_PREFIX))}`"
     return f"`ganger filter delete {shlex.quote(rule)}`"

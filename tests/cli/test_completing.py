@@ -97,6 +97,16 @@ def test_locks_are_completed_level_by_level() -> None:
     assert completed("exec --lock", "node") == ["nodegroup/", "node/", "node-res/"]
     assert completed("exec --lock", "node/") == ["node/*", "node/n1"]
     assert completed("filter add --lock", "node/n") == ["node/n1"]
+    assert completed("hold", "node/n") == ["node/n1"]
+
+
+def test_a_release_is_completed_with_what_is_held(daemon: FakeDaemon, data: Path) -> None:
+    with Client(data) as client:
+        for number, name in enumerate(("hold node/n7", "hold 4711", "nightly")):
+            client.add_filter(uuid=f"0000000{number}-0000-4000-8000-000000000000", name=name)
+    assert len(daemon.store.filters) == 3
+    assert completed("release") == ["node/n7", "4711"]
+    assert completed("release 4711", "n") == ["node/n7"]
 
 
 def test_opcodes_and_files_are_completed_without_a_daemon() -> None:

@@ -353,6 +353,8 @@ def row_of(rule: messages.ReplaceFilter) -> messages.FilterRow:
     """A rule as it is listed."""
     assert rule.uuid is not None
     return messages.FilterRow(
+        name=rule.name,
+        first=rule.first,
         uuid=rule.uuid,
         watermark=8,
         priority=rule.priority,
