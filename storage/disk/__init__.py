@@ -12,6 +12,8 @@ What lies in a data directory:
 
 - ``queue/job-<id>``: a job, in Ganeti's JSON; what Ganger adds are extra keys, and unknown ones
   stay. ``queue/archive/<n>/``: jobs that ended and were archived, with their input and output.
+- ``archive.index/<n>``: what listings show of the jobs in ``queue/archive/<n>``; made anew when it
+  is lost (`storage.queue_files.archive_index`).
 - ``queue/journal/``: what was acknowledged and may not be in the job files yet.
 - ``queue/spool/``: standard input above 16 KiB, before the id is answered, and the output of
   commands (docs/decisions/output-lies-beside-the-job.md).
@@ -31,7 +33,7 @@ What lies in a data directory:
   ``rapi.pem``: the users of the remote API; its key and certificate.
 - ``daemon.log``: the log, one JSON object a line. ``daemon.out``: what else was printed.
 - ``daemon.json``: where the running daemon is, for clients. ``daemon.options``: the options of the
-  last one, so that the next can say which of them it was started without.
+  last one, with which `ganger up` starts the next.
 
 Files have the mode 640 and folders 750, less the umask. Locks, lock files, keys and users are for
 the daemon's user alone, and so is the folder of the local socket. tests/system/test_traced_life.py

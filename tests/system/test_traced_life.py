@@ -112,6 +112,8 @@ PLACES = (
     Place(r"data/queue/(archive/0/)?spool/job-\d+-input-0", 0o640, "core"),
     Place(r"data/queue/(archive/0/)?spool/job-\d+-output", 0o640, "job core"),
     Place(r"data/queue/archive/0/job-\d+", 0o640, "core"),
+    Place(r"data/archive\.index", 0o750, "core"),
+    Place(r"data/archive\.index/0", 0o640, "core"),
     Place("run", 0o700, "daemon core"),
     Place("run/socket", 0o600, "core daemon"),
     Place("run/ganeti-wconfd", 0o600, "wconfd_listener daemon"),
