@@ -14,6 +14,7 @@ queue does all of it in one turn (`LogSegments.renew`).
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage import errors, settings
@@ -149,10 +150,14 @@ class LogSegments:
         self._move_archived()
 
     def purge(self, files: Mapping[int, list[str]]) -> None:
-        """Remove the files of purged jobs; what cannot be removed now, `renew` removes."""
+        """These jobs are purged; `remove_purged` removes their files."""
         self._purged.note(files, self._covered)
         self._unremoved.update(files)
-        self._remove_purged()
+
+    @property
+    def has_unremoved(self) -> bool:
+        """Whether files of purged jobs are still there."""
+        return bool(self._unremoved)
 
     def remove_inputs(self, names: Iterable[str]) -> None:
         """Delete the inputs of a refused submission, once its record is certainly gone.
@@ -302,7 +307,7 @@ class LogSegments:
         # Only the old segments have what the late files lack.
         self._files.write_pending()
         self._archive_late()
-        self._remove_purged()
+        self.remove_purged()
         is_fresh, self.is_fresh = self.is_fresh, False
         if is_fresh:
             self._covered &= self._repeated
@@ -370,9 +375,12 @@ class LogSegments:
             self._files.forget(job_id)
             done()
 
-    def _remove_purged(self) -> None:
-        """Remove the files of purged jobs; the journal remembers those that cannot be removed."""
-        for job_id, paths in list(self._unremoved.items()):
+    def remove_purged(self, count: int | None = None) -> None:
+        """Remove the files of ``count`` purged jobs, or all.
+
+        The journal remembers those that cannot be removed; `renew` removes them.
+        """
+        for job_id, paths in [*itertools.islice(self._unremoved.items(), count)]:
             try:
                 self.large_files += removal.remove(paths)
             except errors.StorageError as error:

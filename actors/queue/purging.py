@@ -54,10 +54,10 @@ class Purging:
         needed = yield from self._needed()
         page = _Page(message, removal.JobFiles(self._runtime.host.places, self._live_inputs))
         ids, page.next_after = self._ids(message)
+        found: Files = {}
         for place, part in enumerate(_slices(ids)):
             if place:
                 yield
-            found: Files = {}
             for job_id in part:
                 if page.has_enough:
                     page.next_after = None
@@ -65,9 +65,9 @@ class Purging:
                 files = self._chosen(job_id, page, needed)
                 if files is not None:
                     found[job_id] = files
-            if found and not message.is_dry_run:
-                self._make_room(found)
-                self._store_purged(found)
+        if found and not message.is_dry_run:
+            self._make_room(found)
+            yield from self._removing(found)
         outcome = messages.PurgeOutcome(page.jobs, page.left_out, page.next_after)
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
         return None
@@ -146,17 +146,27 @@ class Purging:
             ended = None if body is None else removal.ended_at(body)
         return ended is not None and ended < time.time() - message.age_seconds
 
-    def _store_purged(self, files: Files) -> None:
+    def _removing(self, files: Files) -> Generator[None, None, None]:
+        """Have the log say that these jobs are purged, with one flush; then remove their files."""
+        segments, outcome = self._ledger.segments, list[errors.GangerError | None]()
+
         def stored() -> None:
             for job_id in files:
                 if self._table.find(job_id) is not None:
                     self._table.remove(job_id)
                 self._store.reader.unreadable.pop(job_id, None)
-            self._free_large()
-            self._store.note_space()
+            outcome.append(None)
 
-        # The reply hangs on the same flush, and tells of a failure.
-        self._ledger.store_purged(files, stored, lambda _: None)
+        self._ledger.store_purged(files, stored, outcome.append)
+        while not outcome:
+            yield
+        if outcome[0] is not None:
+            raise outcome[0]
+        while segments.has_unremoved and not self._ledger.is_read_only:
+            segments.remove_purged(settings.PURGED_AT_ONCE)
+            yield
+        self._free_large()
+        self._store.note_space()
 
     def _free_large(self) -> None:
         """Have a thread free the space of large files: that takes long."""

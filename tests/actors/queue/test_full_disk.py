@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
-from tests.actors.runtime.stage import Stage
+from tests.actors.runtime.stage import Asker, Stage
 from tests.refusals import refusing
 
 from ganger.storage.disk import reserve
@@ -68,6 +68,12 @@ def fill(queue: Queue, disk: Disk, number: int = errno.ENOSPC) -> None:
         queue.actor.end_turn()
 
 
+def purge(queue: Queue, *ids: int) -> Asker:
+    asker = queue.actor.ask(messages.PurgeJobs(ids=list(ids)))
+    queue.actor.work_off()
+    return asker
+
+
 def retry(queue: Queue) -> None:
     queue.actor.turn(messages.DiskRetried())
 
@@ -109,7 +115,7 @@ def test_without_its_reserve_a_queue_takes_ends_and_removals_and_no_new_work(
     kept.lose_process(2, has_left=True)
     archived = kept.actor.ask(messages.ArchiveJob(id=1)).answer_as(messages.ArchiveOutcome)
     assert archived.archived == [1]
-    purged = kept.actor.ask(messages.PurgeJobs(ids=[1, 2])).answer_as(messages.PurgeOutcome)
+    purged = purge(kept, 1, 2).answer_as(messages.PurgeOutcome)
     assert [job_id for job_id, _ in purged.jobs] == [1, 2]
     assert state(kept) == (False, True, False)
 
@@ -123,7 +129,7 @@ def test_with_space_the_queue_goes_on_by_itself(kept: Queue, disk: Disk, how: st
     if how == "after a pause":
         retry(kept)
     else:
-        kept.actor.ask(messages.PurgeJobs(ids=[1]))
+        purge(kept, 1)
     assert state(kept) == (False, False, True)
     assert kept.stage.take(messages.JobsArrived), "the scheduler hears of all jobs again"
     [job_id] = kept.submitted(spec())
@@ -171,11 +177,11 @@ def test_a_log_that_takes_nothing_has_room_again_after_the_output_has_gone(
     with refusing("fdatasync", "pwrite"):
         kept.submit(spec())
         kept.actor.end_turn()
-        refused = kept.actor.ask(messages.PurgeJobs(ids=[1])).refusal
+        refused = purge(kept, 1).refusal
     assert (refused[0], output.exists()) == ("ReadOnlyError", False)
     assert kept.statuses() == {1: "success"}, "it is not purged yet"
     output.write_bytes(bytes(10_000))
-    purged = kept.actor.ask(messages.PurgeJobs(ids=[1])).answer_as(messages.PurgeOutcome)
+    purged = purge(kept, 1).answer_as(messages.PurgeOutcome)
     assert [job_id for job_id, _ in purged.jobs] == [1]
     assert kept.statuses() == {}
 

@@ -174,7 +174,7 @@ def test_a_kill_before_the_files_are_removed_leaves_that_to_the_next_start(
     archive(queue, 1)
     with refusing("unlink"):
         queue.actor.ask(messages.PurgeJobs(ids=[1, 2]))
-        queue.actor.end_turn()
+        queue.actor.work_off()
         assert "job-1-output" in left(queue)
         queue.restart()
     assert queue.statuses() == {}
@@ -197,7 +197,7 @@ def test_a_purge_that_cannot_be_recorded_removes_nothing(queue: Queue) -> None:
     queue.finish_new()
     with refusing("fdatasync"):
         asker = queue.actor.ask(messages.PurgeJobs(ids=[1]))
-        queue.actor.end_turn()
+        queue.actor.work_off()
     assert isinstance(errors.from_wire(*asker.refusal), errors.StorageError)
     assert left(queue) == ["job-1"]
     queue.retry_disk()
@@ -251,5 +251,5 @@ def test_the_retry_of_a_job_that_is_purged_at_once_goes_on_without_it(queue: Que
     archive(queue, 1)
     queue.actor.say(messages.RetryJob(id=1, key="k"))
     queue.actor.say(messages.PurgeJobs(ids=[1]))
-    queue.actor.end_turn()
+    queue.actor.work_off()
     assert queue.statuses(archived=True) == {2: "queued"}

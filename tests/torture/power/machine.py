@@ -237,6 +237,7 @@ class Machine:
         """End the turn of every component, and note it."""
         self.locks.end_turn()
         self.queue.end_turn()
+        self.queue.work_off()
         self._deliver_notices()
 
     def step(self, process: JobThread) -> None:
