@@ -176,8 +176,10 @@ def test_a_signal_ends_the_hold_with_the_command(
     # A shell that has a trap ends when its child does: both get the signal, as from a terminal.
     script = f"echo > {ready}; exec sleep 600"
     pipe = subprocess.PIPE
+    # Who runs the tests may ignore some signals (nohup), and a child would, too.
+    ganger = ["env", "--default-signal", *GANGER, "--data", str(daemon.data)]
     with subprocess.Popen(
-        [*GANGER, "--data", str(daemon.data), "hold", "node/n7", "--", "sh", "-c", script],
+        [*ganger, "hold", "node/n7", "--", "sh", "-c", script],
         stderr=pipe,
         text=True,
         start_new_session=True,

@@ -34,7 +34,7 @@ def shell(daemon: Daemon, script: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
 def test_output_that_cannot_be_written_is_one_clear_line(daemon: Daemon, where: str) -> None:
-    done = shell(daemon, f"$G job list {where}")
+    done = shell(daemon, f"$G query-fields job {where}")
     assert done.returncode == 74, done
     reason = "it is closed" if where == ">&-" else "No space left on device"
     assert done.stderr == f"ganger: standard output: {reason}\n"
