@@ -29,7 +29,7 @@ def test_a_word_that_resembles_no_command_gets_no_hint() -> None:
 
 
 def test_every_command_that_is_suggested_exists() -> None:
-    context = click.Context(ganger)
+    context = click.Context(ganger, **SETTINGS)
     for line in hints._ELSEWHERE.values():
         command: click.Command = ganger
         for word in line.split():
