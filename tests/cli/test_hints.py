@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ganger.cli import hints
-from ganger.cli.main import _COMMANDS, ganger
+from ganger.cli.main import _COMMANDS, SETTINGS, ganger
 
 
 @pytest.mark.parametrize(
