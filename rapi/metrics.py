@@ -111,10 +111,21 @@ class _Now:
 
     def collect(self) -> Iterable[Metric]:
         """All families."""
-        info = self._info
+        yield from self._jobs()
+        yield from self._ended()
+        yield CounterMetricFamily(
+            "ganger_flushes", "Flushes of the journal", value=self._info.flushes
+        )
+        yield from self._components()
+        yield from self._states()
+        yield from self._disk()
+        yield from self._hits_of_rules()
+
+    def _jobs(self) -> Iterable[Metric]:
+        """Live jobs, and for what they wait."""
         jobs = GaugeMetricFamily("ganger_jobs", "Live jobs by status", labels=["status"])
         for status in map(str, JobStatus):
-            jobs.add_metric([status], info.counts.get(status, 0))
+            jobs.add_metric([status], self._info.counts.get(status, 0))
         yield jobs
         waiting = GaugeMetricFamily(
             "ganger_jobs_waiting",
@@ -124,6 +135,9 @@ class _Now:
         for cause in CAUSES:
             waiting.add_metric([cause], self._waiting.get(cause, 0))
         yield waiting
+
+    def _ended(self) -> Iterable[Metric]:
+        """Jobs that have ended, by status and by outcome."""
         ended = CounterMetricFamily(
             "ganger_jobs_ended", "Jobs that ended while this exporter lived", labels=["status"]
         )
@@ -137,7 +151,10 @@ class _Now:
         for outcome in Outcome:
             outcomes.add_metric([str(outcome)], self._times.outcomes[outcome])
         yield outcomes
-        yield CounterMetricFamily("ganger_flushes", "Flushes of the journal", value=info.flushes)
+
+    def _components(self) -> Iterable[Metric]:
+        """Components of the daemon and its processes."""
+        info = self._info
         restarts = CounterMetricFamily(
             "ganger_component_restarts", "Restarts by the supervisor", labels=["component"]
         )
@@ -159,8 +176,8 @@ class _Now:
         for name, seconds in info.longest_turns.items():
             turns.add_metric([name], seconds)
         yield turns
-        yield from self._states()
-        yield from self._disk()
+
+    def _hits_of_rules(self) -> Iterable[Metric]:
         hits = CounterMetricFamily(
             "ganger_filter_hits", "Jobs to which a rule was applied", labels=["rule", "action"]
         )
