@@ -2,7 +2,7 @@
 
 `main` has the table of commands. ``ganger NOUN VERB`` is a function in the file of the noun:
 `cluster`, `config`, `filter`, `job`, `key`, `lock`, `queue`, `rapi`. Commands without a
-noun are in `up` (``up``, ``down``, ``status``), `execute` (``exec``), `daemon`, `fsck` and
+noun are in `up` (``up``, ``down``), `status`, `execute` (``exec``), `daemon`, `fsck` and
 `completion`; what only Ganeti's users need is in `ganeti/`, traces (``queue record``, ``queue
 simulate --trace``) are in `lab/`. Only `daemon` imports actors, and ``lab/replay.py`` those of
 ``actors/lab``. Files without a command are shared:

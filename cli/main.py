@@ -27,7 +27,7 @@ _COMMANDS = {
     "up": ("ganger.cli.up", "up", "Start the daemon in the background."),
     "daemon": ("ganger.cli.daemon", "daemon", "Run the daemon in the foreground."),
     "down": ("ganger.cli.up", "down", "Stop the daemon; running jobs go on."),
-    "status": ("ganger.cli.up", "status", "Tell how the daemon is."),
+    "status": ("ganger.cli.status", "status", "Tell how the daemon is."),
     "fsck": ("ganger.cli.fsck", "fsck", "Check a data directory that no daemon uses."),
     "import-ganeti": (
         "ganger.cli.ganeti.import_ganeti",

@@ -11,7 +11,7 @@ import msgspec
 from ..storage import errors, plain_values
 from ..storage.filters import rules
 from ..storage.jobs.jobs import JobStatus
-from . import choices, disk_limits, output, reading, repeating, rule_options, up
+from . import choices, disk_limits, output, reading, repeating, rule_options, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ def info(call: Call, *, output_kind: str) -> None:
             }
         )
         return
-    output.echo(f"The queue is {up.queue_state(daemon)}")
+    output.echo(f"The queue is {status.queue_state(daemon)}")
     output.echo(f"Run slots: {limits.running_jobs_max} (tracked jobs: {limits.tracked_jobs_max})")
     if limits.running_jobs_possible is not None:
         output.echo(

@@ -1,4 +1,4 @@
-"""What stands for the client behind every command, and for a terminal."""
+"""What stands for the client behind every command, for what a daemon says, and for a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,24 @@ from typing import Any
 import pytest
 
 from ganger.cli import call as call_module
+from ganger.cli import main
 from ganger.storage import errors
+from ganger.transport.messages import DaemonInfo, RapiState
+
+INFO = DaemonInfo(
+    pid=1,
+    version="1",
+    protocol=1,
+    data="/data",
+    started=0.0,
+    endpoints=[],
+    components=[],
+    counts={"running": 1},
+    quarantined=[],
+    flushes=0,
+    memory={},
+)
+RAPI = RapiState(address="::", port=1, url="https://[::]:1/", is_ready=False)
 
 
 class Terminal(io.StringIO):
@@ -31,3 +48,10 @@ def use(patch: pytest.MonkeyPatch, daemon: Any) -> None:
         yield daemon
 
     patch.setattr(call_module.Call, "client", client)
+
+
+def called(*words: str) -> int:
+    """Call the command; its exit code."""
+    with pytest.raises(SystemExit) as caught:
+        main.main(["--data", "/data", *words])
+    return int(caught.value.code or 0)

@@ -104,7 +104,7 @@ def test_a_threshold_may_be_a_size() -> None:
 
 
 def run(patch: pytest.MonkeyPatch, daemon: Any, *words: str, pid: int | None = 1) -> Result:
-    patch.setattr(up, "_running_pid", lambda _: pid)
+    patch.setattr(up, "running_pid", lambda _: pid)
     stand_in.use(patch, daemon)
     arguments = ["--data", "/nowhere", "status", "--check", *words]
     return CliRunner().invoke(ganger, arguments, standalone_mode=False)

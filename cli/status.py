@@ -1,0 +1,226 @@
+"""``ganger status``: how the daemon is, and its parts in words.
+
+`monitoring` judges the same for ``--check``.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ..storage import errors, wording
+from ..storage.disk import ownership
+from . import monitoring, output, up
+from .daemon_options import DaemonOptions, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..storage.disk.paths import Places
+    from ..transport.client.client import Client
+    from ..transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
+    from .call import Call
+
+NOT_RUNNING_EXIT_CODE = 3
+_ANSWER_SECONDS = 5.0
+_WAITING_SECONDS = 2.0
+"""The state of the daemon is shown also if its scheduler hangs."""
+
+
+@click.command()
+@monitoring.options
+@output.output_option
+@click.pass_obj
+def status(
+    call: Call,
+    *,
+    check: bool,
+    free_warn: monitoring.Least,
+    free_critical: monitoring.Least,
+    wait_warn: float | None,
+    output_kind: str,
+) -> int:
+    """Show the daemon's pid, version, endpoints, jobs, components and the disk.
+
+    Exit code 3: none runs; 74: the queue is read-only, because the disk refuses writes, or the disk
+    is full; 70: the daemon does not listen where it should.
+    """
+    places = call.places
+    pid = up.running_pid(places)
+    if check:
+        return monitoring.run(
+            call, monitoring.Thresholds(free_warn, free_critical, wait_warn), pid=pid
+        )
+    if pid is None:
+        _tell_not_running(call, output_kind)
+        raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
+    try:
+        with call.client(_ANSWER_SECONDS) as client:
+            info = client.info()
+            _show(info, _asked_waiting(client), output_kind, recorded(places))
+            if output_kind == "json":
+                return _health(info)
+            limits = _limits(client, places)
+    except errors.DaemonUnreachableError as error:
+        text = (
+            f"the daemon (pid {pid}) in {places.data} does not answer: it starts or ends, or hangs"
+        )
+        raise errors.DaemonUnreachableError(f"{text}; see {places.log}") from error
+    if limits.running_jobs_possible is not None:
+        output.echo(
+            f"FEWER RUN SLOTS: {limits.running_jobs_possible} instead of "
+            f"{limits.running_jobs_max}; the daemon may open too few files (`ulimit -Hn`)"
+        )
+    for problem in limits.not_in_force:
+        output.echo(f"NOT IN FORCE: {problem}; its default holds")
+    return _health(info)
+
+
+def _health(info: DaemonInfo) -> int:
+    """The exit code of `status` for a daemon that answers."""
+    if info.is_read_only or info.is_disk_full:
+        return errors.StorageError.exit_code
+    is_closed = any(one is not None and one.problem for one in (info.rapi, *info.sockets))
+    return errors.OperatorError.exit_code if is_closed else 0
+
+
+def _limits(client: Client, places: Places) -> LimitsRead:
+    """Raises `DeadlineError`, which says what hangs: the daemon itself has answered."""
+    try:
+        return client.limits()
+    except errors.DeadlineError as error:
+        text = f"the component config_store in {places.data} does not answer: it hangs, or starts"
+        raise errors.DeadlineError(f"{text}; see {places.log}") from error
+
+
+def _tell_not_running(call: Call, output_kind: str) -> None:
+    data = call.places.data
+    if output_kind == "json":
+        output.show_json({"running": False, "data": str(data)})
+        return
+    start = "ganger up" if call.data is None else ownership.command(call.places, "up")
+    output.echo(f"No daemon runs in {data} (start one with `{start}`)")
+
+
+def _show(
+    info: DaemonInfo,
+    waiting: Mapping[str, int] | None,
+    output_kind: str,
+    options: DaemonOptions | None = None,
+) -> None:
+    given = {} if options is None else options.given()
+    if output_kind == "json":
+        plain = msgspec.to_builtins(info)
+        plain.pop("type", None)
+        output.show_json({"running": True, **plain, "waiting": waiting, "options": given})
+        return
+    lines = {
+        "Daemon": f"ganger {info.version}, pid {info.pid}, "
+        f"up {output.span(time.time() - info.started)}",
+        "Data": info.data,
+        "Endpoints": ", ".join(info.endpoints),
+        **{one.protocol: _socket_state(one) for one in info.sockets},
+        **({"Remote API": rapi_state(info.rapi)} if info.rapi is not None else {}),
+        "Jobs": ", ".join(
+            f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
+        ),
+        **({"Waiting": waiting_text(waiting)} if waiting else {}),
+        "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
+        **({"Options": shlex.join(options.words())} if options and given else {}),
+        "Queue": queue_state(info),
+        "Disk": disk_use(info),
+        "Last id": str(info.counts.get("last_id", 0)),
+        "Memory": ", ".join(
+            f"{name} {size / 1_048_576:.0f} MiB" if size else f"{name} unknown"
+            for name, size in info.memory.items()
+        ),
+    }
+    for name, text in lines.items():
+        output.echo(f"{name + ':':<12}{text}")
+    output.echo("Components:")
+    for component in info.components:
+        state = "ready" if component.is_ready else "not ready"
+        times = wording.counted(component.restarts, "time")
+        again = f", restarted {times}" if component.restarts else ""
+        where = f", in the process {component.process}" if component.process else ""
+        output.echo(f"  {component.name:<20}{state}{again}{where}")
+    for job_id, why in info.output_dropped.items():
+        output.echo(f"Job {job_id}: {why}")
+    for name in info.quarantined:
+        output.echo(f"Quarantined: {name}")
+    for problem in info.opcode_problems:
+        output.echo(f"Not loaded: {problem}")
+
+
+_CAUSES = {
+    "dependency": "for other jobs",
+    "rule": "held by a rule",
+    "limit": "for a rate limit",
+    "lock": "for locks, without a process",
+    "process": "for locks, with a process",
+    "slots": "for a run slot",
+    "order": "about to start",
+}
+
+
+def waiting_text(waiting: Mapping[str, int]) -> str:
+    """For what how many jobs wait, in words."""
+    counts = [(waiting.get(cause, 0), words) for cause, words in _CAUSES.items()]
+    return ", ".join(f"{count} {words}" for count, words in counts if count)
+
+
+def _asked_waiting(client: Client) -> dict[str, int] | None:
+    """For what jobs wait; None if the scheduler does not say so soon enough."""
+    try:
+        return client.waiting(timeout=_WAITING_SECONDS)
+    except errors.TryAgainError:
+        return None
+
+
+def _socket_state(one: SocketState) -> str:
+    return f"{one.path} NOT OPEN: {one.problem}" if one.problem else one.path
+
+
+def rapi_state(rapi: RapiState) -> str:
+    """Where the remote API listens, and why it does not, in words."""
+    times = wording.counted(rapi.restarts, "time")
+    again = f" (restarted {times})" if rapi.restarts else ""
+    if rapi.is_ready:
+        return rapi.url + again
+    why = rapi.problem or "it is starting"
+    return f"{rapi.url} NOT READY: {why}{again}"
+
+
+def disk_use(info: DaemonInfo) -> str:
+    """What takes how much of the disk, in words."""
+    disk = info.disk
+    if disk is None:
+        return "not measured yet"
+    size = wording.size
+    parts = (
+        f"output {size(disk.output)}, archive {size(disk.archive)}, journal {size(disk.journal)}"
+    )
+    reserve = f", reserve {size(disk.reserve)}" if disk.reserve else ", no reserve"
+    return f"{parts}{reserve}; {size(disk.free)} of {size(disk.total)} free"
+
+
+def queue_state(info: DaemonInfo) -> str:
+    """Whether the queue takes jobs, in words."""
+    words = [
+        *(
+            ["READ-ONLY: the disk refuses writes; no changes are taken"]
+            if info.is_read_only
+            else []
+        ),
+        *(
+            ["DISK FULL: new jobs wait for space (`ganger job purge`)"]
+            if info.is_disk_full and not info.is_read_only
+            else []
+        ),
+        *(["drained: it takes no jobs"] if info.is_drained else []),
+    ]
+    return "; ".join(words) or "open"
