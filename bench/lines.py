@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("actors", "cli", "rapi", "storage", "transport")
-MADE = {f"transport/client/{name}" for name in ("client.py", "cluster_verbs.py", "streams.py")}
+MADE = {
+    f"transport/client/{name}"
+    for name in ("client.py", "cluster_verbs.py", "queue_verbs.py", "streams.py")
+}
 """`docs/make_client.py` makes these."""
 
 LINES_MAX = 63_000

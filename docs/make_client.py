@@ -1,8 +1,8 @@
 """Makes the client for ordinary Python from the client for asyncio.
 
-Run it after changing transport/client/async_{client,cluster_verbs,streams}.py; `make check` and a
-test compare. What really differs between the two (waiting, threads, the event loop) is written by
-hand, in `transport/client/caller` and `async_caller`.
+Run it after changing transport/client/async_{client,cluster_verbs,queue_verbs,streams}.py; `make
+check` and a test compare. What really differs between the two (waiting, threads, the event loop) is
+written by hand, in `transport/client/caller` and `async_caller`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 CLIENTS = Path(__file__).parents[1] / "transport" / "client"
-MADE = ("client.py", "cluster_verbs.py", "streams.py")
+MADE = ("client.py", "cluster_verbs.py", "queue_verbs.py", "streams.py")
 OUT_OF_DATE = "transport/client/{} is out of date: run .venv/bin/python docs/make_client.py"
 
 HEAD = "# Made from async_{} by docs/make_client.py: change that file, then run the script.\n"

@@ -1,7 +1,9 @@
 """How does a program speak to a daemon? The client library.
 
-- `async_client` and `async_cluster_verbs`: the verbs. `async_streams`: what is read bit by bit.
-  docs/make_client.py makes `client`, `cluster_verbs` and `streams` from them
+- `async_client`: the verbs that submit, read and follow jobs. `async_queue_verbs`: those that
+  change jobs and the queue, and tell why jobs wait. `async_cluster_verbs`: those that are not about
+  single jobs. `async_streams`: what is read bit by bit. docs/make_client.py makes `client`,
+  `queue_verbs`, `cluster_verbs` and `streams` from them
   (docs/decisions/one-client-is-made-from-the-other.md).
 - `requests`, `filter_requests` and `query_requests`: make messages from verbs, and values from
   replies.

@@ -12,15 +12,14 @@ docs/make_client.py makes `client` from this file: run it after a change.
 # ruff: noqa: ASYNC109 - the deadline of a call is told to the daemon, so each verb has one
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
-from ...storage import errors, settings
+from ...storage import settings
 from ...storage.jobs.job_filters import JobFilter
 from ...storage.jobs.job_views import (
     JobChange,
@@ -34,41 +33,22 @@ from ...storage.jobs.jobs import check_id
 from ...storage.jobs.origins import Submitter
 from ...storage.queue_files import spool
 from ..messages import (
-    ArchiveJob,
-    ArchiveOutcome,
-    AutoArchiveJobs,
-    CancelJob,
-    CancelOutcome,
-    ChangeJobPriority,
-    ExplainJob,
     FindJobs,
-    JobExplained,
     JobSpec,
-    LimitsRead,
-    PriorityOutcome,
-    PurgeJobs,
     ReadJob,
-    ReadPlan,
-    RetryJob,
-    RuleTest,
-    SetDrain,
-    Simulated,
-    StopDaemon,
     StoreInput,
-    TestFilters,
 )
 from ..zmq.async_dealer import AsyncDealer
-from . import filter_requests, query_requests, requests, spans
+from . import query_requests, requests, spans
 from .async_caller import AsyncCaller
 from .async_cluster_verbs import AsyncClusterVerbs
+from .async_queue_verbs import AsyncQueueVerbs
 from .async_streams import AsyncStreams
 from .connection import Connection, EndpointResolver, client_pair
-from .etas import Etas, etas_of
 from .output_reading import OutputReading, checked_reading
-from .purges import PurgedJobs, purges
 
 
-class AsyncClient(AsyncClusterVerbs):
+class AsyncClient(AsyncQueueVerbs, AsyncClusterVerbs):
     """A connection to a daemon.
 
     Without arguments it finds the local daemon: of ``data``, else ``GANGER_DATA``, else of
@@ -433,176 +413,3 @@ class AsyncClient(AsyncClusterVerbs):
         asked = query_requests.awaited_change(job_id, fields, values, log_serial, seconds)
         limit = self._timeout + asked.seconds if timeout is None else timeout
         return query_requests.job_change(await self._caller.call(asked, limit, is_lasting=True))
-
-    async def cancel(
-        self, job_id: int, *, kill: bool = False, timeout: float | None = None
-    ) -> CancelOutcome:
-        """Cancel a job that has not started; the outcome says whether that was accepted.
-
-        With ``kill`` also a running job: its command gets SIGTERM, then SIGKILL.
-        """
-        job_id = check_id(job_id)
-        return await self._caller.call(CancelJob(id=job_id, kill=kill), timeout)
-
-    async def set_priority(
-        self, job_id: int, priority: int, *, timeout: float | None = None
-    ) -> PriorityOutcome:
-        """Change the priority (-20, most urgent, to 19) of the opcodes that have not started."""
-        job_id = check_id(job_id)
-        asked = ChangeJobPriority(id=job_id, priority=requests.checked_priority(priority))
-        return await self._caller.call(asked, timeout)
-
-    async def archive(self, job_id: int, *, timeout: float | None = None) -> ArchiveOutcome:
-        """Move a job that has ended to the archive."""
-        job_id = check_id(job_id)
-        return await self._caller.call(ArchiveJob(id=job_id), timeout)
-
-    async def autoarchive(self, age: float, *, timeout: float | None = None) -> ArchiveOutcome:
-        """Archive the jobs that ended more than ``age`` seconds ago (negative: all that ended)."""
-        message = AutoArchiveJobs(age_seconds=requests.checked_age(age))
-        return await self._caller.call(message, timeout)
-
-    async def purge(
-        self,
-        ids: Iterable[int] | None = None,
-        *,
-        older_than: float | None = None,
-        larger_than: int = 0,
-        dry_run: bool = False,
-        timeout: float | None = None,
-    ) -> PurgedJobs:
-        """Remove jobs that have ended, live or archived, with their output, for good.
-
-        Of all jobs, or those with these ``ids``, the ones that ended more than ``older_than``
-        seconds ago and take ``larger_than`` bytes at least; one of the three must be given. The
-        reply says how many bytes each took, and which stay, and why: a job on which another one
-        depends does. With ``dry_run``: says which, and removes nothing. ``timeout``: of each
-        request, of which there may be many.
-        """
-        found = PurgedJobs()
-        parts = purges(ids, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
-        for first in [*parts]:
-            asked: PurgeJobs | None = first
-            while asked is not None:
-                asked = found.take(asked, await self._caller.call(asked, timeout))
-        return found
-
-    async def retry(
-        self,
-        job_id: int,
-        *,
-        whole: bool = False,
-        ops: requests.Ops | None = None,
-        key: str | None = None,
-        submitter: Submitter | None = None,
-        timeout: float | None = None,
-    ) -> int:
-        """Submit a new job like an ended one and return its id; each of the two names the other.
-
-        The new job has the opcodes from the first that did not succeed; all with ``whole``.
-        ``ops`` replaces them. ``submitter`` as in `submit`.
-        """
-        job_id = check_id(job_id)
-        message = RetryJob(
-            id=job_id,
-            is_whole=whole,
-            ops=None if ops is None else requests.checked_ops(ops, "ops"),
-            key=key or requests.fresh_key(),
-            submitter=submitter,
-        )
-        return requests.submitted(await self._caller.call(message, timeout), 1)[0]
-
-    async def drain(self, *, drained: bool = True, timeout: float | None = None) -> None:
-        """Refuse submissions from now on (also after a restart), or take them again."""
-        await self._caller.call(SetDrain(is_drained=drained), timeout)
-
-    async def limits(
-        self,
-        *,
-        running: int | None = None,
-        tracked: int | None = None,
-        disk: Mapping[str, float] | None = None,
-        key: str | None = None,
-        timeout: float | None = None,
-    ) -> LimitsRead:
-        """The limits of the queue, after changing those that are given.
-
-        ``disk`` has those of the disk: ``output_job_bytes`` (output of one job), ``output_bytes``
-        (output and archive of all), ``keep_seconds`` and ``keep_bytes`` (ended jobs beyond them are
-        purged); 0: none. ``key``: as in `add_filter`.
-        """
-        asked = requests.limits(running, tracked, key, disk)
-        return await self._caller.call(asked, timeout)
-
-    async def simulate(
-        self,
-        *,
-        rule: Mapping[str, Any] | None = None,
-        without: str | None = None,
-        priorities: Mapping[int, int] | None = None,
-        running: int | None = None,
-        ended: Mapping[int, str] | None = None,
-        timeout: float | None = None,
-    ) -> Simulated:
-        """Which jobs would start now, wait and be rejected after these changes. Changes nothing.
-
-        ``rule`` would be stored: it has the arguments of `add_filter`, or was listed. The rule with
-        the UUID ``without`` would be deleted. Jobs would have these ``priorities``, the queue
-        ``running`` run slots, and the jobs ``ended`` the given final statuses. In the reply a rule
-        without a UUID is called ``ffffffff-ffff-ffff-ffff-ffffffffffff``.
-        """
-        message = filter_requests.simulation(
-            rule, without=without, priorities=priorities, running=running, ended=ended
-        )
-        return await self._caller.call(message, timeout)
-
-    async def test_filters(
-        self,
-        rule: Mapping[str, Any] | None = None,
-        *,
-        without: str | None = None,
-        timeout: float | None = None,
-    ) -> list[RuleTest]:
-        """For each job that has not ended: which rule applies to it, and which would.
-
-        ``rule`` and ``without`` as for `simulate`. Changes nothing.
-        """
-        message: TestFilters | None = filter_requests.filter_test(rule, without)
-        rows: list[RuleTest] = []
-        while message is not None:
-            reply = await self._caller.call(message, timeout)
-            rows += reply.rows
-            message = filter_requests.next_test(message, reply)
-        return rows
-
-    async def explain(self, job_id: int, *, timeout: float | None = None) -> JobExplained:
-        """Why the job does not run: what holds it back, first things first, and what would help.
-
-        ``remedy`` has what would help as data, ``change`` the same in words.
-        """
-        job_id = check_id(job_id)
-        return await self._caller.call(ExplainJob(id=job_id), timeout)
-
-    async def eta(self, *, timeout: float | None = None) -> Etas:
-        """When the jobs that run and the first 10,000 pending ones will start and end.
-
-        The plan comes from the run times of earlier jobs, and knows no waits for locks. A job whose
-        opcodes have no history has no end: ``unknown`` says so.
-        """
-        return etas_of(await self._caller.call(ReadPlan(), timeout))
-
-    async def waiting(self, *, timeout: float | None = None) -> dict[str, int]:
-        """For what how many jobs wait: the kind of the first obstacle, as in `explain`.
-
-        ``process``: jobs that wait for locks with a process.
-        """
-        asked = ReadPlan(limit=0, has_causes=True)
-        return (await self._caller.call(asked, timeout)).waiting
-
-    # The end.
-
-    async def stop(self, *, timeout: float | None = None) -> None:
-        """Stop the daemon; running jobs go on."""
-        # The connection may end before the reply comes: then the daemon has stopped as well.
-        with contextlib.suppress(errors.ConnectionLostError):
-            await self._caller.call(StopDaemon(), timeout)
