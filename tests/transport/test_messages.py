@@ -30,7 +30,10 @@ ALL: list[type[Message]] = [
     if issubclass(found, Message) and found not in ABSTRACT
 ]
 FILES = {
-    "job_queue": [f"job_queue_from_{sender}" for sender in ("clients", "jobs", "components")],
+    "job_queue": [
+        f"job_queue_{part}"
+        for part in ("from_clients", "why_and_what_if", "from_jobs", "from_components")
+    ],
     "config_store": ["config_store", "config_store_from_jobs"],
 }
 CLIENT_REQUESTS = set(get_args(messages.ClientRequest))
@@ -99,6 +102,7 @@ def test_what_comes_from_outside_has_one_receiver() -> None:
 def test_clients_and_jobs_say_different_things() -> None:
     assert not CLIENT_REQUESTS & set(JOB_MESSAGES)
     assert _declared("job_queue_from_clients") <= CLIENT_REQUESTS
+    assert _declared("job_queue_why_and_what_if") <= CLIENT_REQUESTS
     assert set(JOB_MESSAGES) >= _declared("job_queue_from_jobs")
     assert not _declared("job_queue_from_components") & set(RECEIVERS)
 

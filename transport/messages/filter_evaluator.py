@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.jobs.jobs import JobStatus
 from .base import Notice, Reply, Request
-from .job_queue_from_clients import FiltersTested, Simulate, TestFilters
+from .job_queue_why_and_what_if import FiltersTested, Simulate, TestFilters
 from .values import JobToJudge, JobVerdict
 
 if TYPE_CHECKING:

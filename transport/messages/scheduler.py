@@ -8,7 +8,7 @@ from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import LockForecast
 from ...storage.prediction.policy import Policy
 from .base import Notice, Request
-from .job_queue_from_clients import Simulate, Simulated
+from .job_queue_why_and_what_if import Simulate, Simulated
 from .several import RuleHits
 from .values import JobVerdict
 
