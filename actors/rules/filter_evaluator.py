@@ -12,35 +12,31 @@ simulations.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
 from ...storage import errors, settings
 from ...storage.filters.metering import Meter, Slice
 from ...storage.filters.rules import ActionName, FilterRule
-from ...storage.queue_files import job_files
 from ...transport import messages
 from ...transport.messages import JobVerdict
 from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, JOB_QUEUE, SCHEDULER
 from ..runtime.component import Component
-from . import filtering, rule_requests, verdicts
+from . import filtering, verdicts
+from .known_facts import KnownFacts
 from .long_judgements import Judging
 from .shared_verdicts import SharedVerdicts
 from .unsure_locks import Unsure, UnsureLocks
+from .what_if import WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ...transport.envelopes import Envelope
     from ..runtime.dispatcher import Alarm
     from ..runtime.works import Work
-
-_HELD = filtering.Verdict(None, ActionName.PAUSE)
-"""Of a job of which it is not known what the rules say."""
 
 
 class FilterEvaluator(Component[messages.FilterMessage]):
@@ -59,8 +55,8 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         self._is_judging = False
         """Whether `_judging_long` is under way."""
         self._early: list[Envelope] = []
-        # Made once: a path is put together anew each time.
-        self._queue = os.fspath(self.places.queue)
+        self._facts = KnownFacts(self.runtime, self._unsure, self._slice)
+        self._what_if = WhatIf(self.runtime, self._facts, self._slice)
         self._take_chain(filtering.RuleChain())
         # It asks the queue for all jobs when it knows the rules.
         self.runtime.tell(CONFIG_STORE, messages.ReportConfiguration())
@@ -94,9 +90,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             case messages.WindowDue():
                 self._look_at_windows()
             case messages.JudgeTest():
-                self._begin(self._test(message), envelope)
+                self._begin(self._what_if.test(message), envelope)
             case messages.JudgeSimulation():
-                self._begin(self._simulate(message), envelope)
+                self._begin(self._what_if.simulate(message), envelope)
             case messages.ReportChain():
                 self._announce()
             case messages.ForecastsOutdated():
@@ -145,7 +141,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
     def _take_chain(self, chain: filtering.RuleChain) -> None:
         self._chain = chain
         self._shared = SharedVerdicts(chain)
-        self._proposed: tuple[object, SharedVerdicts] | None = None
+        self._what_if.take_rules(self._rules, self._shared)
         # The scheduler asks again for unfinished verdicts, under the new chain.
         self._long.clear()
         self._unsure.clear()
@@ -256,9 +252,9 @@ class FilterEvaluator(Component[messages.FilterMessage]):
             # The queue sends it again, with its inputs, when it comes to the front.
             return JobVerdict(job=arrived.job)
         try:
-            facts = self._facts(arrived, verdicts.fields_of(self._chain))
+            facts = self._facts.of(arrived, verdicts.fields_of(self._chain))
         except errors.StorageError as error:
-            self._note_unreadable(arrived, error)
+            self._facts.note_unreadable(arrived, error)
             return JobVerdict(job=arrived.job) if is_running else self._held(arrived)
         work = filtering.judging(self._chain, facts, Meter(settings.JUDGE_STEPS_MAX, self._slice))
         try:
@@ -304,14 +300,7 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         return verdicts.verdict_of(begun.arrived, begun.held, self._number)
 
     def _held(self, arrived: messages.JobToJudge) -> JobVerdict:
-        return verdicts.verdict_of(arrived, _HELD, self._number)
-
-    def _note_unreadable(self, arrived: messages.JobToJudge, error: errors.StorageError) -> None:
-        """No rule can look at this job's text, so it is held: a rule might hold or reject it."""
-        self.log.error("job cannot be judged", job=arrived.job.id, error=error.text)
-        if arrived.is_in_file:
-            # The journal may make up for a damaged file: the queue mends it, and sends the text.
-            self.runtime.tell(JOB_QUEUE, messages.ReportJobs(ids=[arrived.job.id], are_read=True))
+        return verdicts.verdict_of(arrived, verdicts.HELD, self._number)
 
     def _can_reject(self) -> bool:
         return any(link.verdict.action is ActionName.REJECT for link in self._chain.links)
@@ -384,13 +373,13 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         if rejected:
             self.runtime.tell(JOB_QUEUE, messages.JobsRejected(jobs=rejected))
 
-    # ------------------------------------------------------------ why, and what if
+    # ------------------------------------------------------------ why
 
     def _with_rules(self, message: messages.ExplainPending) -> messages.ExplainPending:
         if message.job is None:
             return message
         try:
-            facts = self._facts(message.job, verdicts.fields_of(self._chain))
+            facts = self._facts.of(message.job, verdicts.fields_of(self._chain))
         except errors.StorageError:
             return msgspec.structs.replace(message, job=None, then=self._held(message.job))
         meter = Meter(settings.JUDGE_STEPS_AT_ONCE)
@@ -405,118 +394,3 @@ class FilterEvaluator(Component[messages.FilterMessage]):
         return msgspec.structs.replace(
             message, job=None, holding=held_by, because=because, then=then, refused=refused
         )
-
-    def _test(self, message: messages.JudgeTest) -> Work:
-        both = (self._shared, self._what_if(message.test, message.last_id))
-        fields = verdicts.fields_of(*(one.chain for one in both))
-        rows: list[messages.RuleTest] = []
-        next_after = message.next_after
-        work_left = settings.JUDGE_STEPS_MAX
-        for arrived, status in zip(message.jobs, message.statuses, strict=True):
-            if work_left <= 0:
-                # The next page begins here.
-                next_after = rows[-1].id
-                break
-            found = [one.find(arrived.job) for one in both]
-            if None in found:
-                try:
-                    facts = self._facts(arrived, fields)
-                except errors.StorageError as error:
-                    # Nothing is known of what the rules would do: the page leaves the job out.
-                    self._note_unreadable(arrived, error)
-                    continue
-                for place, one in enumerate(both):
-                    if found[place] is None:
-                        verdict, steps = yield from self._judged_in_slices(one.chain, facts)
-                        one.note(arrived.job, verdict)
-                        found[place] = verdict
-                        work_left -= steps
-            now, would = map(verdicts.named, found)
-            rows.append(messages.RuleTest(id=arrived.job.id, status=status, now=now, then=would))
-        return messages.FiltersTested(rows=rows, next_after=next_after)
-
-    def _what_if(
-        self, asked: messages.TestFilters | messages.Simulate, last_id: int
-    ) -> SharedVerdicts:
-        """The chain with the proposed rule, and without the rule that the request leaves out."""
-        wanted = (asked.rule, asked.without, last_id)
-        if self._proposed is not None and self._proposed[0] == wanted:
-            found = self._proposed[1]
-            changes_at = found.chain.changes_at
-            if changes_at is None or self.runtime.wall_clock() < changes_at:
-                return found
-        known = [
-            rule
-            for rule in self._rules
-            if asked.without is None or asked.without not in (rule.uuid, rule.name)
-        ]
-        if asked.rule is not None:
-            # As if it were stored now: behind all other rules of its priority.
-            named = rule_requests.addressed(asked.rule, rule_requests.known_names(self._rules))
-            proposed = rule_requests.build_rule(
-                named, watermark=last_id, now_nanoseconds=time.time_ns()
-            )
-            known = [*(rule for rule in known if rule.uuid != proposed.uuid), proposed]
-        found = SharedVerdicts(filtering.compile_chain(known, self.runtime.wall_clock()))
-        # The next page most likely wants the same.
-        self._proposed = (wanted, found)
-        return found
-
-    def _simulate(self, message: messages.JudgeSimulation) -> Work:
-        """Judge a page of jobs under the rules of the simulation."""
-        known = self._what_if(message.simulation, message.last_id)
-        fields = verdicts.fields_of(known.chain)
-        found: list[JobVerdict] = []
-        work_left = settings.JUDGE_STEPS_MAX
-        for arrived in (*message.jobs, *message.running):
-            if work_left <= 0:
-                text = "simulate: the filter rules would take too much work to be tried on all jobs"
-                raise errors.BadRequestError(text)
-            priority = message.simulation.priorities.get(arrived.job.id)
-            verdict = known.find(arrived.job) if priority is None else None
-            if verdict is None:
-                try:
-                    facts = self._facts(arrived, fields, priority=priority)
-                except errors.StorageError as error:
-                    self._note_unreadable(arrived, error)
-                    found.append(verdicts.verdict_of(arrived, _HELD, 1))
-                    continue
-                verdict, steps = yield from self._judged_in_slices(known.chain, facts)
-                work_left -= steps
-                if priority is None:
-                    known.note(arrived.job, verdict)
-            found.append(verdicts.verdict_of(arrived, verdict, 1))
-        pending = len(message.jobs)
-        return messages.SimulationJudged(jobs=found[:pending], running=found[pending:])
-
-    def _judged_in_slices(
-        self, chain: filtering.RuleChain, facts: filtering.JobFacts
-    ) -> Generator[object, None, tuple[filtering.Verdict, int]]:
-        """The verdict, and what it cost; yields at the end of each slice."""
-        meter = Meter(settings.JUDGE_STEPS_MAX, self._slice)
-        verdict = yield from filtering.judging(chain, facts, meter)
-        return verdict, settings.JUDGE_STEPS_MAX - meter.left
-
-    def _facts(
-        self,
-        arrived: messages.JobToJudge,
-        fields: frozenset[str] | None,
-        *,
-        priority: int | None = None,
-    ) -> filtering.JobFacts:
-        """The facts with these parameters; ``priority``: the one that the job would have.
-
-        ``fields`` is None if nothing but its id is wanted. `StorageError` if the file that has
-        them is gone, as that of a job archived meanwhile, or if the text is no job's.
-        """
-        inputs: Sequence[Mapping[str, Any]] | None = arrived.inputs
-        if inputs is not None or fields is None:
-            return self._unsure.known(filtering.JobFacts.of(arrived.job.id, inputs or (), priority))
-        if arrived.class_inputs is not None and "reason" not in fields:
-            inputs = arrived.class_inputs
-        elif arrived.body is not None:
-            inputs = job_files.read_job(arrived.body, arrived.job.id).judged_inputs
-        elif arrived.is_in_file:
-            self._slice.left -= settings.JOB_READ_STEPS
-            inputs = job_files.read_inputs(self._queue, arrived.job.id)
-        return self._unsure.known(filtering.JobFacts.of(arrived.job.id, inputs or (), priority))

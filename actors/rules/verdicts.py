@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .filtering import RuleChain
 
 
+HELD = Verdict(None, ActionName.PAUSE)
+"""Of a job of which it is not known what the rules say."""
+
+
 def fields_of(*chains: RuleChain) -> frozenset[str] | None:
     """The parameters of opcodes at which these chains look; None: they look at ids alone."""
     return reduce(or_, (chain.looks_at for chain in chains)).parameters
