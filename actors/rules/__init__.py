@@ -10,7 +10,7 @@ next start. Without an answer it reads the stored rules.
 
 - `filter_evaluator`: the component. `filtering`: which rule applies. Pure. `shared_verdicts`: one
   verdict for jobs of a class. `verdicts`: what a chain has to see, and verdicts as messages. Pure.
-  `known_facts`: what of a job the rules see. `what_if`: tests of rules and simulations.
+  `known_facts`: what of a job the rules see. `what_if_rules`: tests of rules and simulations.
   `long_judgements`: a job that takes several slices. `unsure_locks`: jobs whose locks the
   configuration decides.
 - `rules_in_force`: the rules that the queue enforces. `gating`: whether an opcode may start. Pure.

@@ -29,7 +29,7 @@ from .known_facts import KnownFacts
 from .long_judgements import Judging
 from .shared_verdicts import SharedVerdicts
 from .unsure_locks import Unsure, UnsureLocks
-from .what_if import WhatIf
+from .what_if_rules import WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
