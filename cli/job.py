@@ -1,4 +1,4 @@
-"""``ganger job``: submit, list, show, follow and change jobs."""
+"""``ganger job``: submit, show, follow and change jobs. The other verbs have files of their own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import click
 import msgspec
 
 from ..storage import errors, wording
-from ..storage.jobs import job_views, jobs, listing
-from ..storage.jobs.job_filters import JobFilter
-from ..storage.jobs.outcomes import Outcome
+from ..storage.jobs import jobs
 from . import (
     choices,
     completing,
     etas,
     following,
+    job_list,
     logs,
     output,
     progress,
@@ -23,15 +22,13 @@ from . import (
     reading,
     repeating,
     retrying,
-    rule_options,
     submitting,
     whys,
 )
 from .call import known
-from .output import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..transport.client.client import Client
     from ..transport.messages import CancelOutcome, PriorityOutcome
@@ -39,25 +36,12 @@ if TYPE_CHECKING:
     from .plans import PlannedJob
 
 
-def _columns() -> Iterator[tuple[str, Column]]:
-    """The columns of the table of listed fields, the state of a job, and how long it has run."""
-    for name in listing.shown_in("command"):
-        yield name, output.column(name, listing.TYPES[name])
-        if name == "status":
-            yield "state", following.STATE
-        if name == "ended":
-            yield "duration", Column("duration", lambda job: output.span(following.duration(job)))
-
-
-COLUMNS = dict(_columns())
-USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
-
-
 @click.group()
 def job() -> None:
     """Submit, list, follow and change jobs."""
 
 
+job.add_command(job_list.list_jobs)
 job.add_command(logs.logs)
 job.add_command(purging.purge)
 
@@ -104,12 +88,7 @@ def submit(
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
-    planned = _planned(file, ops)
-    plan = planned[0].plan
-    if name is not None and len(planned) == 1:
-        planned = [msgspec.structs.replace(planned[0], name=name)]
-    elif name is not None:
-        plan = name
+    planned, plan = _named(_planned(file, ops), name)
     verb = "checking" if dry_run else "submitting"
     with call.client() as client:
         with progress.during(f"{verb} {wording.counted(len(planned), 'job')}"):
@@ -145,140 +124,21 @@ def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
         return plans.read(text, source, lambda count: tell(f"reading {source}: job {count:,}"))
 
 
+def _named(planned: list[PlannedJob], name: str | None) -> tuple[list[PlannedJob], str | None]:
+    """The jobs and the name of their plan, with ``name`` for the only job, else for the plan."""
+    plan = planned[0].plan
+    if name is None:
+        return planned, plan
+    if len(planned) == 1:
+        return [msgspec.structs.replace(planned[0], name=name)], plan
+    return planned, name
+
+
 def _opcode(text: str) -> dict[str, Any]:
     found = reading.parse_json(text, "--op")
     if not isinstance(found, dict):
         raise errors.UsageError("--op: expected a JSON object with OP_ID")
     return found
-
-
-@job.command("list", short_help="List jobs.")
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=click.Choice([str(status) for status in jobs.JobStatus]),
-    metavar="STATUS",
-    help=f"Only jobs with this status: {', '.join(jobs.JobStatus)}. May be repeated.",
-)
-@click.option("--pending", is_flag=True, help="Only queued, waiting and canceling jobs.")
-@click.option("--running", is_flag=True, help="Only running jobs.")
-@click.option("--finished", is_flag=True, help="Only jobs that have ended.")
-@click.option("--archived", is_flag=True, help="Archived jobs too.")
-@click.option(
-    "--name",
-    type=choices.Text(),
-    metavar="NAME",
-    help="Only jobs, or the jobs of plans, of this name; * and ? stand for others.",
-)
-@click.option("--user", type=choices.Text(), metavar="USER", help="Only jobs of this submitter.")
-@click.option(
-    "--reason", type=choices.Text(), metavar="TEXT", help="Only jobs with this in their reason."
-)
-@click.option(
-    "--text",
-    type=choices.Text(),
-    metavar="WORDS",
-    help="Only jobs that show these words: in summary, name, plan, user, reason or id.",
-)
-@click.option(
-    "--outcome",
-    "outcomes",
-    multiple=True,
-    type=click.Choice([str(outcome) for outcome in Outcome]),
-    metavar="OUTCOME",
-    help=f"Only jobs that have ended so: {', '.join(Outcome)}. May be repeated.",
-)
-@click.option(
-    "--since",
-    type=rule_options.Moment(is_past=True),
-    metavar="TIME",
-    help="Only jobs submitted from then on: -2h, -7d, 2026-11-21T18:00.",
-)
-@click.option(
-    "--until",
-    type=rule_options.Moment(is_past=True),
-    metavar="TIME",
-    help="Only jobs submitted before.",
-)
-@click.option(
-    "--last",
-    type=choices.WholeRange(min=1),
-    metavar="N",
-    help="Only the newest N, of archived jobs, too.",
-)
-@output.style_options
-@click.pass_obj
-@choices.job_ids(required=False)
-def list_jobs(
-    call: Call,
-    /,
-    *,
-    ids: Sequence[int],
-    statuses: Sequence[str],
-    pending: bool,
-    running: bool,
-    finished: bool,
-    archived: bool,
-    last: int | None,
-    outcomes: Sequence[str],
-    style: output.Style,
-    **conditions: Any,  # noqa: ANN401 - of `JobFilter`
-) -> int:
-    """List jobs: those with these IDS, or all that are not archived.
-
-    A name stands for the newest job of that name, or the jobs of the newest plan; @last for the
-    newest job that you have submitted. Standard error names the IDS that no job has; the exit code
-    is 1 then.
-    """
-    names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
-    if outcomes:
-        conditions["outcomes"] = list(map(Outcome, outcomes))
-    conditioned = JobFilter(**conditions) if any(map(_is_given, conditions.values())) else None
-    wanted = [
-        *statuses,
-        *(jobs.BEFORE_RUNNING if pending else ()),
-        *((jobs.JobStatus.RUNNING,) if running else ()),
-        *(choices.FINAL_STATUSES if finished else ()),
-    ]
-    with call.client() as client:
-
-        def listed(chosen: Sequence[int]) -> Sequence[job_views.JobInfo]:
-            found = client.jobs(
-                chosen or None,
-                statuses=wanted or None,
-                archived=archived or last is not None,
-                wanted=conditioned,
-                last=last,
-            )
-            return sorted(found, key=lambda job: job.id)[-(last or 0) :]
-
-        found, code = known(ids, listed)
-        if code and not found:
-            return code
-        columns = COLUMNS | ({"eta": etas.column(client.eta())} if "eta" in names else {})
-    if style.output == "json":
-        fields = names if style.fields else list(COLUMNS)
-        output.show_json([_plain(one, fields, columns) for one in found])
-        return code
-    output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
-    return code
-
-
-def _is_given(condition: object) -> bool:
-    return condition is not None
-
-
-def _plain(
-    info: job_views.JobInfo, fields: Sequence[str], columns: Mapping[str, Column]
-) -> dict[str, Any]:
-    made: dict[str, Callable[[job_views.JobInfo], Any]] = {
-        "duration": following.duration,
-        "state": following.state,
-    }
-    if "eta" in columns:
-        made["eta"] = columns["eta"].plain
-    return {name: made[name](info) if name in made else getattr(info, name) for name in fields}
 
 
 @job.command(short_help="Show everything about jobs.")
