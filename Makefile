@@ -156,7 +156,7 @@ check-types: $(INSTALLED_DEV) ## check the types
 	@echo "== mypy"
 	@$(BIN)/mypy
 
-check-client: $(INSTALLED_DEV) ## check that client.py and streams.py are made (repair: .venv/bin/python docs/make_client.py)
+check-client: $(INSTALLED_DEV) ## check that client.py and its neighbours are made (repair: .venv/bin/python docs/make_client.py)
 	@echo "== client made from async_client"
 	@$(BIN)/python docs/make_client.py --check
 
