@@ -137,6 +137,8 @@ def list_jobs(
         fields = names if style.fields else list(COLUMNS)
         output.show_json([_plain(one, fields, columns) for one in found])
         return code
+    if not style.fields and any(one.name for one in found):
+        names = [*names[:2], "name", *names[2:]]
     output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
     return code
 

@@ -55,7 +55,8 @@ def up(call: Call, *, options: DaemonOptions, given: DaemonOptions, timeout: flo
     yesterday is still there, `--no-rapi` is undone by `--rapi`, and --forget begins afresh.
     Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
     takes long, because many jobs are pending, shows on standard error how far it is. Exit code 70:
-    the daemon runs, but does not listen where it was told to.
+    something else listens already where the daemon was told to listen; the line says whether the
+    daemon runs.
     """
     places = call.places
     ownership.require_own(places, "up")

@@ -391,7 +391,8 @@ def test_a_queue_knows_what_has_run_and_records_it_without_secrets(
     second = client.submit(shell(f": {secret}") | {"comment": secret}, depends=[first])
     planned = client.eta().of(second)
     assert planned.run_seconds is not None
-    assert planned.start is not None
+    # The first one has taken longer than ever before, unless this machine is very fast.
+    assert planned.start is not None or planned.unknown == "overdue"
     gate.let_through()
     end(client, first, second)
     client.archive(ended)
