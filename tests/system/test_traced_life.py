@@ -78,7 +78,7 @@ class Place(NamedTuple):
 PLACES = (
     Place("data", 0o750, "daemon client"),
     Place(r"data/archive\.index", 0o750, "core"),
-    Place(r"data/archive\.index/.+", 0o640, "core thread"),
+    Place(r"data/archive\.index/0", 0o640, "core"),
     Place(r"data/config\.data(\.copy)?", 0o640, "config_store thread"),
     Place(r"data/config\.history", 0o640, "config_store"),
     Place(r"data/config\.journal", 0o750, "config_store"),
@@ -112,8 +112,6 @@ PLACES = (
     Place(r"data/queue/(archive/0/)?spool/job-\d+-input-0", 0o640, "core"),
     Place(r"data/queue/(archive/0/)?spool/job-\d+-output", 0o640, "job core"),
     Place(r"data/queue/archive/0/job-\d+", 0o640, "core"),
-    Place(r"data/archive\.index", 0o750, "core"),
-    Place(r"data/archive\.index/0", 0o640, "core"),
     Place("run", 0o700, "daemon core"),
     Place("run/socket", 0o600, "core daemon"),
     Place("run/ganeti-wconfd", 0o600, "wconfd_listener daemon"),

@@ -29,6 +29,7 @@ from ganger.actors.listeners.wire_listener import WireListener
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.actors.queue.job_queue import JobQueue
 from ganger.storage import errors
+from ganger.storage.access import keys
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.messages import JobSpec
@@ -109,6 +110,8 @@ class FuzzedListener:
 
     def __init__(self, root: Path) -> None:
         self._stage = Stage(root)
+        assert REMOTE.key is not None
+        keys.authorise(self._stage.places.keys, REMOTE.key, "fuzzing")
         self._actor = self._start()
         sockets: Any = self._actor.component._router
         self._sockets: Sockets = sockets

@@ -312,7 +312,9 @@ class SimulatedDaemon:
     def _run(self) -> None:
         daemon_command._prepare(self.places)
         daemon_command._remove_dead_lock_files(self.places)
-        stem = f"ganger-daemon_{int(self.core.clock.time())}"
+        # Two daemons of one second get one name, and then more is to be released: of the wall clock
+        # that may jump, the name would make another world.
+        stem = lock_files.daemon_stem(self.core.clock.monotonic())
         self.host = Host(
             directory=Directory(),
             clock=self.core.clock.monotonic,
