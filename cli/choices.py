@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FINAL_STATUSES = tuple(status for status in JobStatus if status.is_final)
 _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 _ID_DIGITS_MAX = 18
+_Named = TypeVar("_Named")
 """No job id has more digits, and a number of this length fits into a frame."""
 
 _PORT_MAX = 65_535
@@ -71,10 +72,22 @@ class Endpoint(click.ParamType[str]):
         return text
 
 
-class JobId(click.ParamType[int]):
-    """A job: its id, or its name (the newest job of that name; ``@last``: the user's newest)."""
+class _Job(click.ParamType[_Named]):
+    """What stands for a job: a shell completes ids and names."""
 
     name = "job"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click calls it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        return completing.jobs(ctx, incomplete)
+
+
+class JobId(_Job[int]):
+    """A job: its id, or its name (the newest job of that name; ``@last``: the user's newest)."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -91,14 +104,6 @@ class JobId(click.ParamType[int]):
                 raise errors.UsageError(f"{jobs}: name one of them")
             return found[0]
         return _number(text, self, param, ctx)
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 - as click calls it
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        return completing.jobs(ctx, incomplete)
 
 
 def _number(
@@ -131,10 +136,8 @@ def _unknown(name: str) -> str:
     return f"there is no job called {wording.shown(name)}"
 
 
-class _IdOrName(click.ParamType["int | str"]):
+class _IdOrName(_Job["int | str"]):
     """The id of a job, or what can only be a name."""
-
-    name = "job"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -143,14 +146,6 @@ class _IdOrName(click.ParamType["int | str"]):
         if origins.is_name(text):
             return Text().convert(text, param, ctx)
         return _number(text, JobId(), param, ctx)
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 - as click calls it
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        return completing.jobs(ctx, incomplete)
 
 
 def job_ids(*, required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -193,7 +188,7 @@ def job_ids(*, required: bool = True) -> Callable[[Callable[..., Any]], Callable
 _IDS = {True: "IDS...", False: "[IDS]..."}
 
 
-class Dependency(click.ParamType[tuple[int, list[str]]]):
+class Dependency(_Job[tuple[int, list[str]]]):
     """A dependency: ``17`` or ``backup`` (it must succeed), or ``17:success,failed``."""
 
     name = "dependency"
@@ -206,14 +201,6 @@ class Dependency(click.ParamType[tuple[int, list[str]]]):
             known = ", ".join(DEPENDENCY_WORDS)
             self.fail(f"expected ID or ID:WORD,... of {known}, got {value!r}", param, ctx)
         return JobId().convert(word, param, ctx), statuses
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 - as click calls it
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        return completing.jobs(ctx, incomplete)
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
         """The job, and the statuses behind a colon: a name may have a colon, too."""
