@@ -91,7 +91,10 @@ class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 DESCRIPTORS_MAX = 200
-"""Open descriptors of a test's process from which on the collector looks for forgotten ones."""
+"""New descriptors of a test's process with which the collector looks for forgotten ones."""
+
+_first_descriptors = [0]
+"""The lowest free descriptor after the last look: a look takes a third of a second."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -162,10 +165,15 @@ def pytest_runtest_teardown() -> None:
     The components of such a world refer to each other: their descriptors are open until the
     collector comes, which may take hundreds of tests.
     """
+    if _lowest_descriptor() > _first_descriptors[-1] + DESCRIPTORS_MAX:
+        gc.collect()
+        _first_descriptors.append(_lowest_descriptor())
+
+
+def _lowest_descriptor() -> int:
     lowest = os.dup(0)
     os.close(lowest)
-    if lowest > DESCRIPTORS_MAX:
-        gc.collect()
+    return lowest
 
 
 @pytest.fixture

@@ -460,7 +460,7 @@ def test_the_generated_chains_come_to_each_action_and_depend_on_their_order_ofte
     actions: Counter[str] = Counter()
     by_order: Counter[str] = Counter()
 
-    @settings(max_examples=1_500, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=1_000, deadline=None, derandomize=True, database=None)
     @given(RULES, JOBS)
     def count(raw_rules: list[dict[str, Any]], job: Job) -> None:
         uuid, action = slow_verdict(raw_rules, job)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.actors.queue.queue_stage import Queue, listed, spec
-from tests.actors.runtime.stage import Stage
 
 from ganger.storage.jobs import job_views, outcomes
 from ganger.storage.jobs.jobs import JobStatus
@@ -22,11 +20,6 @@ RUNNING, SUCCESS, ERROR, CANCELED = (
     JobStatus.CANCELED,
 )
 RULE = "rejected by filter rule r"
-
-
-@pytest.fixture(name="queue")
-def queue_on_the_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
-    return Queue(Stage(tmp_path), monkeypatch)
 
 
 def cancel(queue: Queue) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 from typing import TYPE_CHECKING, Any, Self
@@ -86,13 +87,16 @@ def call(method: str, *args: Any) -> bytes:
     return json.dumps({"method": method, "args": args}).encode()
 
 
+_owners = itertools.count(1)
+"""No two owners of a daemon have the same file: it remembers who has lost its locks."""
+
+
 class Owners:
     """Owners of locks whose lock files this process holds, and programs that are owners."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._folder = daemon.places.lock_files
         self._stack = contextlib.ExitStack()
-        self._count = 0
 
     def __enter__(self) -> Self:
         return self
@@ -113,8 +117,7 @@ class Owners:
         return [identifier, str(path), program.pid], program
 
     def _name(self) -> str:
-        self._count += 1
-        return f"wconfd-owner-{id(self)}-{self._count}"
+        return f"wconfd-owner-{next(_owners)}"
 
 
 def with_names(value: Any, owners: dict[int, ClientId]) -> Any:

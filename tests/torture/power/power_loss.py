@@ -155,7 +155,7 @@ class _Run:
             self._clock.install(patch)
             recorder.install(patch)
             machine = Machine(self._root, self._dice, self._clock, recorder.happened)
-            _connect(machine, recorder)
+            _connect(machine, recorder, patch)
             try:
                 machine.boot()
                 play(machine)
@@ -254,7 +254,7 @@ class _Run:
             if is_recorded:
                 recorder.install(patch)
             machine = Machine(self._root, dice, self._clock, recorder.happened)
-            _connect(machine, recorder)
+            _connect(machine, recorder, patch)
             try:
                 if not is_recorded and random.Random(f"repair {where}").random() < REPAIR_CHANCE:
                     _repair(machine)
@@ -285,15 +285,19 @@ class _Run:
         self._root.mkdir()
 
 
-def _connect(machine: Machine, recorder: Recorder) -> None:
-    """Let the machine decide what its disk does."""
+def _connect(machine: Machine, recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
+    """Let the machine decide what its disk does, until ``patch`` is undone.
+
+    What was opened meanwhile may hold the recorder's `close` for ever, and through it the machine
+    with all its descriptors.
+    """
 
     def refuse_writing_back() -> None:
         machine.was_refused = True
         recorder.refuse_writing_back()
 
-    recorder.before_change = machine.interrupt
-    recorder.is_flush_refused = machine.refuses_flush
+    patch.setattr(recorder, "before_change", machine.interrupt)
+    patch.setattr(recorder, "is_flush_refused", machine.refuses_flush)
     machine.refuse_writing_back = refuse_writing_back
     machine.evict_all = recorder.evict_all
 
