@@ -130,13 +130,13 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         shown=("command", "query", "rapi"))] = None
     name: Annotated[str, Listed(
         "Name", "The name that the submitter gave the job",
-        lambda job: origin_of(job.extra).name, shown=("command", "query", "page"))] = ""
+        lambda job: origin_of(job.extra).name)] = ""
     plan: Annotated[str, Listed(
         "Plan", "The name of the plan that the job is part of",
-        lambda job: origin_of(job.extra).plan, shown=("command", "query", "page"))] = ""
+        lambda job: origin_of(job.extra).plan)] = ""
     user: Annotated[str, Listed(
         "User", "Who submitted the job",
-        lambda job: origin_of(job.extra).user, shown=("command", "query", "page"))] = ""
+        lambda job: origin_of(job.extra).user)] = ""
     # fmt: on
 
 

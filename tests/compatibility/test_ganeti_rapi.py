@@ -157,7 +157,7 @@ def test_one_job_has_the_recorded_values(served: Served) -> None:
     assert_same_job(play(served, "014-job").body, recorded("014-job"))
 
 
-OURS = ("outcome", "reason_ended", "cause")
+OURS = ("outcome", "reason_ended", "cause", "name", "plan", "user")
 """What a job has beside Ganeti's fields, behind them."""
 
 _NUMBER = re.compile(r"(?<=TEST_DELAY)\(.*\)")

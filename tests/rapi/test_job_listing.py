@@ -66,7 +66,7 @@ def test_only_what_has_changed_is_read_again() -> None:
         assert json.loads(first)[0] == {
             "id": 1, "ops": None, "status": "queued", "summary": None, "opstatus": None,
             "received_ts": None, "start_ts": None, "end_ts": None, "outcome": None,
-            "reason_ended": None, "cause": None,
+            "reason_ended": None, "cause": None, "name": None, "plan": None, "user": None,
         }  # fmt: skip
         assert await listing.bulk() is first
         queue.jobs[2] = (10, "success")

@@ -282,13 +282,26 @@ def test_log_entries_end_waiting_and_come_once(served: Served) -> None:
     assert {"one", "two"} <= set(texts)
 
 
+def test_a_job_tells_its_name_plan_and_submitter_alone_and_in_the_list(served: Served) -> None:
+    mine = served.done("POST", "/2/jobs", {"ops": [QUICK], "name": "nightly"})
+    with served.client() as client:
+        [other] = client.submit_many([[QUICK]], plan="maintenance")
+        [job] = client.wait(other)
+    expected = {mine: ("nightly", "", "rapi:admin"), other: ("", "maintenance", job.user)}
+    assert job.user
+    listed = {job["id"]: job for job in served.get("/2/jobs?bulk=1")}
+    for job_id, values in expected.items():
+        for shown in (listed[job_id], served.get(f"/2/jobs/{job_id}")):
+            assert (shown["name"], shown["plan"], shown["user"]) == values
+
+
 # ---------------------------------------------------------------- bodies of opcodes
 
 
 @pytest.mark.usefixtures("paused")
 def test_listings_of_jobs_are_as_new_as_their_requests(served: Served) -> None:
     fields = "id,ops,status,summary,opstatus,received_ts,start_ts,end_ts"
-    fields += ",outcome,reason_ended,cause"
+    fields += ",outcome,reason_ended,cause,name,plan,user"
 
     def check() -> list[int]:
         bulk = served.get("/2/jobs?bulk=1")
