@@ -42,7 +42,7 @@ def filter_rules() -> None:
     """Hold, reject or limit the jobs that match a rule.
 
     The first rule in order whose predicates all match a job, and whose action is not CONTINUE,
-    applies to it. docs/queue-control.md teaches it with examples.
+    applies to it. docs/queue-control.md has examples.
     """
 
 

@@ -25,7 +25,7 @@ from ganger.storage import errors
 from ganger.storage.filters.rules import PROPOSED_UUID
 from ganger.transport.client.filter_requests import RULE_KEYS
 
-PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "filter-rules.md"
 THREADS = 4
 QUEUED, SUCCESS, CANCELED = JobStatus.QUEUED, JobStatus.SUCCESS, JobStatus.CANCELED
 ON_DELAYS = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]

@@ -20,7 +20,9 @@ from ganger.cli.main import ganger
 from ganger.storage.filters import filters, predicates, rules
 from ganger.storage.lab import traces
 
-PAGE = Path(__file__).parents[2] / "docs" / "queue-control.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "queue-control.md"
+REFERENCE = DOCS / "reference" / "filter-rules.md"
 QUEUED, SUCCESS = JobStatus.QUEUED, JobStatus.SUCCESS
 
 TYPED = {
@@ -37,12 +39,17 @@ TYPED = {
 """The sections of which a test types every command."""
 
 
-# The page.
+# The two pages.
+
+
+def both() -> str:
+    """The page of tasks, and that of the language of rules."""
+    return PAGE.read_text(encoding="utf-8") + REFERENCE.read_text(encoding="utf-8")
 
 
 def sections() -> dict[str, str]:
-    """The texts of the page by their headings."""
-    parts = re.split(r"^#{1,3} (.*)\n", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    """The texts of both pages by their headings."""
+    parts = re.split(r"^#{1,3} (.*)\n", both(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -63,7 +70,7 @@ def test_every_section_with_commands_is_typed() -> None:
 
 
 def test_commands_within_the_text_are_commands() -> None:
-    named = re.findall(r"`ganger ([a-z-]+(?: [a-z-]+)?)", PAGE.read_text(encoding="utf-8"))
+    named = re.findall(r"`ganger ([a-z-]+(?: [a-z-]+)?)", both())
     assert named
     for words in named:
         group: click.Command | None = ganger
@@ -82,7 +89,7 @@ def rows(heading: str, title: str) -> list[list[str]]:
 
 
 def test_the_table_of_actions_is_whole() -> None:
-    named = {row[0].strip("`").split()[0] for row in rows("Filter rules", "action")}
+    named = {row[0].strip("`").split()[0] for row in rows("Actions", "action")}
     assert named == set(rules.ACTIONS)
 
 
@@ -435,7 +442,7 @@ def test_of_a_plan_what_no_rule_rejects_is_stored_printed_and_waited_for(
     )
     plan = daemon.folder / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    words = ("job", "submit", "--key", "once", "--wait", str(plan))
+    words = ("job", "submit", "--key", "once", "--wait", "--quiet", str(plan))
 
     assert daemon.run("job", "submit", "--dry-run", str(plan), check=False).stderr == complaint
     done = daemon.run(*words, check=False)
