@@ -63,12 +63,8 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
                 found.append(option)
             else:
                 several = value if isinstance(value, tuple) else (value,)
-                found += [word for one in several for word in (option, str(one))]
+                found += [word for one in several for word in (option, _word(one))]
         return found
-
-    def beyond(self, other: DaemonOptions) -> DaemonOptions:
-        """The options of this one that the other has not, or has with another value."""
-        return type(self)(**_unlike(self, other))
 
     def closed_to_users(self) -> list[str]:
         """A sentence for each option that lets users in who cannot enter the socket's folder."""
@@ -97,6 +93,11 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
         own = msgspec.structs.replace(self, test_hooks=False)
         if recorded(places) != own:
             documents.replace(places.options_file, msgspec.json.encode(own.given()), flush=False)
+
+
+def _word(value: object) -> str:
+    # A span has no exponent on a command line.
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _unlike(one: DaemonOptions, other: DaemonOptions) -> dict[str, Any]:
@@ -205,8 +206,8 @@ def daemon_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def remembered_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `daemon_options`; those that are not given are the last daemon's.
 
-    Those that are given are ``given``, as they stand on the command line. ``--forget``: others have
-    their defaults.
+    ``changes`` returns the words of the command line by which they differ from that daemon's.
+    ``--forget``: options that are not given have their defaults.
     """
 
     @click.option(
@@ -227,10 +228,45 @@ def remembered_options(function: Callable[..., Any]) -> Callable[..., Any]:
         own = {name: getattr(options, name) for name in given}
         last = kind()() if forget else recorded(call.places)
         options = msgspec.structs.replace(last, **own)
+        _require_effect(options, given)
         options.check()
-        return function(*arguments, options=options, given=kind()(**own), **more)
+        changes = functools.partial(_changes, call.places, options, given, forget=forget)
+        return function(*arguments, options=options, changes=changes, **more)
 
     return _with_options(command)
+
+
+def _require_effect(options: DaemonOptions, given: frozenset[str]) -> None:
+    """Raise `UsageError` for an option that is given for what the daemon is not to serve."""
+    chosen = options.given()
+    for name in chosen:
+        subject = name.removeprefix("no_")
+        vain = sorted(one for one in given & chosen.keys() if one.startswith(f"{subject}_"))
+        if subject != name and vain:
+            option = vain[0].replace("_", "-")
+            whose = "" if name in given else " of the last start"
+            text = f"--{option}: has no effect with --no-{subject}{whose}; give --{subject}, too"
+            raise errors.UsageError(text)
+
+
+def _changes(
+    places: Places, options: DaemonOptions, given: frozenset[str], *, forget: bool
+) -> list[str]:
+    """The words by which the options differ from those of the daemon that runs now."""
+    unlike = _unlike(options, recorded(places))
+    unlike.pop("test_hooks", None)
+    words = ["--forget"] if forget and not unlike.keys() <= given else []
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in given & unlike.keys():
+            words += _typed(parameter, unlike[parameter.name])
+    return words
+
+
+def _typed(parameter: click.Parameter, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return (parameter.opts if value else parameter.secondary_opts)[:1]
+    several = value if isinstance(value, tuple) else (value,)
+    return [word for one in several for word in (parameter.opts[0], _word(one))]
 
 
 def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:

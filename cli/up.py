@@ -16,17 +16,16 @@ import time
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from ..storage import errors, settings
 from ..storage.alive import process_identity
 from ..storage.disk import documents, ownership
 from . import choices, first_rapi, output, start_report
 from .call import INTERRUPTED_EXIT_CODE
-from .daemon_options import DaemonOptions, recorded, remembered_options
+from .daemon_options import DaemonOptions, remembered_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..storage.disk.paths import Places
     from ..transport.messages import DaemonInfo
@@ -48,15 +47,23 @@ _LOOK_SECONDS = 0.1
     "tells how far it is.",
 )
 @click.pass_obj
-def up(call: Call, *, options: DaemonOptions, given: DaemonOptions, timeout: float | None) -> int:
+def up(
+    call: Call,
+    *,
+    options: DaemonOptions,
+    changes: Callable[[], list[str]],
+    timeout: float | None,
+) -> int:
     """Start the daemon in the background; return when it is ready.
 
     It starts with the options of its last start, but for those that are given now: --remote of
     yesterday is still there, `--no-rapi` is undone by `--rapi`, and --forget begins afresh.
     Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
-    takes long, because many jobs are pending, shows on standard error how far it is. Exit code 70:
-    something else listens already where the daemon was told to listen; the line says whether the
-    daemon runs.
+    takes long, because many jobs are pending, shows on standard error how far it is.
+
+    Exit code 1 also if a daemon runs with other options than those given, which standard error
+    names. Exit code 70: something else listens already where the daemon was told to listen; the
+    line says whether the daemon runs.
     """
     places = call.places
     ownership.require_own(places, "up")
@@ -66,11 +73,8 @@ def up(call: Call, *, options: DaemonOptions, given: DaemonOptions, timeout: flo
         if running is not None:
             info = _require_answer(call, running)
             output.echo(f"The daemon already runs (pid {running}) in {places.data}")
-            vain = msgspec.structs.replace(given.beyond(recorded(places)), test_hooks=False)
-            if vain.words():
-                text = f"{shlex.join(vain.words())} has no effect on it; stop it first: ganger down"
-                output.echo(f"ganger: {text}", err=True)
-            return _tell_closed(info, options)
+            changed = _tell_changes(places, changes())
+            return _tell_closed(info, options) or changed
         _require_free_ports(options)
         for warning in ownership.group_warnings(places):
             output.echo(f"ganger: {warning}", err=True)
@@ -111,6 +115,16 @@ def _require_free_ports(options: DaemonOptions) -> None:
                     continue
                 text = f"{option}: something else listens at {address}, port {port} already"
                 raise errors.OperatorError(f"{text}; no daemon was started") from error
+
+
+def _tell_changes(places: Places, changes: list[str]) -> int:
+    """Say which options a daemon that runs already does not follow; the exit code for that."""
+    if not changes:
+        return 0
+    words = shlex.join(changes)
+    down, again = (ownership.command(places, one) for one in ("down", f"up {words}"))
+    output.echo(f"ganger: {words} has no effect on it; for that: {down} && {again}", err=True)
+    return errors.GangerError.exit_code
 
 
 def _settled(call: Call, pid: int) -> DaemonInfo:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import click
@@ -86,14 +88,14 @@ def test_options_that_are_recorded_already_are_not_written_again(tmp_path: Path)
     assert places.options_file.stat() == written
 
 
-def remembered(places: Places, words: list[str]) -> tuple[Result, list[DaemonOptions]]:
-    """What `ganger up` starts a daemon with, and what of that was given."""
-    taken: list[DaemonOptions] = []
+def remembered(places: Places, words: list[str]) -> tuple[Result, list[Any]]:
+    """What `ganger up` starts a daemon with, and the words by which the last one's differ."""
+    taken: list[Any] = []
 
     @click.command()
     @remembered_options
-    def command(options: DaemonOptions, given: DaemonOptions) -> None:
-        taken.extend((options, given))
+    def command(options: DaemonOptions, changes: Callable[[], list[str]]) -> None:
+        taken.extend((options, " ".join(changes())))
 
     done = CliRunner().invoke(command, words, obj=mock.Mock(places=places))
     return done, taken
@@ -105,15 +107,60 @@ def test_options_that_are_not_given_are_those_of_the_last_start(tmp_path: Path) 
     for words, started in (
         ([], "--remote tcp://*:1 --no-rapi --rapi-port 80 --rapi-host a"),
         (["--rapi", "--rapi-port", "81"], "--remote tcp://*:1 --rapi-port 81 --rapi-host a"),
-        (["--rapi-host", "b"], "--remote tcp://*:1 --no-rapi --rapi-port 80 --rapi-host b"),
+        (["--rapi", "--rapi-host", "b"], "--remote tcp://*:1 --rapi-port 80 --rapi-host b"),
         (["--forget"], ""),
         (["--forget", "--fresh-processes"], "--fresh-processes"),
     ):
         done, taken = remembered(places, words)
         assert done.exit_code == 0, done.output
         assert " ".join(taken[0].words()) == started
-    _, (_, given) = remembered(places, ["--rapi-port", "81"])
-    assert given.words() == ["--rapi-port", "81"]
+
+
+def test_up_knows_which_words_differ_from_the_options_of_the_daemon_that_runs(
+    tmp_path: Path,
+) -> None:
+    places = Places(tmp_path, tmp_path)
+    kind()(no_rapi=True, hung_after=7.5, rapi_host=("a",)).record(places)
+    for words, changes in (
+        ("", ""),
+        ("--no-rapi --hung-after 7.5 --placement together", ""),
+        ("--rapi", "--rapi"),
+        ("--rapi --rapi-host a", "--rapi"),
+        ("--rapi --rapi-host b --rapi-host a", "--rapi --rapi-host b --rapi-host a"),
+        ("--hung-after 60", "--hung-after 60"),
+        ("--hung-after 1000000000 --fresh-processes", "--hung-after 1000000000 --fresh-processes"),
+        ("--lasting-processes --test-hooks", ""),
+        ("--forget", "--forget"),
+        ("--forget --rapi", "--forget --rapi"),
+        ("--forget --no-rapi --hung-after 7.5 --rapi-tls", "--forget"),
+    ):
+        done, taken = remembered(places, words.split())
+        assert done.exit_code == 0, done.output
+        assert sorted(taken[1].split()) == sorted(changes.split())
+
+
+@pytest.mark.parametrize(
+    ("last", "words", "problem"),
+    [
+        ({}, "--no-rapi --rapi-port 5", "--rapi-port: has no effect with --no-rapi; give --rapi"),
+        ({"no_rapi": True}, "--rapi-tls", ""),
+        (
+            {"no_rapi": True},
+            "--rapi-no-tls",
+            "--rapi-no-tls: has no effect with --no-rapi of the la",
+        ),
+        ({"no_rapi": True, "rapi_port": 5}, "--no-rapi --hung-after 9", ""),
+        ({"no_rapi": True}, "--rapi --rapi-port 5", ""),
+    ],
+)
+def test_an_option_of_what_is_not_served_is_refused(
+    tmp_path: Path, last: dict[str, Any], words: str, problem: str
+) -> None:
+    places = Places(tmp_path, tmp_path)
+    kind()(**last).record(places)
+    done, _ = remembered(places, words.split())
+    assert str(done.exception or "").startswith(problem)
+    assert bool(done.exception) is bool(problem)
 
 
 def test_options_are_checked_with_those_that_are_remembered(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def started_on_an_occupied_port(
             other.close()
             text = f"ganger: the remote API is not served at {found.url}: {found.problem}; "
             assert text in again.stderr
-            assert "ganger: --rapi-no-tls has no effect on it; stop it first" in again.stderr
+            assert "ganger: --rapi-no-tls has no effect on it; for that: " in again.stderr
             assert again.returncode == 70
             yield daemon, found
 
