@@ -11,7 +11,7 @@ import getpass
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
@@ -19,7 +19,7 @@ import click
 from ..storage import errors
 from ..storage.filters import lock_predicate, rules
 from ..storage.opcodes.declarations import WHOLE_LEVEL
-from . import choices, completing, output, rule_options
+from . import choices, completing, held, output, rule_options
 from .call import INTERRUPTED_EXIT_CODE
 from .draining import Draining
 from .filter import reason_text
@@ -31,34 +31,11 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
     from ..transport.messages import FilterRow
     from .call import Call
-
-
-class Target(NamedTuple):
-    """What is held: a lock with all that touches it, or a job. ``text``: as it was written."""
-
-    text: str
-    job_id: int | None = None
-
-    @property
-    def rule_name(self) -> str:
-        """The name of the rule that holds it."""
-        return f"{rules.HOLD_PREFIX}{self.text}"
-
-
-def target_of(text: str) -> Target:
-    """What a user names; `UsageError` if it is neither a lock nor a job's id."""
-    if text.isdecimal() and text.isascii():
-        number = choices.checked_number(text, "LOCK|JOB")
-        return Target(str(number), number)
-    try:
-        level, name = lock_predicate.parse_lock(text, "LOCK|JOB")
-    except errors.FilterRuleError as error:
-        raise errors.UsageError(f"{error.text} (or the id of a job)") from error
-    return Target(f"{level}/{name}")
+    from .held import Target
 
 
 @click.command(short_help="Let no job begin on a host, or hold one job.")
-@click.argument("target", metavar="LOCK|JOB", type=choices.Text(), shell_complete=completing.locks)
+@click.argument("target", metavar=held.LOCK_OR_JOB, type=held.LockOrJob())
 @click.argument("command", nargs=-1, type=choices.Text())
 @click.option(
     "--except-reason",
@@ -82,7 +59,7 @@ def target_of(text: str) -> Target:
 def hold(
     call: Call,
     *,
-    target: str,
+    target: Target,
     command: Sequence[str],
     exceptions: Sequence[str],
     until: float | None,
@@ -95,25 +72,25 @@ def hold(
     ganger hold node/n7 --reason 'new memory' --until +2h
     ganger hold node/n7 -- ssh n7 reboot
     ganger hold 4711
+    ganger hold backup
 
     A job touches node/n7 if it takes that lock, shared or exclusively, or every node lock (*), or
     if it may take any; one with several opcodes pauses before its next one. The hold ends with
     COMMAND, whose exit code is returned, also after Ctrl-C. Without COMMAND it stays until
     `ganger release`. A JOB that runs is held before its next opcode.
     """  # noqa: D301 - the mark that keeps lines apart
-    wanted = target_of(target)
-    if wanted.job_id is not None and (command or exceptions or drain):
+    if target.job_id is not None and (command or exceptions or drain):
         raise errors.UsageError("COMMAND, --except-reason and --drain go with a lock, not a job")
     if until is not None and until <= time.time():
         raise errors.UsageError(f"--until: {output.absolute(until)} is over")
     for each in exceptions:
         rule_options.check_named(each, "--except-reason")
     with call.client() as client:
-        if wanted.job_id is not None:
-            return _hold_job(client, wanted, until, reason)
-        holding = _Hold(client, wanted, until=until)
+        if target.job_id is not None:
+            return _hold_job(client, target, until, reason)
+        holding = _Hold(client, target, until=until)
         begin = functools.partial(holding.begin, reason, exceptions, is_shown=drain)
-        return _work(holding, begin, command) if command else _stay(wanted, begin)
+        return _work(holding, begin, command) if command else _stay(target, begin)
 
 
 @click.command(short_help="End a hold.")
@@ -126,11 +103,14 @@ def hold(
     shell_complete=completing.holds,
 )
 @click.pass_obj
-def release(call: Call, targets: Sequence[str]) -> int:
-    """End the holds of these locks or jobs: what they held may start."""
-    wanted = [target_of(text) for text in targets]
-    code = 0
+@click.pass_context
+def release(ctx: click.Context, call: Call, targets: Sequence[str]) -> int:
+    """End the holds of these locks or jobs: what they held may start.
+
+    A name stands for the held jobs of that name, or of the plan with that name.
+    """
     with call.client() as client:
+        wanted, code = _wanted(client, ctx, targets)
         for one in wanted:
             try:
                 client.delete_filter(one.rule_name)
@@ -142,15 +122,22 @@ def release(call: Call, targets: Sequence[str]) -> int:
     return code
 
 
+def _wanted(client: Client, ctx: click.Context, texts: Sequence[str]) -> tuple[list[Target], int]:
+    """What is to be released, and 0; 1 if there are no such jobs for some of the texts."""
+    found: list[Target] = []
+    code = 0
+    for text in texts:
+        try:
+            found += held.targets(client, text, ctx)
+        except errors.UnknownJobError as error:
+            output.echo(f"ganger: {error.text}", err=True)
+            code = 1
+    return found, code
+
+
 def _others(client: Client) -> str:
-    held = [_held_by(rule) for rule in client.filters() if rule.state != "expired"]
-    held = [text for text in held if text]
-    return f"; held are {', '.join(held)}" if held else ""
-
-
-def _held_by(rule: FilterRow) -> str:
-    is_hold = rule.name.startswith(rules.HOLD_PREFIX)
-    return rule.name.removeprefix(rules.HOLD_PREFIX) if is_hold else ""
+    found = held.holds(client)
+    return f"; held are {', '.join(found)}" if found else ""
 
 
 def _touching(client: Client, lock: str) -> list[Any]:
@@ -186,7 +173,7 @@ def _store(
     if old is not None:
         if old.state != "expired":
             text = f"{wanted.text} is held already{_about(old)}"
-            raise errors.JobStateError(f"{text}; {_end(wanted)}")
+            raise errors.JobStateError(f"{text}; {wanted.end}")
         # Its name is needed.
         with suppress(errors.UnknownFilterError):
             client.delete_filter(old.uuid)
@@ -228,12 +215,8 @@ def _hold_job(client: Client, wanted: Target, until: float | None, reason: str) 
         client.delete_filter(wanted.rule_name)
         raise errors.JobStateError(f"job {job.id} has ended meanwhile: {job.status}")
     what = "runs, and is held before its next opcode" if job.status == "running" else "is held"
-    output.echo(f"job {job.id} {what}; {_end(wanted)}")
+    output.echo(f"job {job.id} {what}; {wanted.end}")
     return 0
-
-
-def _end(wanted: Target) -> str:
-    return f"`ganger release {wanted.text}` ends that"
 
 
 class _Hold:
@@ -276,7 +259,7 @@ class _Hold:
             # It was not stored, or somebody has released it meanwhile.
             return
         except BaseException:
-            text = f"{self._wanted.text} may still be held; {_end(self._wanted)}"
+            text = f"{self._wanted.text} may still be held; {self._wanted.end}"
             output.echo(f"ganger: {text}", err=True)
             raise
         output.echo(f"ganger: {self._wanted.text} is released", err=True)
@@ -288,10 +271,10 @@ def _stay(wanted: Target, begin: Callable[[], None]) -> int:
         begin()
     except KeyboardInterrupt:
         output.echo(
-            f"\nganger: jobs still run on {wanted.text}, which stays held; {_end(wanted)}", err=True
+            f"\nganger: jobs still run on {wanted.text}, which stays held; {wanted.end}", err=True
         )
         return INTERRUPTED_EXIT_CODE
-    output.echo(f"{wanted.text} is held, and nothing runs there; {_end(wanted)}")
+    output.echo(f"{wanted.text} is held, and nothing runs there; {wanted.end}")
     return 0
 
 

@@ -100,6 +100,15 @@ def test_locks_are_completed_level_by_level() -> None:
     assert completed("hold", "node/n") == ["node/n1"]
 
 
+@pytest.mark.usefixtures("daemon")
+def test_a_hold_is_completed_with_locks_and_jobs(data: Path) -> None:
+    with Client(data) as client:
+        job = client.submit(OP)
+    assert completed("hold", str(job)) == [str(job)]
+    assert completed("hold", "@") == ["@last"]
+    assert completed("hold", "node") == ["nodegroup/", "node/", "node-res/"]
+
+
 def test_a_release_is_completed_with_what_is_held(daemon: FakeDaemon, data: Path) -> None:
     with Client(data) as client:
         for number, name in enumerate(("hold node/n7", "hold 4711", "nightly")):

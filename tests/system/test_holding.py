@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -244,3 +245,45 @@ def test_one_job_is_held_and_released(daemon: Daemon, client: Client, gate: Gate
     done = daemon.run("hold", str(first), check=False)
     assert (done.returncode, done.stderr) == (1, f"ganger: job {first} has ended: success\n")
     assert client.filters() == []
+
+
+def test_a_job_is_held_and_released_by_what_stands_for_it_elsewhere(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    before = client.submit(gate.job())
+    old = client.submit(shell("true"), name="backup", depends=[before])
+    assert (
+        f"job {old} is held; `ganger release {old}` ends that"
+        in daemon.run("hold", "backup").stdout
+    )
+    new = client.submit(shell("true"), name="backup", depends=[before])
+    last = client.submit(shell("true"), name="node", depends=[before])
+    assert f"job {last} is held" in daemon.run("hold", "@last").stdout
+    # The name is that of the held job, though another one is newer.
+    assert daemon.run("release", "backup").stdout == f"{old} is released\n"
+    done = daemon.run("release", "backup", "no-such", "@last", check=False)
+    assert (done.returncode, done.stdout) == (1, f"{last} is released\n")
+    complaints = done.stderr.splitlines()
+    assert complaints[0].startswith("ganger: there is no job called 'no-such', and a lock is ")
+    assert complaints[1] == f"ganger: {new} is not held; held are {last}"
+    # A name that a level of locks has, too.
+    assert f"job {last} is held" in daemon.run("hold", "node").stdout
+    assert daemon.run("release", "node").stdout == f"{last} is released\n"
+    gate.let_through()
+    assert set(end(client, before, old, new, last).values()) == {SUCCESS}
+
+
+def test_a_plan_is_released_by_its_name_and_a_hold_wants_one_job(
+    daemon: Daemon, gate: Gate
+) -> None:
+    plan = daemon.folder / "plan.json"
+    jobs = [{"name": name, "ops": [gate.job()]} for name in ("first", "second")]
+    plan.write_text(json.dumps({"name": "night", "jobs": jobs}))
+    daemon.run("job", "submit", str(plan))
+    done = daemon.run("hold", "night", check=False)
+    assert done.returncode == 2
+    assert "'night' is a plan of 2 jobs: name one of them" in done.stderr
+    for name in ("first", "second"):
+        daemon.run("hold", name)
+    assert daemon.run("release", "night").stdout == "1 is released\n2 is released\n"
+    gate.let_through(2)
