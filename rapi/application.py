@@ -206,6 +206,7 @@ class _Endpoint:
             headers=dict(request.headers),
             shared={**self._service.shared, **view.shared},
         )
+        call = await scopes.settled(call, method.right)
         _check(await scopes.refusal(call, method.right))
         found = await method.handler(call)
         if isinstance(found, EventStream):

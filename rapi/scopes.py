@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from ..storage import errors, wording
 from ..storage.filters.rules import is_uuid
 from . import roles
 from .declarations import Call, Right
@@ -15,8 +18,30 @@ from .filters import WrittenRule
 from .views import private_parameter
 
 
+async def settled(call: Call, right: Right) -> Call:
+    """The call, with the UUID of a rule in the place of its name, if the user is a limited one.
+
+    Another rule might get the name between the look at his rights and the change.
+    `UnknownFilterError` if no rule has the name.
+    """
+    name = call.path.get("uuid")
+    if not name or right is not Right.FILTERS or is_uuid(name) or not roles.is_limited(call.user):
+        return call
+    for rule in await call.client.filters():
+        if rule.name == name:
+            body = call.body
+            if isinstance(body, WrittenRule) and not body.name:
+                body = msgspec.structs.replace(body, name=name)
+            path = {**call.path, "uuid": rule.uuid}
+            return msgspec.structs.replace(call, path=path, body=body)
+    text = f"there is no filter rule with the UUID or name {wording.shown(name)}"
+    raise errors.UnknownFilterError(text)
+
+
 async def refusal(call: Call, right: Right) -> str | None:
     """Why the user may not change this job or rule; None if he may, or there is no such rule.
+
+    The call is a `settled` one.
 
     `UnknownJobError` for a job that is not there: it might be there, and somebody else's, when the
     handler looks.
@@ -36,9 +61,6 @@ async def refusal(call: Call, right: Right) -> str | None:
         return f"user {user.name} may not keep filter rules that look at {hidden}"
     rules = [call.body.predicates] if isinstance(call.body, WrittenRule) else []
     if uuid := call.path.get("uuid"):
-        if not is_uuid(uuid):
-            # The name might be somebody else's rule's when the handler looks.
-            return f"user {user.name} may name filter rules by their UUIDs only"
         rules += [rule.predicates for rule in await call.client.filters() if rule.uuid == uuid]
     if any(not concerns_only(rule, allowed) for rule in rules):
         names = ", ".join(sorted(allowed)) or "no opcode"

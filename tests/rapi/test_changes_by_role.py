@@ -50,6 +50,7 @@ class Job(msgspec.Struct):
 class Rule(NamedTuple):
     uuid: str
     predicates: list[Any]
+    name: str
 
 
 class Daemon:
@@ -67,7 +68,7 @@ class Daemon:
         return Job([Op(found)])
 
     async def filters(self) -> list[Rule]:
-        return [Rule(OWN_RULE, FOR_OWN), Rule(FOREIGN_RULE, [])]
+        return [Rule(OWN_RULE, FOR_OWN, "own"), Rule(FOREIGN_RULE, [], "foreign")]
 
     async def cancel(self, job_id: int, *, kill: bool = False) -> CancelOutcome:
         self.changed.append(("kill" if kill else "cancel", job_id))
@@ -192,6 +193,8 @@ RULES = [
     ("POST", "/2/rules"),
     ("PUT", f"/2/filters/{OWN_RULE}"),
     ("PUT", f"/2/filters/{FOREIGN_RULE}"),
+    ("PUT", "/2/filters/own"),
+    ("PUT", "/2/filters/foreign"),
 ]
 
 
@@ -209,18 +212,22 @@ def test_who_has_a_role_stores_no_rule_for_jobs_of_others(
 @pytest.mark.parametrize(("method", "path"), RULES)
 def test_who_has_a_role_stores_rules_for_his_own(method: str, path: str) -> None:
     reply, changed = asked("operator", method, path, body={"predicates": FOR_OWN})
-    if FOREIGN_RULE in path:
+    if path.endswith((FOREIGN_RULE, "foreign")):
         assert (reply.status, changed) == (403, [])
     else:
-        [(verb, (_, predicates))] = changed
+        [(verb, (uuid, predicates))] = changed
+        assert uuid == (None if method == "POST" else OWN_RULE)
         assert (reply.status, verb, predicates) == (200, "rule", FOR_OWN)
 
 
 @pytest.mark.parametrize("body", [..., None, [], {"predicates": FOR_OWN}], ids=repr)
 def test_who_has_a_role_deletes_his_own_rules(body: Any) -> None:
-    for uuid, status in ((OWN_RULE, 200), (FOREIGN_RULE, 403)):
-        reply, changed = asked("operator", "DELETE", f"/2/filters/{uuid}", parts=[_json(body)])
-        assert (reply.status, changed) == (status, [("delete", uuid)] if status == 200 else [])
+    for rule in (OWN_RULE, "own"):
+        reply, changed = asked("operator", "DELETE", f"/2/filters/{rule}", parts=[_json(body)])
+        assert (reply.status, changed) == (200, [("delete", OWN_RULE)])
+    for rule, status in ((FOREIGN_RULE, 403), ("foreign", 403), ("neither", 404)):
+        reply, changed = asked("operator", "DELETE", f"/2/filters/{rule}", parts=[_json(body)])
+        assert (reply.status, changed) == (status, [])
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Job(NamedTuple):
 class Stored(NamedTuple):
     uuid: str
     predicates: list[Any]
+    name: str = ""
 
 
 def for_(*names: str) -> list[Any]:
@@ -50,8 +51,8 @@ class Daemon:
 
     async def filters(self) -> list[Stored]:
         return [
-            Stored("0a0a0a0a-0000-4000-8000-000000000000", [for_("OP_A")]),
-            Stored("0b0b0b0b-0000-4000-8000-000000000000", []),
+            Stored("0a0a0a0a-0000-4000-8000-000000000000", [for_("OP_A")], "nightly"),
+            Stored("0b0b0b0b-0000-4000-8000-000000000000", [], "all-jobs"),
         ]
 
 
@@ -61,13 +62,16 @@ def refusal(
     body: object = msgspec.UNSET,
     user: User = OPERATOR,
 ) -> str | None:
-    call = Call(
-        client=cast("AsyncClient", Daemon()),
-        user=user,
-        path=dict(path),
-        body=body,
-    )
-    return asyncio.run(scopes.refusal(call, right))
+    call = called(path, body, user)
+
+    async def look() -> str | None:
+        return await scopes.refusal(await scopes.settled(call, right), right)
+
+    return asyncio.run(look())
+
+
+def called(path: Mapping[str, str], body: object, user: User) -> Call:
+    return Call(client=cast("AsyncClient", Daemon()), user=user, path=dict(path), body=body)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,11 @@ WORDS = "user joe may only keep filter rules for OP_A, OP_B"
         (Rule(predicates=[for_("OP_B")]), "0b0b0b0b-0000-4000-8000-000000000000", WORDS),
         (msgspec.UNSET, "0a0a0a0a-0000-4000-8000-000000000000", None),
         (msgspec.UNSET, "0b0b0b0b-0000-4000-8000-000000000000", WORDS),
-        # The name may be another rule's when the handler looks.
-        (msgspec.UNSET, "nightly", "user joe may name filter rules by their UUIDs only"),
+        (msgspec.UNSET, "nightly", None),
+        (msgspec.UNSET, "all-jobs", WORDS),
+        (Rule(predicates=[for_("OP_B")]), "nightly", None),
+        (Rule(predicates=[for_("OP_B")]), "all-jobs", WORDS),
+        (Rule(), "nightly", WORDS),
         (Rule(predicates=[for_("OP_A")]), "", None),
     ],
 )
@@ -120,6 +127,25 @@ def test_an_operator_keeps_rules_for_his_opcodes_only(
     path = {} if uuid is None else {"uuid": uuid}
     assert refusal(Right.FILTERS, path, body) == expected
     assert refusal(Right.FILTERS, path, body, ADMIN) is None
+
+
+def test_what_an_operator_calls_by_its_name_is_one_rule_from_then_on() -> None:
+    """Another rule might get the name before the change is made."""
+    given = called({"uuid": "nightly"}, Rule(predicates=[for_("OP_B")]), OPERATOR)
+    call = asyncio.run(scopes.settled(given, Right.FILTERS))
+    assert call.path == {"uuid": "0a0a0a0a-0000-4000-8000-000000000000"}
+    assert call.body == Rule(predicates=[for_("OP_B")], name="nightly")
+    renamed = called({"uuid": "nightly"}, Rule(predicates=[], name="daily"), OPERATOR)
+    assert asyncio.run(scopes.settled(renamed, Right.FILTERS)).body.name == "daily"
+    for user, right in ((ADMIN, Right.FILTERS), (OPERATOR, Right.READ)):
+        call = called({"uuid": "nightly"}, msgspec.UNSET, user)
+        assert asyncio.run(scopes.settled(call, right)) is call
+
+
+def test_a_name_that_no_rule_has_is_nobodys_to_change() -> None:
+    call = called({"uuid": "weekly"}, msgspec.UNSET, OPERATOR)
+    with pytest.raises(errors.UnknownFilterError, match="UUID or name 'weekly'"):
+        asyncio.run(scopes.settled(call, Right.FILTERS))
 
 
 def test_looking_and_submitting_ask_nobody() -> None:
