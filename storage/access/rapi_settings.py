@@ -89,6 +89,9 @@ TIMELINE_ROWS_MAX = 1_000
 SPANS_MAX = 100
 """Most spans of one job in the timeline."""
 
+PURGED_SHOWN_MAX = 10_000
+"""Most purged jobs that one answer names."""
+
 CAUSES_SECONDS = 2.0
 """How often the process asks why jobs wait."""
 

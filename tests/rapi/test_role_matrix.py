@@ -23,6 +23,7 @@ from ganger.rapi.authentication import Authentication
 from ganger.rapi.declarations import Call, Method, Resource, Right
 from ganger.rapi.explanations import Change
 from ganger.rapi.jobs import NewJob
+from ganger.rapi.limits import NewLimits, Purge
 from ganger.rapi.queue_views import NewPriority, Retry
 from ganger.rapi.views import Views
 from ganger.storage.access import rapi_settings, rapi_users
@@ -164,9 +165,8 @@ def body_for(method: Method) -> Any:
     """A body with which an operator may do it."""
     if method.right is Right.FILTERS:
         return {"predicates": [["opcode", ["=", "OP_ID", "OP_TAGS_SET"]]]}
-    return {NewJob: {"ops": []}, NewPriority: {"priority": 0}, Retry: {}, Change: {}}.get(
-        method.body
-    )
+    bodies: dict[Any, Any] = {NewJob: {"ops": []}, NewPriority: {"priority": 0}}
+    return {**bodies, Retry: {}, Change: {}, NewLimits: {}, Purge: {}}.get(method.body)
 
 
 def replies(app: ASGIApp, *, body: Any = ...) -> dict[tuple[str, str], Reply]:
