@@ -128,15 +128,14 @@ _OPTIONS = (
     click.option(
         "--rapi-anonymous-reads/--no-rapi-anonymous-reads",
         default=False,
-        help="Let the remote API show jobs and configuration to everybody, as Ganeti does; "
-        "private parameters and the output of commands are hidden.",
+        help="Let everybody read by the remote API, as Ganeti does, but no private parameters and "
+        "no output.",
     ),
     click.option(
         "--rapi-host",
         metavar="NAME",
         multiple=True,
-        help="A further name by which clients reach the remote API, beside those of its "
-        "certificate, the machine's name and addresses; may be repeated.",
+        help="A further name by which clients reach the remote API. May be repeated.",
     ),
     click.option(
         "--rapi-no-tls/--rapi-tls",
@@ -177,8 +176,7 @@ _OPTIONS = (
         type=click.Choice(settings.PLACEMENTS),
         default=settings.PLACEMENTS[0],
         show_default=True,
-        help="Have locks and configuration in the daemon's process, or in a process of their "
-        "own, which jobs ask directly.",
+        help="Keep locks and configuration in the daemon's process, or in one of their own.",
     ),
     click.option(
         "--remote",
@@ -213,8 +211,7 @@ def remembered_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--forget",
         is_flag=True,
-        help="Forget the options of the last start. Without it, options that are not given are as "
-        "they were then; `ganger status` shows them.",
+        help="Forget the options of the last start (`ganger status` shows them).",
     )
     @functools.wraps(function)
     def command(

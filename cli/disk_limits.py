@@ -56,14 +56,14 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
         "output_bytes",
         type=choices.BytesOrNone(),
         metavar="SIZE",
-        help=f"Drop output while output and archive take so much. {_NONE}",
+        help=f"Drop output while output and archive take this much or more. {_NONE}",
     )
     @click.option(
         "--keep-for",
         "keep_seconds",
         type=_SpanOrNone(),
         metavar="SPAN",
-        help=f"Purge jobs that ended so long ago, such as 90d. {_NONE}",
+        help=f"Purge jobs that ended longer ago, such as 90d. {_NONE}",
     )
     @click.option(
         "--keep-size",

@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
 
 
-FAILS = (
-    "fail if one fails, is lost, killed, timed out, rejected or canceled, or is skipped because "
-    "of such a job"
-)
-"""When commands that wait for jobs fail, in their help."""
-
-
 def outcome(job: job_views.JobInfo) -> Outcome | None:
     """What happened to the job; None: it has not ended. A daemon before outcomes sends none."""
     return job.outcome or outcomes.end_of(job.status, None).outcome

@@ -51,12 +51,16 @@ job.add_command(purging.purge)
 @click.option("--op", "ops", multiple=True, metavar="JSON", help="An opcode; repeated: several.")
 @choices.submission_options
 @repeating.key_option("a submission")
-@click.option("--wait", is_flag=True, help=f"Wait for the jobs; {following.FAILS}.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until the jobs have ended; fail if one has not ended well (`job wait`).",
+)
 @click.option(
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="With --wait: give up after so long, such as 90 (seconds), 5m or 2h.",
+    help="With --wait: give up after this time, such as 90 or 5m.",
 )
 @whys.quiet_option
 @output.output_option
@@ -79,12 +83,10 @@ def submit(
 ) -> int:
     """Submit the job, jobs or plan in FILE (JSON or YAML; - is standard input).
 
-    Prints the ids, for a plan with the names of its jobs. All jobs are stored, or none, with one
-    exception: a filter rule may reject some. These, and the jobs that depend on them, are left
-    out; standard error names each with the reason, and the exit code is 1 even if all others
-    succeed. The others are stored, their ids are printed, and --wait waits for them. With -o json
-    a job that is left out has null as its id, and the reason under "rejected". --name is the name
-    of the job, or that of the whole plan.
+    Prints the ids, for a plan with the names of its jobs. All jobs are stored, or none; but a
+    filter rule may reject some. These, and the jobs that depend on them, are left out: standard
+    error names each with the reason, and the exit code is 1 even if all others succeed. With -o
+    json their id is null, and "rejected" has the reason. --name names the job, or the plan.
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
@@ -159,7 +161,7 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="Give up after so long, such as 90 (seconds), 5m or 2h (exit code 124).",
+    help="Give up after this time, such as 90 or 5m (exit code 124).",
 )
 @whys.quiet_option
 @click.pass_obj
@@ -168,8 +170,7 @@ def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) 
     """Wait until jobs have ended; the exit code is 1 if one has not ended well, else 0.
 
     A job ends well if it succeeds, or is skipped because it was not needed: an alarm, say, whose
-    check has succeeded. A job that was canceled or rejected has not ended well, and neither has
-    one that was skipped because of a job that did not.
+    check has succeeded. One that was canceled or rejected has not ended well.
 
     When nothing happens for a second, standard error tells what the first of them wait for.
     """
@@ -182,7 +183,7 @@ def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) 
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="Stop after so long, such as 90 (seconds), 5m or 2h (exit code 124).",
+    help="Stop after this time, such as 90 or 5m (exit code 124).",
 )
 @whys.quiet_option
 @click.pass_obj
@@ -306,8 +307,8 @@ def retry(
 def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     """Tell why jobs do not run: what holds each back, and what would let it start.
 
-    The first line is the first thing that holds the job back; everything behind it follows,
-    then the jobs that it waits for, and the smallest change that would let it start or go on.
+    The first line is the first thing that holds the job back; the others follow, and the smallest
+    change that would let it start or go on.
     """
     with call.client() as client:
         if output_kind == "json":

@@ -68,7 +68,7 @@ USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
     multiple=True,
     type=click.Choice([str(outcome) for outcome in Outcome]),
     metavar="OUTCOME",
-    help=f"Only jobs that have ended so: {', '.join(Outcome)}. May be repeated.",
+    help=f"Only jobs with this outcome: {', '.join(Outcome)}. May be repeated.",
 )
 @click.option(
     "--since",

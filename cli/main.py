@@ -65,9 +65,9 @@ _COMMANDS = {
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done (for `job wait`, `job submit --wait`: every job succeeded)
-  1    refused, no daemon answers, the data directory is wrong, or a job did
-       not succeed; the reason is on standard error
+  0    done (`job wait`, `job submit --wait`: every job has ended well)
+  1    refused, no daemon answers, the data directory is wrong, or a job has
+       not ended well; the reason is on standard error
   2    the command line is wrong
   3    `status`: no daemon runs
   70   the operator must act (`up`, `status`: the daemon does not listen where
@@ -79,8 +79,8 @@ Exit codes:
   130  interrupted; jobs go on
 
 `ganger exec` ends with the exit code of its command (128 + the signal's
-number if a signal ended it); as a shell does, with 127 if there is no such
-command and with 126 if it cannot be executed."""
+number if a signal ended it), with 127 if there is no such command, and with
+126 if it cannot be executed."""
 
 
 click.Context.formatter_class = HelpFormatter

@@ -32,7 +32,7 @@ _NAMED_MAX = 20
     "size",
     type=choices.Bytes(),
     metavar="SIZE",
-    help="Only jobs that take so much on the disk: 4096, 200K, 100M, 2G.",
+    help="Only jobs that take this much of the disk or more: 4096, 200K, 2G.",
 )
 @click.option("--dry-run", is_flag=True, help="Tell which jobs and how much, and remove nothing.")
 @output.output_option

@@ -103,8 +103,8 @@ def limit(
     """Set how many jobs run at once (SLOTS), and what jobs may take of the disk, or show it.
 
     Running jobs go on. At a limit of output they go on without it, and a mark in the output says
-    how much is missing. Jobs that ended too long ago, or of which there is too much, are purged by
-    the daemon as by `ganger job purge`.
+    how much is missing. What is kept longer, or takes more, than it may, the daemon purges as
+    `ganger job purge` does.
     """
     with call.client() as client:
         if slots is None and tracked is None and not disk:
@@ -125,7 +125,7 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--jobs",
             type=choices.Whole(least=1, most=TRACE_JOBS_MAX),
             metavar="N",
-            help="Of --generate: so many jobs.",
+            help="Of --generate: how many jobs.",
         ),
         click.option(
             "--policy",
@@ -147,7 +147,7 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @queue.command(short_help="Tell what a change would do; play a trace of jobs.")
 @choices.proposed_rule_option
 @click.option("--without", metavar="RULE", help="Without this filter rule.")
-@click.option("--slots", type=_SLOTS, metavar="N", help="With so many run slots.")
+@click.option("--slots", type=_SLOTS, metavar="N", help="With this number of run slots.")
 @click.option(
     "--priority", "priorities", multiple=True, metavar="ID=N", help="With this priority of a job."
 )
@@ -177,10 +177,10 @@ def simulate(
 ) -> None:
     """Tell what would start now, wait and be rejected after a change. Changes nothing.
 
-    Without options: without a change. The daemon's own scheduler decides, on a copy.
+    The daemon's own scheduler decides, on a copy.
 
-    With --trace or --generate: play a whole trace of jobs under several policies, without a daemon,
-    and compare how long the jobs take and wait. `ganger queue record` writes the trace of a queue.
+    With --trace (see `ganger queue record`) or --generate: play a trace of jobs under several
+    policies, without a daemon, and compare how long the jobs take and wait.
     """
     if trace is not None or kind is not None:
         if rule is not None or without is not None or priorities or ended:
@@ -210,19 +210,17 @@ def simulate(
 @click.option(
     "--since",
     type=rule_options.Moment(is_past=True),
-    help="Only jobs that came then or later, such as -7d: of the last seven days.",
+    help="Only jobs that came then or later.",
 )
 @click.option("--until", type=rule_options.Moment(is_past=True), help="Only jobs that came before.")
 @click.pass_obj
 def record(call: Call, *, since: float | None, until: float | None) -> None:
     """Write the trace of the jobs, archived ones too, for `ganger queue simulate --trace`.
 
-    It says when each job came, what kinds of opcodes it has, which locks they need and how long
-    they ran. It has no arguments, names or results: numbers stand for the locks and commands.
-
-    A job that did not run gets the run times of others of its kind; without these it is left out.
-    TIME is a span into the past (-30m, -12h, -7d, -2w), 2026-11-21T18:00 (local time, unless it has
-    a zone) or seconds since the epoch.
+    It says when each job came, which kinds of opcodes it has, which locks they need and how long
+    they ran. Numbers stand for the names of locks and commands. A job that did not run gets the run
+    times of others of its kind; if there are none, it is left out. TIME is a span into the past
+    (-30m, -7d), 2026-11-21T18:00 (local time, unless it has a zone) or seconds since the epoch.
     """
     if since is not None and until is not None and since >= until:
         raise errors.UsageError("--since: is not before --until")

@@ -103,8 +103,8 @@ _OPTIONS = (
         multiple=True,
         metavar="LEVEL/NAME",
         shell_complete=completing.locks,
-        help="Jobs that touch this lock: that take it, the whole level, or may take any. NAME * is "
-        "any lock of the level. May be repeated: any of them.",
+        help="Jobs that touch this lock (see `ganger hold`). NAME * is any lock of the level. "
+        "May be repeated: any of them.",
     ),
     click.option(
         "--reason-matches",

@@ -43,8 +43,7 @@ _LOOK_SECONDS = 0.1
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="Wait at most so long. Without it the command waits as long as the daemon starts and "
-    "tells how far it is.",
+    help="Wait at most this long; without it, for as long as the start takes.",
 )
 @click.pass_obj
 def up(
@@ -56,14 +55,13 @@ def up(
 ) -> int:
     """Start the daemon in the background; return when it is ready.
 
-    It starts with the options of its last start, but for those that are given now: --remote of
-    yesterday is still there, `--no-rapi` is undone by `--rapi`, and --forget begins afresh.
-    Harmless when it runs already. Its messages go to daemon.log in the data directory. A start that
-    takes long, because many jobs are pending, shows on standard error how far it is.
+    The options of the last start still hold: `--rapi` undoes `--no-rapi`, and --forget all of them.
+    Harmless when the daemon runs already. Its messages go to daemon.log in the data directory. A
+    long start shows on standard error how far it is.
 
-    Exit code 1 also if a daemon runs with other options than those given, which standard error
-    names. Exit code 70: something else listens already where the daemon was told to listen; the
-    line says whether the daemon runs.
+    Exit code 1 also if the daemon that runs has other options than those given; standard error
+    names them. Exit code 70: the daemon cannot listen where it was told to; the line says whether
+    it runs.
     """
     places = call.places
     ownership.require_own(places, "up")

@@ -195,9 +195,12 @@ def blocks(page: str, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("text", blocks("docs/cli.md", "yaml"))
+PLAN_FILE = "docs/reference/plan-file.md"
+
+
+@pytest.mark.parametrize("text", blocks(PLAN_FILE, "yaml"))
 def test_the_forms_of_a_submission_are_read(text: str) -> None:
-    planned = plans.read(text, "cli.md")
+    planned = plans.read(text, PLAN_FILE)
     assert planned
     for job in planned:
         for op in job.ops:
@@ -205,8 +208,8 @@ def test_the_forms_of_a_submission_are_read(text: str) -> None:
 
 
 def test_the_forms_of_a_submission_are_distinguished() -> None:
-    one, whole, many = blocks("docs/cli.md", "yaml")
-    assert [len(plans.read(text, "cli.md")) for text in (one, whole, many)] == [1, 1, 3]
+    many, one, whole = blocks(PLAN_FILE, "yaml")
+    assert [len(plans.read(text, PLAN_FILE)) for text in (many, one, whole)] == [3, 1, 1]
     assert yaml.safe_load(whole)["depends"] == [17, [18, ["success", "error"]]]
 
 

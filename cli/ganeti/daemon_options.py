@@ -36,21 +36,20 @@ _OPTIONS = (
     click.option(
         "--luxi-anonymous-reads/--no-luxi-anonymous-reads",
         default=False,
-        help="Let every user of this machine read by LUXI, at the path of --luxi-socket; "
-        "private parameters and the output of commands are hidden.",
+        help="Let every user of this machine read at the path of --luxi-socket, but no private "
+        "parameters and no output.",
     ),
     click.option(
         "--luxi-group",
         metavar="GROUP",
         type=Group(),
-        help="The group whose members may use LUXI as the daemon's user and root may, at the "
-        "path of --luxi-socket.",
+        help="Let the members of this group use LUXI, too, at the path of --luxi-socket.",
     ),
     click.option(
         "--luxi-socket",
         metavar="PATH",
         type=click.Path(dir_okay=False, resolve_path=True),
-        help="Where the socket for Ganeti's own tools is (LUXI), if not in the run directory.",
+        help="Where the socket for Ganeti's tools (LUXI) is, if not in the run directory.",
     ),
     click.option("--no-luxi/--luxi", default=False, help="Serve no Ganeti tools (LUXI)."),
 )

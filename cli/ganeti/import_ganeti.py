@@ -64,12 +64,11 @@ def import_ganeti(
     """Take over the queue, configuration and remote users of Ganeti from DIR.
 
     DIR is Ganeti's state directory, such as /var/lib/ganeti, or a copy of it. Nothing in it is
-    changed. The new data directory is that of --data; it must not exist, or be empty. All of it
-    appears at once, at the end.
+    changed. The new data directory is that of --data; it must not exist, or be empty.
 
     Ganeti must have stopped, its jobs too. Pending jobs run when the daemon starts. A job that
-    Ganeti had given to a process may have begun: it ends in an error and never runs a second
-    time; `ganger job retry` repeats it. A job that this system cannot run ends in an error, too.
+    Ganeti had given to a process may have begun: it ends in an error, and `ganger job retry`
+    repeats it. A job that this system cannot run ends in an error, too.
 
     \b
     Exit codes:
