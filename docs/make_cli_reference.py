@@ -31,7 +31,7 @@ socket admits its own user, and root.
 **Output.** Results go to standard output, errors and progress to standard error. On a terminal a
 listing has colours and relative times; in a pipe it is plain, with times in UTC. Programs use `-o
 json`, with times in seconds since the epoch, or `--separator`. An empty listing says so on standard
-error, unless `--no-headers` is given.
+error, without `--no-headers`.
 
 **Jobs.** Wherever a command takes the id of a job it takes a name, too: it means the newest job so
 called. The name of a plan stands for all jobs of its newest submission, and `@last` for the newest
