@@ -144,12 +144,18 @@ async function done(request, load) {
 
 // ---------------------------------------------------------------- opcodes and log
 
+/** What happened to an opcode. Ganeti's status "error" also stands for those that have not begun. */
+function happened(one, op) {
+  if (op.status !== "error") return op.status;
+  const hasBegun = (any) => any.started != null || any.executed != null;
+  return !hasBegun(op) && one.ops.some(hasBegun) ? "skipped" : one.outcome ?? "failed";
+}
+
 function opcodes(one) {
   const fold = (place, name, text) => h("details", { "data-key": `${name} ${place}` }, h("summary", {}, name), h("pre", {}, text));
   const rows = (one.ops ?? []).map((op, place) => h("tr", {},
     h("td", { class: "number" }, String(place + 1)),
-    // An opcode of a skipped job has not failed.
-    h("td", {}, status(one.outcome === "skipped" ? "skipped" : op.status)),
+    h("td", {}, status(happened(one, op))),
     h("td", { class: "text" }, h("div", {}, op.summary),
       op.input.argv && fold(place, "command", quoted(op.input.argv)),
       fold(place, "parameters", JSON.stringify(op.input, null, 1)),

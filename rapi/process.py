@@ -26,6 +26,7 @@ from . import table
 from .application import Service, application
 from .authentication import Authentication
 from .certificate import CertificateFile
+from .chains import Chains
 from .feed import Feed
 from .guards import Limits
 from .hosts import Hosts
@@ -125,7 +126,7 @@ def _service(
         authentication=authentication,
         notes=notes,
         views=Views(client),
-        shared={Feed: feed, JobTimes: times, Timeline: timeline},
+        shared={Feed: feed, JobTimes: times, Timeline: timeline, Chains: Chains()},
     )
     following = feed.follow(client), timeline.follow(feed, client)
     return service, [asyncio.create_task(one) for one in following]

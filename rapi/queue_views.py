@@ -22,6 +22,7 @@ from ..storage.jobs.outcomes import Outcome
 from ..transport.messages import DaemonInfo
 from . import job_lists, roles
 from .bodies import converted
+from .chains import Chains
 from .declarations import Call, Method, Parameter, Resource, Right
 from .explanations import plain
 from .feed import Feed
@@ -152,7 +153,8 @@ class Seen(msgspec.Struct):
 
     job: JobInfo
     dependents: list[int]
-    """The jobs that wait for this one, and those that it is the cause of having ended."""
+    """The jobs that depend on this one, as far as lists show them, and those that it is the cause
+    of having ended."""
 
     around: list[Neighbour]
     """The dependents, what the job depends on, its cause and its other tries, without the lost."""
@@ -170,8 +172,10 @@ async def read_job(call: Call) -> Seen:
         for owner in owners
     ]
     waiting = {int(text) for name in names if (text := name.rpartition("/")[2]).isdecimal()}
-    ended = {one.id for one in call.of(Feed).ended.values() if one.cause == job_id}
-    dependents = sorted(waiting | ended)
+    ended = call.of(Feed).ended
+    kept_from_it = {one.id for one in ended.values() if one.cause == job_id}
+    needed = await call.of(Chains).dependents(job_id, ended.keys(), call.client)
+    dependents = sorted(waiting.union(kept_from_it, needed))
     others = [job.cause, job.retry_of, *job.retried_by, *(one for one, _ in job.depends or ())]
     ids = {*dependents[:_AROUND_MAX], *(one for one in others[:_AROUND_MAX] if one)}
     return Seen(job, dependents, await _around(call, ids))

@@ -89,6 +89,9 @@ TIMELINE_ROWS_MAX = 1_000
 SPANS_MAX = 100
 """Most spans of one job in the timeline."""
 
+CHAINED_MAX = 500
+"""At so many ended jobs a job's page looks for those that depend on the job."""
+
 PURGED_SHOWN_MAX = 10_000
 """Most purged jobs that one answer names."""
 

@@ -55,6 +55,33 @@ def test_a_job_says_first_why_it_ended_with_a_link_to_the_cause(page: Page, serv
     page.locator("ul.around", has_text=str(skipped)).locator(".status.skipped").wait_for()
 
 
+def test_opcodes_say_what_happened_to_each_as_their_job_does(page: Page, served: Served) -> None:
+    failed = ended(served, shell("true"), shell("exit 4"), shell("true"))
+    log_in(page)
+    visit(page, served, f"jobs/{failed}")
+    page.get_by_label("Why it ended").get_by_text("exit code 4").wait_for()
+    opcodes = page.get_by_role("table", name="Opcodes").locator(".status")
+    assert opcodes.all_inner_texts() == ["success", "failed", "skipped"]
+
+
+def test_a_job_that_ended_shows_those_that_needed_it_and_have_ended_too(
+    page: Page, served: Served
+) -> None:
+    first = ended(served, shell("true"))
+    second = ended(served, shell("true"), depends=[first])
+    alarm = ended(served, shell("true"), depends=[[first, ["error"]]])
+    other = ended(served, shell("true"))
+    found = served.get(f"/2/queue/{first}", user="reader")
+    assert found["dependents"] == [second, alarm]
+    assert served.get(f"/2/queue/{other}")["dependents"] == []
+    log_in(page)
+    visit(page, served, f"jobs/{first}")
+    needed = page.locator("h2", has_text="Needed by").locator("+ ul li")
+    needed.nth(1).get_by_text("skipped").wait_for()
+    needed.nth(0).get_by_text("success").wait_for()
+    assert needed.count() == 2
+
+
 def test_what_is_chosen_stands_in_the_address(page: Page, served: Served) -> None:
     mark = "in the address"
     good = ended(served, shell("true"), reason=mark)
