@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from ..transport.messages import LockRow
 
 
-_LOOK_SECONDS = 30.0
-"""Longest wait for a change: then the wait begins anew."""
+_LOOK_SECONDS = 10.0
+"""Longest wait for a change: then it is looked whether the hold is still there."""
 
 
 class Draining:
     """The jobs that still run where the rule holds all others.
 
-    ``touching``: the rule's expression on locks. ``rule``: its UUID, if it does not apply to each
-    job that touches them; else None. ``until``: when that rule ends, in seconds since the epoch.
+    ``touching``: the rule's expression on locks. ``rule``: its UUID. ``has_exceptions``: it does
+    not apply to each job that touches them. ``until``: when it ends, in seconds since the epoch.
     ``is_shown``: tell of each job.
     """
 
@@ -39,43 +39,56 @@ class Draining:
         text: str,
         touching: list[Any],
         *,
-        rule: str | None,
+        rule: str,
+        has_exceptions: bool,
         until: float | None,
         is_shown: bool,
     ) -> None:
         self._client = client
         self._text = text
         self._rule = rule
+        self._has_exceptions = has_exceptions
         self._until = until
         self._is_shown = is_shown
         self._touches = filter_evaluation.compile_filter(
             lock_predicate.written_out(filters.parse_filter(touching))
         )
 
-    def await_end(self) -> None:
+    def await_end(self, seconds: float | None = None) -> list[str]:
         """Wait for changes of locks until none of these jobs has one that touches ours.
 
-        `JobStateError` if the rule ends before.
+        Returns those that still have one after ``seconds``. `JobStateError`: the rule has ended.
         """
+        end = None if seconds is None else time.monotonic() + seconds
         revision, before = 0, dict[str, str]()
         while True:
-            found = self._client.watch_locks(revision, seconds=self._seconds_left())
+            found = self._client.watch_locks(revision, seconds=self._pause(end))
             revision = found.revision
             owners = self._owners(found.rows)
-            if owners != before:
+            self._check_held(is_empty=not owners)
+            if self._is_shown:
                 self._tell(before, owners)
-            if not owners:
-                return
+            if not owners or (end is not None and time.monotonic() >= end):
+                return list(owners)
+            if not before or (self._is_shown and owners != before):
+                output.echo(f"ganger: {self._text} is held; {running(list(owners))}", err=True)
             before = owners
 
-    def _seconds_left(self) -> float:
-        if self._until is None:
-            return _LOOK_SECONDS
-        left = self._until - time.time()
-        if left <= 0:
-            text = f"the hold of {self._text} has ended by itself, and jobs still run there"
-            raise errors.JobStateError(text)
-        return min(left, _LOOK_SECONDS)
+    def _pause(self, end: float | None) -> float:
+        ends = [_LOOK_SECONDS]
+        ends += [] if end is None else [end - time.monotonic()]
+        ends += [] if self._until is None else [self._until - time.time()]
+        return max(0.0, min(ends))
+
+    def _check_held(self, *, is_empty: bool) -> None:
+        still = "" if is_empty else ", and jobs still run there"
+        if self._until is not None and self._until <= time.time():
+            raise errors.JobStateError(f"the hold of {self._text} has ended by itself{still}")
+        try:
+            self._client.filters([self._rule])
+        except errors.UnknownFilterError as error:
+            text = f"somebody has released {self._text} meanwhile{still}"
+            raise errors.JobStateError(text) from error
 
     def _owners(self, rows: Sequence[LockRow]) -> dict[str, str]:
         """Who has a lock that touches ours, with the first such lock."""
@@ -86,7 +99,7 @@ class Draining:
                     name = row.name.replace("[lockset]", "*")
                     found.setdefault(owner, f"{name} ({row.mode})")
         found = dict(sorted(found.items(), key=lambda one: natural_key(one[0])))
-        return self._without_exceptions(found) if found and self._rule is not None else found
+        return self._without_exceptions(found) if found and self._has_exceptions else found
 
     def _without_exceptions(self, owners: dict[str, str]) -> dict[str, str]:
         """The hold does not apply to jobs with one of the reasons."""
@@ -95,15 +108,16 @@ class Draining:
         return {owner: lock for owner, lock in owners.items() if owner not in free}
 
     def _tell(self, before: dict[str, str], now: dict[str, str]) -> None:
-        if self._is_shown:
-            for owner in (one for one in before if one not in now):
-                output.echo(f"ganger: {_state(self._client, owner)}", err=True)
-            for owner in (one for one in now if one not in before):
-                output.echo(f"ganger: {_state(self._client, owner)}; has {now[owner]}", err=True)
-        if now and (self._is_shown or not before):
-            count = f"{len(now)} {'jobs run' if len(now) > 1 else 'job runs'}"
-            text = f"{self._text} is held; {count} there still: {', '.join(now)}"
-            output.echo(f"ganger: {text}", err=True)
+        for owner in (one for one in before if one not in now):
+            output.echo(f"ganger: {_state(self._client, owner)}", err=True)
+        for owner in (one for one in now if one not in before):
+            output.echo(f"ganger: {_state(self._client, owner)}; has {now[owner]}", err=True)
+
+
+def running(owners: Sequence[str]) -> str:
+    """What still runs there, in words."""
+    count = f"{len(owners)} {'jobs run' if len(owners) > 1 else 'job runs'}"
+    return f"{count} there still: {', '.join(owners)}"
 
 
 def _candidates(row: LockRow) -> Iterator[filter_evaluation.Resolve]:

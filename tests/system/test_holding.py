@@ -101,10 +101,6 @@ def test_a_hold_without_a_command_stays_until_it_is_released(
     assert "paused by the rule 'hold node/n7' (" in why
     assert ": new memory): it takes every node lock (shared)\n" in why
     assert "It would start if: `ganger release node/n7`\n" in why
-    again = daemon.run("hold", "node/n7", check=False)
-    assert again.returncode == 1
-    assert again.stderr.startswith("ganger: node/n7 is held already (")
-    assert "new memory); `ganger release node/n7` ends that" in again.stderr
     daemon.replace_killed()
     assert daemon.run("release", "node/n7").stdout == "node/n7 is released\n"
     assert end(client, job) == {job: SUCCESS}
@@ -211,6 +207,97 @@ def test_ctrl_c_while_it_waits_leaves_a_hold_that_has_no_command(
     assert hold.ended()[0] == code
     assert [rule.name for rule in client.filters()] == left
     gate.let_through()
+    end(client, running)
+
+
+def test_a_hold_that_does_not_wait_says_what_still_runs(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    jobs = [client.submit(gate.job(locks=SHARED)) for _ in range(2)]
+    until_running(client, *jobs)
+    done = daemon.run("hold", "node/n7", "--no-wait")
+    runs = f"2 jobs run there still: {jobs[0]}, {jobs[1]}; `ganger release node/n7` ends that"
+    assert (done.stdout, done.stderr) == (f"node/n7 is held; {runs}\n", "")
+    held = client.submit(command(SHARED))
+    assert "job " in daemon.run("hold", "node/n7", "--no-wait", "--drain").stderr
+    end(client, client.submit(command(OTHER)))
+    assert statuses(client, held) == ["queued"]
+    gate.let_through(2)
+    end(client, *jobs)
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "left"),
+    [
+        ((), "; node/n7 stays held; `ganger release node/n7` ends that\n", ["hold node/n7"]),
+        (("--", "echo", "worked"), "; echo has not run\nganger: node/n7 is released\n", []),
+    ],
+)
+def test_a_hold_that_has_waited_long_enough_keeps_the_host_unless_it_has_a_command(
+    daemon: Daemon, client: Client, gate: Gate, words: tuple[str, ...], told: str, left: list[str]
+) -> None:
+    running = client.submit(gate.job(locks=SHARED))
+    until_running(client, running)
+    done = daemon.run("hold", "node/n7", "--timeout", "0.5s", *words, check=False)
+    assert (done.returncode, done.stdout) == (124, "")
+    text = f"ganger: 1 job runs there still: {running} after 0.5s"
+    assert done.stderr.endswith(f"{text}{told}")
+    assert [rule.name for rule in client.filters()] == left
+    gate.let_through()
+    end(client, running)
+
+
+def test_the_same_hold_goes_on_when_it_is_typed_again(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    repair, other = (
+        client.submit(gate.job(locks=SHARED), reason=reason) for reason in ("repair", "other")
+    )
+    until_running(client, repair, other)
+    daemon.run("hold", "node/n7", "--no-wait", "--except-reason", "repair", "--reason", "memory")
+    again = Typed(daemon, "hold", "node/n7", "--until", "+1h")
+    assert again.hear("is held already (").endswith(
+        ": memory); that hold goes on; it stays as it is, without --until of this command\n"
+    )
+    # The exceptions of the first hold are those of the second one.
+    assert again.hear("is held;") == f"ganger: node/n7 is held; 1 job runs there still: {other}\n"
+    [rule] = client.filters()
+    assert rule.valid_until is None
+    gate.let_through(2)
+    assert again.ended()[0] == 0
+    end(client, repair, other)
+
+
+def test_a_hold_that_somebody_releases_meanwhile_does_not_say_that_it_holds(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    running = client.submit(gate.job(locks=SHARED))
+    until_running(client, running)
+    hold = Typed(daemon, "hold", "node/n7")
+    hold.hear("1 job runs there still")
+    daemon.run("release", "node/n7")
+    gate.let_through()
+    code, shown, complaints = hold.ended()
+    assert (code, shown) == (1, "")
+    assert complaints.startswith("ganger: somebody has released node/n7 meanwhile")
+
+
+@IN_BOTH_PLACEMENTS
+def test_a_hold_outlasts_the_death_of_the_daemon(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    running = client.submit(gate.job(locks=SHARED))
+    until_running(client, running)
+    hold = Typed(daemon, "hold", "node/n7")
+    hold.hear("1 job runs there still")
+    daemon.replace_killed()
+    next_one = Typed(daemon, "hold", "node/n7")
+    next_one.hear("is held already (")
+    assert next_one.hear("is held;").endswith(f"there still: {running}\n")
+    assert hold.process.poll() is None
+    gate.let_through()
+    text = "node/n7 is held, and nothing runs there; `ganger release node/n7` ends that\n"
+    assert [one.ended()[:2] for one in (hold, next_one)] == [(0, text)] * 2
     end(client, running)
 
 

@@ -36,7 +36,7 @@ SAYS = {
         "Ended jobs are kept for 90d 0h, up to 50.0 GiB",
         "GANGER OK: 0 running",
     ),
-    "host-maintenance": ("repairing", "ssh web1 reboot"),
+    "host-maintenance": ("repairing", "ssh web1 reboot", "that hold goes on"),
     "nightly-backup": ("skipped",),
     "ten-servers": ("upgrade-web10", "web3: apt-get -qy upgrade"),
 }
