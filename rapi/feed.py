@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 
 _FINAL = tuple(status for status in JobStatus if status.is_final)
+
+_REST: Final = 20
+"""The pause between two looks at which jobs there are, in times of what one takes."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +68,8 @@ class Feed:
         self._live: dict[int, JobInfo] = {}
         self._ended: dict[int, JobInfo] = {}
         self._heard: list[Callable[[JobEvent, JobInfo], None]] = []
+        self._known_mark: int | None = None
+        self._looks_from = 0.0
         self.is_connected = False
         """Whether the daemon is being watched."""
         self.listeners = 0
@@ -126,6 +131,23 @@ class Feed:
         self._ended[job.id] = job
         if len(self._ended) > rapi_settings.ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
+
+    async def forget_gone(self, client: AsyncClient, now: float) -> None:
+        """Forget ended jobs that are archived or purged by now, of which no event tells.
+
+        ``now``: in monotonic seconds. Where there are very many jobs it looks less often.
+        """
+        before = [*self._ended]
+        if not before or now < self._looks_from:
+            return
+        begin = time.monotonic()
+        mark, ids = await client.job_ids(self._known_mark)
+        if ids is None:
+            return
+        self._known_mark = mark
+        self._looks_from = now + _REST * (time.monotonic() - begin)
+        for gone in set(before).difference(ids):
+            self._ended.pop(gone, None)
 
     def note_priority(self, job_id: int, priority: int) -> None:
         """Remember the new priority of a live job: its status is the same, so no event tells it."""

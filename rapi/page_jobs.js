@@ -7,6 +7,7 @@ import { CAUSES } from "./page_timeline.js";
 
 const SHOWN = 100;
 const AT_ONCE = 6;
+const WAITING = ["queued", "waiting"];
 
 export async function jobs(context) {
   const search = h("input", { type: "search", placeholder: "Search: id, name, command, user, reason", "aria-label": "Search" });
@@ -126,7 +127,8 @@ const CELLS = {
     return h("td", { class: "text what" },
       h("div", { class: "one" }, h("a", { class: "title", href: `#/jobs/${job.id}`, tabindex: "-1", title: job.summary }, first),
         job.plan && h("a", { class: "plan", href: address({ search: job.plan, page: "" }), title: "The plan" }, job.plan)),
-      waits && h("div", { class: "waits" }, waitsFor(waits)),
+      // The line is there before the cause is known: nothing jumps when that comes.
+      WAITING.includes(job.status) && h("div", { class: "waits" }, waitsFor(waits ?? ["other", ""])),
       job.reason_ended && h("div", { class: `ended ${job.outcome}` }, linked(job.reason_ended)),
       others.map((text) => h("div", { class: "faint one" }, text)),
       job.reason && h("div", { class: "faint" }, job.reason));

@@ -36,6 +36,7 @@ _LISTED_MAX = 1_000
 _AROUND_MAX = 200
 """Most jobs around another one, of each kind, of which more is shown than the id."""
 
+_WAITING = (JobStatus.QUEUED, JobStatus.WAITING)
 _STATUSES = tuple(map(str, JobStatus))
 _OUTCOMES = tuple(map(str, Outcome))
 
@@ -95,6 +96,7 @@ async def list_queue(call: Call) -> Listed:
     if not 1 <= limit <= _LISTED_MAX:
         raise HttpError(400, f"Invalid value for the 'limit' parameter: from 1 to {_LISTED_MAX}")
     feed = call.of(Feed)
+    await feed.forget_gone(call.client, time.monotonic())
     known = [*{**feed.ended, **feed.live}.values()]
     if call.flag("archived"):
         sort = call.text("sort") or "-id"
@@ -105,7 +107,9 @@ async def list_queue(call: Call) -> Listed:
         searched = [without_output(job) for job in searched]
     found = job_lists.ordered(wanted.among(searched), sort, time.time())
     shown, timeline = found[offset : offset + limit], call.of(Timeline)
-    causes = {job.id: timeline.cause(job.id) for job in shown if not job.is_final}
+    waiting = [job.id for job in shown if job.status in _WAITING]
+    timeline.look_at(waiting, time.time())
+    causes = {job_id: timeline.cause(job_id) for job_id in waiting}
     return Listed(
         jobs=shown,
         count=len(found),

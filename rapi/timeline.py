@@ -20,7 +20,7 @@ from .declarations import Call, Method, Parameter, Resource, Right
 from .problems import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..transport.client.async_client import AsyncClient
     from ..transport.messages import JobExplained
@@ -74,6 +74,8 @@ class Timeline:
         self._ended: deque[Row] = deque()
         """Rows of jobs that have ended, in the order of their ends."""
         self._turn = 0
+        self._looked_at: dict[int, float] = {}
+        """When somebody has seen these waiting jobs last; who was asked for comes last."""
 
     def hear(self, event: JobEvent, job: JobInfo) -> None:
         """Take in an event of the feed."""
@@ -121,14 +123,35 @@ class Timeline:
             return None
         return row.spans[-1].cause, row.spans[-1].resource
 
-    def waiting(self, count: int) -> list[int]:
-        """So many jobs that wait, each in its turn."""
+    def look_at(self, job_ids: Iterable[int], now: float) -> None:
+        """Somebody sees these waiting jobs: their causes are asked for first for some seconds."""
+        for job_id in job_ids:
+            self._looked_at[job_id] = now
+
+    def waiting(self, count: int, now: float = 0.0) -> list[int]:
+        """So many jobs that wait: most of them such as somebody sees, the others in their turn."""
         rows = self._rows
         found = [one for one in self._live if (row := rows.get(one)) is None or _waits(row)]
         if len(found) <= count:
             return found
-        self._turn = (self._turn + count) % len(found)
-        return (found + found)[self._turn : self._turn + count]
+        seen = self._seen(count - count // 4, now)
+        rest = count - len(seen)
+        self._turn = (self._turn + rest) % len(found)
+        return [*seen, *(found + found)[self._turn : self._turn + rest]]
+
+    def _seen(self, count: int, now: float) -> list[int]:
+        """So many of the waiting jobs that somebody sees, those without a known cause first."""
+        old = now - rapi_settings.LOOKED_AT_SECONDS
+        rows, live = self._rows, self._live
+        self._looked_at = {
+            one: then
+            for one, then in self._looked_at.items()
+            if then >= old and one in live and ((row := rows.get(one)) is None or _waits(row))
+        }
+        found = sorted(self._looked_at, key=lambda one: self.cause(one) is not None)[:count]
+        for one in found:
+            self._looked_at[one] = self._looked_at.pop(one)
+        return found
 
     def shown(self, since: float, now: float, most: int) -> Shown:
         """The rows of jobs that lived after ``since``."""
@@ -142,7 +165,8 @@ class Timeline:
         """Ask, again and again, why some of the waiting jobs wait."""
         while True:
             await asyncio.sleep(rapi_settings.CAUSES_SECONDS)
-            for job_id in self.waiting(rapi_settings.CAUSES_AT_ONCE) if feed.is_connected else ():
+            count = rapi_settings.CAUSES_AT_ONCE if feed.is_connected else 0
+            for job_id in self.waiting(count, time.time()) if count else ():
                 try:
                     self.explained(await client.explain(job_id), time.time())
                 except errors.TryAgainError:

@@ -89,6 +89,9 @@ TIMELINE_ROWS_MAX = 1_000
 SPANS_MAX = 100
 """Most spans of one job in the timeline."""
 
+LOOKED_AT_SECONDS = 15.0
+"""For so long it asks first about jobs that somebody has seen in a list."""
+
 CHAINED_MAX = 500
 """At so many ended jobs a job's page looks for those that depend on the job."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -49,6 +50,42 @@ def test_only_the_last_ended_jobs_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(1, 5):
         feed.add(changed(number, JobStatus.SUCCESS), 0.0)
     assert list(feed.ended) == [3, 4]
+
+
+class Listing:
+    """A daemon with these live jobs."""
+
+    def __init__(self, *ids: int) -> None:
+        self.mark, self.ids = 1, [*ids]
+        self.asked = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def job_ids(self, known_mark: int | None = None) -> tuple[int, list[int] | None]:
+        self.asked += 1
+        found = None if known_mark == self.mark else [*self.ids]
+        self.meanwhile()
+        return self.mark, found
+
+
+def test_ended_jobs_that_were_archived_or_purged_are_forgotten() -> None:
+    async def scene() -> None:
+        feed, daemon = Feed("a"), Listing(1, 2, 3)
+        await feed.forget_gone(cast("Any", daemon), 0.0)
+        assert daemon.asked == 0
+        for number in (1, 2, 3):
+            feed.add(changed(number, JobStatus.SUCCESS), 0.0)
+        await feed.forget_gone(cast("Any", daemon), 0.0)
+        assert list(feed.ended) == [1, 2, 3]
+        daemon.mark, daemon.ids = 2, [1, 3]
+        # One that comes and ends after the answer was made is none of those that have gone.
+        daemon.meanwhile = lambda: feed.add(changed(4, JobStatus.SUCCESS), 0.0)
+        await feed.forget_gone(cast("Any", daemon), 1_000.0)
+        assert list(feed.ended) == [1, 3, 4]
+        before = daemon.asked
+        await feed.forget_gone(cast("Any", daemon), 1_000.0)
+        assert daemon.asked == before
+
+    asyncio.run(scene())
 
 
 def test_events_that_left_the_ring_are_reported_as_lost() -> None:

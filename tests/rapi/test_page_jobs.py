@@ -12,7 +12,7 @@ from tests.rapi.browsing import delay, ended, log_in, shell, visit
 from tests.rapi.served import Served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = [
     pytest.mark.slow,
@@ -125,6 +125,9 @@ def test_archived_jobs_are_found_on_request(page: Page, served: Served) -> None:
     page.get_by_role("link", name="Look into the archive").click()
     rows.nth(1).get_by_text("exit code 4").wait_for()
     rows.nth(0).get_by_role("link", name=str(kept), exact=True).wait_for()
+    # No event tells that a job is archived.
+    while [job["id"] for job in served.get("/2/queue?search=archive")["jobs"]] != [kept]:
+        pass
     found = served.get("/2/queue?archived=1&outcome=failed&search=archive&limit=1")
     assert [(job["id"], job["archived"]) for job in found["jobs"]] == [(old, True)]
     page.get_by_role("link", name="Without the archive").click()
@@ -149,6 +152,32 @@ def test_running_and_waiting_jobs_come_first_and_their_time_ticks(
     page.get_by_label("States").get_by_role("link", name="running").click()
     rows.nth(1).wait_for(state="detached")
     for job_id in (running, waiting):
+        served.request("DELETE", f"/2/jobs/{job_id}?kill=1")
+
+
+def test_a_row_keeps_its_height_when_the_cause_of_its_wait_is_known(
+    page: Page, served: Served
+) -> None:
+    holder = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node23")]})
+    waiting = served.done("POST", "/2/jobs", {"ops": [delay(0.1, "node23")]})
+    is_known = False
+
+    def fulfil(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        body["waits"] = {str(waiting): ["lock", "node/node23"]} if is_known else {}
+        route.fulfill(response=answer, json=body)
+
+    page.route("**/2/queue?*", fulfil)
+    log_in(page)
+    row = page.locator("tbody tr", has=page.get_by_role("link", name=str(waiting), exact=True))
+    row.get_by_text("waits", exact=True).wait_for()
+    height = row.bounding_box()
+    is_known = True
+    row.get_by_text("waits for a lock: node/node23").wait_for()
+    assert row.bounding_box() == height
+    page.unroute("**/2/queue?*")
+    for job_id in (waiting, holder):
         served.request("DELETE", f"/2/jobs/{job_id}?kill=1")
 
 

@@ -117,6 +117,25 @@ def test_waiting_jobs_are_asked_for_in_turn(world: World) -> None:
     assert sorted(asked) == sorted([1, 2, 3, 4, 5] * 2)
 
 
+def test_jobs_that_somebody_sees_are_asked_for_first_and_the_others_too(world: World) -> None:
+    for job_id in range(1, 101):
+        world.job(1, S.QUEUED, job_id)
+    world.timeline.look_at([50, 51, 52, 53], 10.0)
+    first = world.timeline.waiting(4, 11.0)
+    assert first[:3] == [50, 51, 52]
+    for job_id in first[:3]:
+        world.cause(11, "slots", job_id)
+    # The one without a known cause, then that which was asked for longest ago.
+    assert world.timeline.waiting(4, 12.0)[:3] == [53, 50, 51]
+    world.job(13, S.RUNNING, 53, started=13.0)
+    assert 53 not in world.timeline.waiting(4, 13.0)
+    asked = {job for _ in range(100) for job in world.timeline.waiting(4, 14.0)}
+    assert asked == {*range(1, 101)} - {53}
+    late = 10.0 + rapi_settings.LOOKED_AT_SECONDS + 1.0
+    asked = {job for _ in range(5) for job in world.timeline.waiting(4, late)}
+    assert len(asked) == 20
+
+
 def test_old_rows_are_forgotten_but_not_those_of_living_jobs(world: World) -> None:
     late = rapi_settings.TIMELINE_SECONDS + 100.0
     world.job(1, S.QUEUED, 1)
