@@ -6,6 +6,7 @@ import { address, note } from "./page_state.js";
 import { CAUSES } from "./page_timeline.js";
 
 const SHOWN = 100;
+const PAGE_MAX = 1000;
 const AT_ONCE = 6;
 const WAITING = ["queued", "waiting"];
 
@@ -19,9 +20,7 @@ export async function jobs(context) {
     const mine = asked += 1;
     const query = context.query();
     const page = Math.max(1, Number.parseInt(query.get("page"), 10) || 1);
-    const wanted = new URLSearchParams({ limit: SHOWN, offset: (page - 1) * SHOWN });
-    for (const name of ["search", "sort", "status", "outcome", "archived"]) for (const one of query.getAll(name)) wanted.append(name, one);
-    const found = await api("GET", `/2/queue?${wanted}`);
+    const found = await listed(query, SHOWN, (page - 1) * SHOWN);
     // An answer may come after that to a later question.
     if (context.signal.aborted || mine < answered) return;
     answered = mine;
@@ -29,7 +28,10 @@ export async function jobs(context) {
     for (const job of found.jobs) if (chosen.has(job.id)) chosen.set(job.id, job);
     if (document.activeElement !== search) search.value = query.get("search") ?? "";
     const isAll = !["search", "status", "outcome"].some((name) => query.get(name));
-    const choose = () => swap(bar, actions(context, chosen, () => { choose(); load(); }));
+    const choose = () => swap(bar, actions(context, chosen, () => { choose(); load(); }), others());
+    const others = () => chosen.size > 0 && !query.get("archived") && found.count > found.jobs.length
+      && h("button", { click: async () => { for (const job of await matching(query)) chosen.set(job.id, job); await load(); } },
+        `Choose all ${found.count.toLocaleString("en")}${isAll ? "" : " that match"}`);
     swap(body, states(found, query),
       found.jobs.length ? list(context, found, query, chosen, choose) : h("p", {}, isAll && page === 1 ? "There are no jobs." : "No job matches."),
       pages(found, page), archive(query.get("archived")));
@@ -49,7 +51,24 @@ export async function jobs(context) {
   ];
 }
 
-/** How many jobs there are of each kind; each is a link to these. */
+const listed = (query, limit, offset) => {
+  const wanted = new URLSearchParams({ limit, offset });
+  for (const name of ["search", "sort", "status", "outcome", "archived"]) for (const one of query.getAll(name)) wanted.append(name, one);
+  return api("GET", `/2/queue?${wanted}`);
+};
+
+/** All jobs that match, on whatever page. */
+async function matching(query) {
+  const all = new Map();
+  for (let offset = 0, count = 1; offset < count; offset += PAGE_MAX) {
+    const found = await listed(query, PAGE_MAX, offset);
+    count = found.count;
+    for (const job of found.jobs) all.set(job.id, job);
+  }
+  return all.values();
+}
+
+/** How many jobs with the words of the search there are of each kind; each is a link to these. */
 function states(found, query) {
   const all = Object.values(found.counts).reduce((sum, one) => sum + one, 0);
   const chip = (word, number, changes) => {

@@ -48,11 +48,11 @@ function owners(all, key) {
 
 function list(rows) {
   const lines = rows.map((row) => h("tr", {},
-    h("td", {}, row.name), h("td", {}, row.mode ?? ""),
-    h("td", { class: "text" }, owners(row.owners.map((owner) => ({ owner })), `held ${row.name}`)),
-    h("td", { class: "text" }, owners(row.waiters, `awaited ${row.name}`)),
-    h("td", { class: "text" }, owners(row.wanted, `wanted ${row.name}`))));
-  return table(["Lock", "Mode", "Held by", "Waited for by", "Wanted by"], lines, "Locks");
+    h("td", {}, row.name), h("td", { "data-head": "Mode" }, row.mode ?? []),
+    h("td", { class: "text", "data-head": "Held by" }, owners(row.owners.map((owner) => ({ owner })), `held ${row.name}`)),
+    h("td", { class: "text", "data-head": "Waited for by" }, owners(row.waiters, `awaited ${row.name}`)),
+    h("td", { class: "text", "data-head": "Wanted by" }, owners(row.wanted, `wanted ${row.name}`))));
+  return table(["Lock", "Mode", "Held by", "Waited for by", "Wanted by"], lines, "Locks", "stacked");
 }
 
 function dependencies(rows) {

@@ -43,11 +43,12 @@ export function s(name, attributes = {}, ...children) {
   return element;
 }
 
-export function table(headings, rows, label) {
+/** A table; one that is "stacked" shows the cells of a row below each other on a narrow screen. */
+export function table(headings, rows, label, kind) {
   const cells = headings.map((one) =>
     h("th", { scope: "col", class: one.kind ?? "", "aria-sort": one.sort }, one.title ?? one));
   return h("div", { class: "scroll" },
-    h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, rows)));
+    h("table", { "aria-label": label, class: kind }, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, rows)));
 }
 
 export function status(word) {
@@ -81,6 +82,13 @@ export function span(seconds) {
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
+}
+
+/** A size in words: 812 B, 4.0 KiB, 46 MiB, 1.5 GiB. */
+export function bytes(size) {
+  const power = size < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(size) / 10));
+  const number = size / 1024 ** power;
+  return `${number.toFixed(power && number < 10 ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }
 
 const two = (number) => String(number).padStart(2, "0");

@@ -1,7 +1,7 @@
 // Filter rules, with a look at what a new one would do; and the health of the daemon.
 
 import { api } from "./page_api.js";
-import { ask, count, h, notice, span, swap, table, when } from "./page_parts.js";
+import { bytes, ask, count, h, notice, span, swap, table, when } from "./page_parts.js";
 import { locksIn } from "./page_words.js";
 
 const ACTIONS = ["PAUSE", "REJECT", "ACCEPT", "CONTINUE", "RATE_LIMIT"];
@@ -156,17 +156,29 @@ function effect(found) {
 export async function health(context) {
   const body = h("div", {});
   const load = async () => {
-    const [found, cluster, ...objects] = await Promise.all(
-      ["/2/daemon", "/2/info", "/2/groups", "/2/nodes", "/2/instances", "/2/networks"].map((path) => api("GET", path)));
-    if (!context.signal.aborted) swap(body, daemon(found, cluster, objects));
+    const [found, cluster, queue, limits, ...objects] = await Promise.all(
+      ["/2/daemon", "/2/info", "/2/queue?limit=1", "/2/limits", "/2/groups", "/2/nodes", "/2/instances", "/2/networks"].map((path) => api("GET", path)));
+    if (!context.signal.aborted) swap(body, daemon(found, cluster, queue, limits, objects));
   };
   context.every(5, load);
   await load();
   return [h("h1", {}, "Health"), body];
 }
 
-function daemon(found, cluster, [groups, nodes, instances, networks]) {
-  const mib = (size) => `${(size / 1048576).toFixed(0)} MiB`;
+/** What jobs may take, and what the disk has. */
+function room(disk, limits) {
+  const most = limits.output_bytes ? bytes(limits.output_bytes) : "no limit";
+  const kept = [limits.keep_seconds && `for ${span(limits.keep_seconds)}`, limits.keep_bytes && `up to ${bytes(limits.keep_bytes)}`].filter(Boolean);
+  return [
+    ["Run slots", String(limits.running_possible ?? limits.running)],
+    ["Output", `${bytes(limits.output_job_bytes)} of each job, ${most} in all`],
+    ["Ended jobs", `are kept ${kept.join(", ") || "until they are purged"}`],
+    disk && ["Disk", `${bytes(disk.free)} of ${bytes(disk.total)} free; output ${bytes(disk.output)}, archive ${bytes(disk.archive)}, journal ${bytes(disk.journal)}`],
+  ];
+}
+
+function daemon(found, cluster, queue, limits, [groups, nodes, instances, networks]) {
+  const jobs = Object.entries({ ...queue.counts, ...queue.outcomes }).filter(([word, number]) => number && word !== "error");
   const state = found.is_read_only ? "READ-ONLY: the disk refuses writes" : found.is_disk_full ? "DISK FULL: new jobs wait for space" : found.is_drained ? "drained: it takes no jobs" : "open";
   const facts = [
     ["Daemon", `ganger ${found.version}, pid ${found.pid}, up ${span(Date.now() / 1000 - found.started)}`],
@@ -175,8 +187,9 @@ function daemon(found, cluster, [groups, nodes, instances, networks]) {
     ["Cluster", `${cluster.name || "(without a name)"}${cluster.master ? `, master ${cluster.master}` : ""}`],
     ["Objects", [count(groups.length, "node group"), count(nodes.length, "node"), count(instances.length, "instance"),
       count(networks.length, "network")].join(", ")],
-    ["Jobs", Object.entries(found.counts).filter(([name]) => name !== "last_id").map(([name, number]) => `${number} ${name}`).join(", ")],
-    ["Memory", Object.entries(found.memory).map(([name, size]) => `${name} ${mib(size)}`).join(", ")],
+    ["Jobs", jobs.map(([word, number]) => `${number.toLocaleString("en")} ${word}`).join(", ") || "none"],
+    ...room(found.disk, limits),
+    ["Memory", Object.entries(found.memory).map(([name, size]) => `${name} ${bytes(size)}`).join(", ")],
     ["Flushes", found.flushes.toLocaleString("en")],
     found.quarantined.length && ["Quarantined", found.quarantined.join(", ")],
     found.opcode_problems.length && ["Not loaded", found.opcode_problems.join(", ")],

@@ -8,6 +8,8 @@ export const CAUSES = { running: "running", lock: "waits for a lock", rule: "hel
   dependency: "waits for another job", slots: "waits for a run slot", order: "waits for its turn", other: "waits" };
 const known = (cause) => (cause in CAUSES ? cause : "other");
 const PAGES = { minutes: [5, 15, 60], by: ["job", "resource"] };
+/** Outcomes that stand beside the bars of their jobs. */
+const BAD = ["failed", "timed-out", "killed", "lost"];
 const ROW = 20;
 const TOP = 26;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
@@ -43,6 +45,7 @@ function byJob(found) {
   const rows = found.rows.slice(-200).reverse().map((row) => ({
     label: `${row.id} ${row.name || row.summary}`, href: `#/jobs/${row.id}`,
     bars: row.spans.map((one) => ({ ...one, title: `job ${row.id}` })),
+    ending: BAD.includes(row.outcome) && row.outcome,
   }));
   if (!rows.length) return [h("p", {}, "Nothing was seen of jobs within this time. What was before the last start of the daemon is not known.")];
   const rest = found.count - rows.length;
@@ -105,6 +108,11 @@ function chart(found, rows) {
       const words = CAUSES[known(one.cause)];
       bar.append(s("title", {}, `${one.title}: ${words} ${one.resource}, ${span(end - one.begin)} from ${moment(one.begin)}`));
       drawing.append(bar);
+    }
+    if (row.ending) {
+      const end = x(row.bars.at(-1)?.end ?? found.now);
+      const isLate = width - end < 70;
+      drawing.append(s("text", { class: "ending", x: isLate ? end - 4 : end + 4, y: y + 14, "text-anchor": isLate ? "end" : "start" }, row.ending));
     }
   });
   return h("div", { class: "panel scroll" }, drawing);

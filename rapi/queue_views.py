@@ -64,7 +64,7 @@ _COLUMNS = [
 class Listed(msgspec.Struct, kw_only=True):
     """Jobs, and how many the search finds (``count``).
 
-    ``counts`` and ``outcomes``: how many jobs there are in all, by status and by outcome.
+    ``counts`` and ``outcomes``: how many jobs with these words there are, by status and by outcome.
     """
 
     jobs: list[JobInfo]
@@ -98,13 +98,12 @@ async def list_queue(call: Call) -> Listed:
     feed = call.of(Feed)
     await feed.forget_gone(call.client, time.monotonic())
     known = [*{**feed.ended, **feed.live}.values()]
+    if call.user is NOBODY:
+        known = [without_output(job) for job in known]
+    searched = worded = job_lists.Wanted(words=wanted.words).among(known)
     if call.flag("archived"):
         sort = call.text("sort") or "-id"
         searched = await _with_archived(call, wanted, offset + limit)
-    else:
-        searched = known
-    if call.user is NOBODY:
-        searched = [without_output(job) for job in searched]
     found = job_lists.ordered(wanted.among(searched), sort, time.time())
     shown, timeline = found[offset : offset + limit], call.of(Timeline)
     waiting = [job.id for job in shown if job.status in _WAITING]
@@ -113,8 +112,8 @@ async def list_queue(call: Call) -> Listed:
     return Listed(
         jobs=shown,
         count=len(found),
-        counts=job_lists.counts(known, "status", JobStatus),
-        outcomes=job_lists.counts(known, "outcome", Outcome),
+        counts=job_lists.counts(worded, "status", JobStatus),
+        outcomes=job_lists.counts(worded, "outcome", Outcome),
         waits={job_id: cause for job_id, cause in causes.items() if cause is not None},
         last=f"{feed.mark}.{feed.last}",
         columns=_COLUMNS,
@@ -130,7 +129,8 @@ async def _with_archived(call: Call, wanted: job_lists.Wanted, count: int) -> li
     found = call.client.jobs(
         statuses=wanted.statuses or None, archived=True, wanted=condition, last=count
     )
-    return [job async for job in found]
+    jobs = [job async for job in found]
+    return [without_output(job) for job in jobs] if call.user is NOBODY else jobs
 
 
 def _words(call: Call, parameter: str, known: Sequence[str]) -> list[str]:

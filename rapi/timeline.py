@@ -49,6 +49,8 @@ class Row(msgspec.Struct, gc=False):
     spans: list[Span]
     status: str = ""
     name: str = ""
+    outcome: str = ""
+    """What happened to the job, if it has ended."""
 
 
 class Shown(msgspec.Struct):
@@ -87,6 +89,7 @@ class Timeline:
                 return
             row = self._rows[event.job_id] = _new_row(job, event.time)
         row.status = event.status
+        row.outcome = str(event.outcome or "")
         if job.is_final:
             if job.started is not None and all(span.cause != RUNNING for span in row.spans):
                 # It ran between two events.

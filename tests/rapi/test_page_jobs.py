@@ -273,6 +273,35 @@ def test_chosen_jobs_are_canceled_reprioritised_and_retried_together(
     assert over
 
 
+def test_all_jobs_that_match_are_chosen_on_whatever_page(page: Page, served: Served) -> None:
+    mark = "on all pages"
+    holder = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node24")]})
+    bad = ended(served, shell("exit 1"), reason=mark)
+    with served.client() as client:
+        many = client.submit_many([[delay(0.1, "node24")]] * 101, reason=mark)
+    path = "/2/queue?search=on+all+pages&status=queued&limit=1"
+    while (found := served.get(path))["count"] < len(many):
+        # The page's process hears of the jobs a little later.
+        pass
+    # The counts are those of the search, whatever is chosen of it.
+    assert (found["count"], found["counts"]["queued"], found["counts"]["running"]) == (101, 101, 0)
+    assert found["outcomes"] == {**dict.fromkeys(found["outcomes"], 0), "failed": 1}
+    log_in(page)
+    visit(page, served, "jobs?search=on+all+pages")
+    page.get_by_label(f"Choose job {bad}", exact=True).wait_for(state="detached")
+    page.get_by_label(f"Choose job {many[0]}", exact=True).check()
+    bar = page.get_by_label("Chosen jobs")
+    bar.get_by_role("button", name="Choose all 102 that match").click()
+    bar.get_by_text("102 chosen").wait_for()
+    bar.get_by_role("button", name="Retry 1").wait_for()
+    bar.get_by_role("button", name="Cancel 101").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel 101 jobs").click()
+    page.get_by_role("alert").filter(has_text="done for 101 jobs").wait_for()
+    with served.client() as client:
+        assert {str(job.outcome) for job in client.wait(*many, timeout=30.0)} == {"canceled"}
+    served.request("DELETE", f"/2/jobs/{holder}?kill=1")
+
+
 def test_a_command_is_split_as_a_shell_splits_it(page: Page) -> None:
     lines = [
         "a  b\tc",

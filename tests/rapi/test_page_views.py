@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,23 @@ def test_many_owners_of_one_lock_are_one_box_and_whole_levels_have_a_star(page: 
     assert "Waiting for other jobs" in words
 
 
+def test_on_a_phone_who_holds_and_wants_a_lock_stands_below_its_name(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    rows = [
+        {
+            "name": f"node/{'n' * 20}",
+            "mode": "exclusive",
+            "owners": ["1"],
+            "pending": [["shared", ["2"]]],
+            "wanted": [["exclusive", ["3"]]],
+        }
+    ]
+    *_, words = page.evaluate(LOCKS, rows)
+    assert "job 3 (exclusive)" in words
+    edges = "all => all.map((one) => one.getBoundingClientRect().right)"
+    assert max(page.get_by_role("table").locator("td").evaluate_all(edges)) <= 390
+
+
 @pytest.mark.parametrize(
     ("since", "until", "first", "step"),
     [
@@ -114,3 +132,30 @@ def test_labels_of_the_timeline_end_where_bars_begin(page: Page, served: Served)
     ends = page.locator("text.label").evaluate_all(edge, "right")
     begins = page.locator("svg rect").evaluate_all(edge, "left")
     assert max(ends) <= min(begins)
+
+
+def test_the_timeline_names_what_went_wrong_beside_the_bar(page: Page, served: Served) -> None:
+    failed = ended(served, shell("exit 3"))
+    log_in(page)
+    go(page, "Timeline")
+    page.locator("svg text.ending", has_text="failed").first.wait_for()
+    assert page.locator(f"svg a[href='#/jobs/{failed}']").count() == 1
+
+
+def test_health_counts_jobs_by_outcome_and_tells_limits_and_disk(
+    page: Page, served: Served
+) -> None:
+    ended(served, shell("exit 3"))
+    log_in(page)
+    go(page, "Health")
+    page.locator("dd", has_text=re.compile(r"\d+ failed")).wait_for()
+    assert "error" not in page.locator("dl").inner_text()
+    page.locator("dd", has_text="of each job, no limit in all").wait_for()
+    page.locator("dd", has_text=re.compile(r"iB of .*iB free; output .*, archive ")).wait_for()
+    script = """async (sizes) => {
+        const { bytes } = await import("/page_parts.js");
+        return sizes.map(bytes);
+    }"""
+    sizes = [0, 1023, 1024, 10_240, 48_234_496, 1_610_612_736, 2**50]
+    words = ["0 B", "1023 B", "1.0 KiB", "10 KiB", "46 MiB", "1.5 GiB", "1024 TiB"]
+    assert page.evaluate(script, sizes) == words

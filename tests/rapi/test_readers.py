@@ -122,6 +122,14 @@ def test_a_filter_is_no_way_to_guess(served: Served, name: str) -> None:
     served.refused(500, "PUT", "/2/query/job", body)
 
 
+def test_a_search_is_no_way_to_guess_what_was_printed(served: Served) -> None:
+    path = f"/2/queue?search={OUTPUT}"
+    known = served.get(path, user="reader")
+    assert (known["count"], known["outcomes"]["failed"]) == (1, 1)
+    unknown = served.get(path, user=None)
+    assert unknown["count"] == sum(unknown["counts"].values()) == 0
+
+
 def test_a_rule_that_looks_at_nothing_private_may_be_tried(served: Served) -> None:
     rule = {"predicates": [["opcode", ["=", "OP_ID", "OP_EXEC"]]], "action": "PAUSE"}
     for user in ("reader", None):

@@ -9,6 +9,7 @@ from ganger.rapi.feed import Feed
 from ganger.rapi.timeline import Timeline
 from ganger.storage.access import rapi_settings
 from ganger.storage.jobs.job_views import JobInfo, StatusChange
+from ganger.storage.jobs.outcomes import Outcome
 from ganger.transport.messages import JobExplained, Obstacle
 
 S = JobStatus
@@ -32,6 +33,7 @@ class World:
         received: float = 0.0,
         started: float | None = None,
         ended: float | None = None,
+        outcome: Outcome | None = None,
     ) -> None:
         job = JobInfo(
             id=job_id,
@@ -41,6 +43,7 @@ class World:
             received=received,
             started=started,
             ended=ended,
+            outcome=outcome,
         )
         previous = self._statuses.get(job_id)
         self._statuses[job_id] = status
@@ -79,6 +82,13 @@ def test_the_cause_of_a_wait_is_that_of_the_whole_span_until_another_is_known(wo
         (5, 9.0, "lock", "node/n1"),
         (9.0, None, "running", ""),
     ]
+
+
+def test_the_row_of_a_job_that_ended_tells_what_happened_to_it(world: World) -> None:
+    world.job(1, S.RUNNING, started=1.0)
+    assert [row.outcome for row in world.timeline.shown(0.0, 5.0, 9).rows] == [""]
+    world.job(2, S.ERROR, started=1.0, ended=2.0, outcome=Outcome.TIMED_OUT)
+    assert [row.outcome for row in world.timeline.shown(0.0, 5.0, 9).rows] == ["timed-out"]
 
 
 def test_a_job_that_ran_between_two_events_still_shows_its_run(world: World) -> None:
