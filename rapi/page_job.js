@@ -17,7 +17,7 @@ export async function job(context) {
     if (context.signal.aborted) return;
     isOver = FINAL.includes(seen.job.status);
     called.textContent = seen.job.name ? ` ${seen.job.name}` : "";
-    swap(first, verdict(seen, explained), h("div", { class: "bar" }, actions(context, seen.job, isOver, load)));
+    swap(first, verdict(seen, explained), h("div", { class: "bar" }, actions(context, seen, isOver, load)));
     swap(facts, summary(seen.job), around(seen));
     swap(ops, opcodes(seen.job));
   };
@@ -99,13 +99,13 @@ function around({ job: one, dependents, around: others }) {
   ].flat();
 }
 
-function actions(context, one, isFinal, load) {
+function actions(context, { job: one, may }, isFinal, load) {
   const act = (question, name, method, path, body) => async () => {
     if (!(await ask(question, name))) return;
     await done(api(method, path, body), load);
   };
   const found = [];
-  if (!isFinal && context.may("cancel")) {
+  if (!isFinal && may.includes("cancel")) {
     const isRunning = one.status === "running";
     found.push(isRunning
       ? h("button", { class: "danger", click: act(`Job ${one.id} runs. Stop what it does?`, "Stop the job", "DELETE", `/2/jobs/${one.id}?kill=1`) }, "Stop")
@@ -116,11 +116,14 @@ function actions(context, one, isFinal, load) {
       if (text != null) await done(api("PUT", `/2/jobs/${one.id}/priority`, { priority: Number(text) }), load);
     } }, "Priority"));
   }
-  if (!isFinal && context.may("filters")) {
-    const rule = { priority: 0, predicates: [["jobid", ["=", "id", one.id]]], action: "PAUSE", reason: `job ${one.id} is paused` };
+  if (!isFinal && may.includes("filters")) {
+    // Who may submit named opcodes only keeps rules that name them.
+    const names = context.me.opcodes && [...new Set(one.ops.map((op) => op.op_id))].map((name) => ["=", "OP_ID", name]);
+    const predicates = [["jobid", ["=", "id", one.id]], ...(names ? [["opcode", ["|", ...names]]] : [])];
+    const rule = { priority: 0, predicates, action: "PAUSE", reason: `job ${one.id} is paused` };
     found.push(h("button", { click: act(`Pause job ${one.id} with a filter rule?`, "Pause the job", "POST", "/2/rules", rule) }, "Pause"));
   }
-  if (isFinal && context.may("submit")) {
+  if (isFinal && may.includes("submit")) {
     found.push(h("button", { click: async () => {
       if (!(await ask(`Submit a new job like job ${one.id}?`, "Retry the job"))) return;
       // Of a job that succeeded there is nothing left to retry but the whole.

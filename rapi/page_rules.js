@@ -15,7 +15,7 @@ export async function rules(context) {
   };
   context.whenChanged(load);
   await load();
-  return [h("h1", {}, "Filter rules"), body, context.may("filters") && form(load)].filter(Boolean);
+  return [h("h1", {}, "Filter rules"), body, context.may("filters") && form(load, context.me)].filter(Boolean);
 }
 
 function list(context, found, load) {
@@ -26,7 +26,7 @@ function list(context, found, load) {
       h("div", { class: "faint" }, rule.reason_trail.map(([, text]) => text).filter(Boolean).join("; "))),
     h("td", {}, rule.state, h("div", { class: "faint" }, window(rule))),
     h("td", { class: "number" }, rule.hits == null ? "" : String(rule.hits)),
-    h("td", {}, context.may("filters") && h("button", { class: "danger", click: async () => {
+    h("td", {}, rule.may_change && h("button", { class: "danger", click: async () => {
       if (!(await ask("Delete this filter rule?", "Delete the rule"))) return;
       await api("DELETE", `/2/filters/${rule.uuid}`).then(() => notice("The rule is deleted", true), (error) => notice(error.message));
       await load();
@@ -59,12 +59,12 @@ function window(rule) {
   return [rule.valid_from && ["from ", when(rule.valid_from)], rule.valid_until && [" until ", when(rule.valid_until)]].filter(Boolean).flat();
 }
 
-function form(load) {
+function form(load, me) {
   const fields = {
     action: h("select", { name: "action" }, ACTIONS.map((one) => h("option", {}, one))),
     limit: h("input", { name: "limit", type: "number", min: 0, value: 1 }),
     locks: h("input", { name: "locks", placeholder: "node/n7, or node/n7:exclusive", spellcheck: "false" }),
-    opcodes: h("input", { name: "opcodes", placeholder: "OP_EXEC", spellcheck: "false" }),
+    opcodes: h("input", { name: "opcodes", placeholder: "OP_EXEC", spellcheck: "false", value: me.opcodes?.join(" ") }),
     except: h("input", { name: "except" }),
     reason: h("input", { name: "reason" }),
     name: h("input", { name: "name" }),

@@ -54,6 +54,7 @@ export async function submit(context) {
     h("h1", {}, "Submit a job"),
     h("form", { class: "stack panel fields", submit: send },
       commands || h("p", { class: "faint full" }, `${me.name} may not run commands. `, grant(me, "--exec")),
+      !commands && others?.length > 0 && h("p", { class: "full" }, "You may submit: ", others.map((name) => [h("code", {}, name), " "])),
       !commands && json,
       h("label", {}, "Name", fields.name),
       h("label", {}, "Reason", fields.reason),

@@ -20,7 +20,7 @@ from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import Outcome
 from ..transport.messages import DaemonInfo
-from . import job_lists, roles
+from . import job_lists, roles, scopes
 from .bodies import converted
 from .chains import Chains
 from .declarations import Call, Method, Parameter, Resource, Right
@@ -163,6 +163,9 @@ class Seen(msgspec.Struct):
     around: list[Neighbour]
     """The dependents, what the job depends on, its cause and its other tries, without the lost."""
 
+    may: list[str]
+    """What the user may do with it: ``cancel`` (also priority), ``filters``, ``submit`` anew."""
+
 
 async def read_job(call: Call) -> Seen:
     """The whole of one job, live or archived, and the jobs around it."""
@@ -182,7 +185,8 @@ async def read_job(call: Call) -> Seen:
     dependents = sorted(waiting.union(kept_from_it, needed))
     others = [job.cause, job.retry_of, *job.retried_by, *(one for one, _ in job.depends or ())]
     ids = {*dependents[:_AROUND_MAX], *(one for one in others[:_AROUND_MAX] if one)}
-    return Seen(job, dependents, await _around(call, ids))
+    may = scopes.job_rights(call.user, {op.op_id for op in job.ops or ()})
+    return Seen(job, dependents, await _around(call, ids), [right.value for right in may])
 
 
 async def _around(call: Call, ids: Collection[int]) -> list[Neighbour]:

@@ -40,14 +40,14 @@ def refusal(user: User, right: Right, opcodes_given: Collection[str] = ()) -> st
     """
     if right not in rights(user):
         text = f"user {user.name} may not do this: it needs the right to {right.value}"
-        return f"{text}; {_grant(user, _GRANTS.get(right, _TO_OPERATE))}"
+        return f"{text}; {granted(user, _GRANTS.get(right, _TO_OPERATE))}"
     for opcode in opcodes_given:
         if opcode == COMMAND_OPCODE and "exec" not in user.options:
             text = f"user {user.name} may not submit {opcode}: it needs the option exec"
-            return f"{text}; {_grant(user, '--exec')}"
+            return f"{text}; {granted_for(user, opcode)}"
         if is_limited(user) and opcode not in opcodes(user):
             shown = wording.shortened(opcode)
-            return f"user {user.name} may not submit {shown}; {_grant(user, f'--opcode {shown}')}"
+            return f"user {user.name} may not submit {shown}; {granted_for(user, opcode)}"
     return None
 
 
@@ -56,8 +56,14 @@ _GRANTS = {Right.SUBMIT: "--role operate --exec", Right.ADMIN: "--role admin"}
 """The options of the command line that give a right to a user who has no more than `read`."""
 
 
-def _grant(user: User, options: str) -> str:
-    """The command that lets the user do it."""
+def granted_for(user: User, opcode: str) -> str:
+    """The command that lets the user submit the opcode, and change jobs that have it."""
+    is_command = opcode == COMMAND_OPCODE
+    return granted(user, "--exec" if is_command else f"--opcode {wording.shortened(opcode)}")
+
+
+def granted(user: User, options: str = "--role admin") -> str:
+    """The command that gives the user what these options stand for."""
     name = shlex.quote(user.name)
     return f"who administers the server grants it: ganger rapi user change {name} {options}"
 

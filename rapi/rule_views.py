@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..transport.messages import FilterRow
+from . import scopes
 from .bodies import converted
 from .declarations import Call, Method, Resource, Right
 from .filters import WrittenRule, stored
@@ -22,6 +23,8 @@ class RuleShown(FilterRow, frozen=True, kw_only=True):
     """A filter rule, and to how many jobs it was applied since the daemon started."""
 
     hits: int = 0
+    may_change: bool = False
+    """Whether the user who asks may replace and delete it."""
 
 
 class NewRule(WrittenRule, kw_only=True):
@@ -36,6 +39,7 @@ async def list_rules(call: Call) -> Any:  # noqa: ANN401 - JSON
     found: list[dict[str, Any]] = msgspec.to_builtins(rules)
     for rule in found:
         rule["hits"] = hits.get(rule["uuid"], 0)
+        rule["may_change"] = scopes.may_change_rule(call.user, rule["predicates"])
     return found
 
 

@@ -6,11 +6,12 @@ that cannot match a job without one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from ..storage import errors, wording
+from ..storage.access.rapi_users import User
 from ..storage.filters.rules import is_uuid
 from . import roles
 from .declarations import Call, Right
@@ -53,19 +54,39 @@ async def refusal(call: Call, right: Right) -> str | None:
     if right is Right.CANCEL:
         job = await call.client.job(call.job_id)
         outside = sorted({op.op_id for op in job.ops or ()} - allowed)
-        return f"user {user.name} may not change jobs with {outside[0]}" if outside else None
+        if not outside:
+            return None
+        text = f"user {user.name} may not change jobs with {outside[0]}"
+        return f"{text}; {roles.granted_for(user, outside[0])}"
     if right is not Right.FILTERS:
         return None
     if isinstance(call.body, WrittenRule) and (hidden := private_parameter(call.body.predicates)):
         # The jobs that it holds would tell the value.
-        return f"user {user.name} may not keep filter rules that look at {hidden}"
+        text = f"user {user.name} may not keep filter rules that look at {hidden}"
+        return f"{text}; {roles.granted(user)}"
     rules = [call.body.predicates] if isinstance(call.body, WrittenRule) else []
     if uuid := call.path.get("uuid"):
         rules += [rule.predicates for rule in await call.client.filters() if rule.uuid == uuid]
     if any(not concerns_only(rule, allowed) for rule in rules):
         names = ", ".join(sorted(allowed)) or "no opcode"
-        return f"user {user.name} may only keep filter rules for {names}"
+        text = f"user {user.name} may only keep filter rules for {names}"
+        return f"{text}; {roles.granted(user)}"
     return None
+
+
+def job_rights(user: User, opcodes: Collection[str]) -> list[Right]:
+    """What the user may do with a job of these opcodes: change it, hold it, submit it anew."""
+    may_change = not roles.is_limited(user) or roles.opcodes(user).issuperset(opcodes)
+    may_retry = roles.refusal(user, Right.SUBMIT, opcodes) is None
+    found = {Right.CANCEL: may_change, Right.FILTERS: may_change, Right.SUBMIT: may_retry}
+    return [right for right, may in found.items() if may and right in roles.rights(user)]
+
+
+def may_change_rule(user: User, predicates: object) -> bool:
+    """Whether the user may replace and delete a rule with these predicates."""
+    if Right.FILTERS not in roles.rights(user):
+        return False
+    return not roles.is_limited(user) or concerns_only(predicates, roles.opcodes(user))
 
 
 def concerns_only(predicates: object, opcodes: frozenset[str]) -> bool:

@@ -19,6 +19,7 @@ USERS = {
     "writer": "write",
     "reader": "read",
     "tagger": "operate,opcode:OP_TAGS_SET",
+    "delayer": "operate,opcode:OP_TEST_DELAY",
 }
 """Users by their options; the password of each is the name backwards."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.rapi import browsing
-from tests.rapi.browsing import delay, ended, log_in, shell, visit
+from tests.rapi.browsing import delay, ended, go, log_in, shell, visit
 from tests.rapi.served import Served
 
 if TYPE_CHECKING:
@@ -232,6 +233,40 @@ def test_who_may_run_no_commands_is_offered_none_and_told_who_grants_it(
     page.get_by_label("Opcodes, as JSON").fill('[{"OP_ID": "OP_EXEC", "argv": ["true"]}]')
     page.get_by_role("button", name="Submit", exact=True).click()
     page.get_by_role("alert").filter(has_text="ganger rapi user change").wait_for()
+
+
+def test_who_may_submit_one_opcode_is_offered_what_he_may_and_that_works(
+    page: Page, served: Served
+) -> None:
+    foreign = served.done("POST", "/2/jobs", {"ops": [shell("sleep 600")]})
+    rule = served.done("POST", "/2/rules", {"predicates": [["jobid", ["=", "id", foreign]]]})
+    log_in(page, "delayer")
+    buttons = page.locator(".bar button")
+    visit(page, served, f"jobs/{foreign}")
+    page.get_by_label("What it does").get_by_text("Running").wait_for()
+    assert buttons.count() == 0
+    go(page, "Rules")
+    page.get_by_role("cell", name=f"job {foreign}").wait_for()
+    assert page.get_by_role("button", name="Delete").count() == 0
+    assert page.get_by_label("Opcodes", exact=False).first.input_value() == "OP_TEST_DELAY"
+    go(page, "Jobs")
+    page.get_by_role("link", name="Submit a job").click()
+    page.get_by_text("You may submit: OP_TEST_DELAY").wait_for()
+    page.get_by_label("Opcodes, as JSON").fill(json.dumps([delay(600.0, "node25")]))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_label("What it does").get_by_text("Running").wait_for()
+    assert buttons.all_inner_texts() == ["Stop", "Priority", "Pause"]
+    job_id = int(page.url.rpartition("/")[2])
+    browsing.confirm(page, "Pause", "Pause the job")
+    page.get_by_role("alert").filter(has_text="Done").wait_for()
+    [paused] = [one for one in served.get("/2/rules", user="delayer") if one["may_change"]]
+    assert ["jobid", ["==", "id", job_id]] in paused["predicates"]
+    browsing.confirm(page, "Stop", "Stop the job")
+    page.get_by_label("Why it ended").get_by_text("Killed").wait_for()
+    assert buttons.all_inner_texts() == ["Retry"]
+    served.done("DELETE", f"/2/filters/{paused['uuid']}", user="delayer")
+    served.done("DELETE", f"/2/filters/{rule}")
+    served.request("DELETE", f"/2/jobs/{foreign}?kill=1")
 
 
 def test_chosen_jobs_are_canceled_reprioritised_and_retried_together(

@@ -74,13 +74,17 @@ def called(path: Mapping[str, str], body: object, user: User) -> Call:
     return Call(client=cast("AsyncClient", Daemon()), user=user, path=dict(path), body=body)
 
 
+GRANTS = "who administers the server grants it: ganger rapi user change joe"
+FOREIGN = f"user joe may not change jobs with OP_C; {GRANTS} --opcode OP_C"
+
+
 @pytest.mark.parametrize(
     ("job_id", "expected"),
     [
         ("1", None),
-        ("2", "user joe may not change jobs with OP_C"),
-        ("0" * 17 + "2", "user joe may not change jobs with OP_C"),
-        ("0" * 99 + "2", "user joe may not change jobs with OP_C"),
+        ("2", FOREIGN),
+        ("0" * 17 + "2", FOREIGN),
+        ("0" * 99 + "2", FOREIGN),
         ("0" * 99 + "1", None),
     ],
 )
@@ -97,7 +101,7 @@ def test_a_job_that_is_not_there_is_nobodys_to_change(job_id: str) -> None:
     assert refusal(Right.CANCEL, {"job_id": job_id}, user=ADMIN) is None
 
 
-WORDS = "user joe may only keep filter rules for OP_A, OP_B"
+WORDS = f"user joe may only keep filter rules for OP_A, OP_B; {GRANTS} --role admin"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,34 @@ def test_a_name_that_no_rule_has_is_nobodys_to_change() -> None:
         asyncio.run(scopes.settled(call, Right.FILTERS))
 
 
+@pytest.mark.parametrize(
+    ("options", "opcodes", "job", "expected"),
+    [
+        ("read", "", "OP_A", []),
+        ("operate", "OP_A", "OP_A", ["cancel", "filters", "submit"]),
+        ("operate", "OP_A", "OP_A OP_B", []),
+        ("operate exec", "OP_A", "OP_A OP_EXEC", ["cancel", "filters", "submit"]),
+        ("exec", "", "OP_EXEC", []),
+        ("admin", "", "OP_A OP_EXEC", ["cancel", "filters"]),
+        ("admin", "", "OP_A", ["cancel", "filters", "submit"]),
+        ("write exec", "", "OP_EXEC", ["cancel", "filters", "submit"]),
+    ],
+)
+def test_what_a_user_may_do_with_a_job(
+    options: str, opcodes: str, job: str, expected: list[str]
+) -> None:
+    user = User("jim", options=frozenset(options.split()), opcodes=frozenset(opcodes.split()))
+    assert [right.value for right in scopes.job_rights(user, job.split())] == expected
+
+
+def test_who_may_change_a_rule() -> None:
+    reader = User("jim", options=frozenset({"read"}))
+    for predicates, may in (([for_("OP_A")], True), ([for_("OP_C")], False), ([], False)):
+        assert scopes.may_change_rule(OPERATOR, predicates) is may
+        assert scopes.may_change_rule(ADMIN, predicates)
+        assert not scopes.may_change_rule(reader, predicates)
+
+
 def test_looking_and_submitting_ask_nobody() -> None:
     for right in (Right.READ, Right.WAIT, Right.SUBMIT, Right.NOTHING):
         assert refusal(right, {"job_id": "2"}) is None
@@ -195,5 +227,5 @@ def test_a_rule_that_is_nested_too_deeply_concerns_anything() -> None:
 
 def test_an_operator_without_opcodes_keeps_no_rules() -> None:
     nobody = User("jim", options=frozenset({"operate"}))
-    text = "user jim may only keep filter rules for no opcode"
+    text = f"user jim may only keep filter rules for no opcode; {GRANTS[:-3]}jim --role admin"
     assert refusal(Right.FILTERS, {}, Rule(predicates=[for_("OP_A")]), nobody) == text
