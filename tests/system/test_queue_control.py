@@ -75,7 +75,8 @@ def test_commands_within_the_text_are_commands() -> None:
     for words in named:
         group: click.Command | None = ganger
         for word in words.split():
-            assert isinstance(group, click.Group), words
+            if not isinstance(group, click.Group):
+                break  # The word is an argument.
             group = group.get_command(click.Context(group), word)
         assert group is not None, words
 
@@ -281,12 +282,12 @@ def test_a_host_is_held_and_released(daemon: Daemon, client: Client, gate: Gate)
         first = client.submit(gate.job())
         one = client.submit(shell("true"), depends=[first])
         assert f"job {one} is held; " in reader.type("ganger hold", _4711=str(one))
+        gate.let_through()
+        end(client, first)
+        run_by(client)
+        assert statuses(client, one) == ["queued"]
+        assert reader.type("ganger release", _4711=str(one)) == f"{one} is released\n"
         assert reader.left == []
-    gate.let_through()
-    end(client, first)
-    run_by(client)
-    assert statuses(client, one) == ["queued"]
-    client.delete_filter(f"hold {one}")
     assert end(client, one) == {one: SUCCESS}
 
 
