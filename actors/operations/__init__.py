@@ -1,1 +1,11 @@
-"""What does an opcode do?"""
+"""What does an opcode do?
+
+A job's process looks its opcode up in `registry.OPERATIONS`. An opcode of a package brings its
+operation (`run`). One that needs nothing but the configuration runs in the configuration store
+instead (`storage.ganeti.operations`).
+
+- `registry`: the table, short operations, and how failures are stored.
+- `commands`: ``OP_EXEC``. `command_output`: what its command prints.
+- `printing`: what an operation in Python prints.
+- `local_context`: runs an opcode without a daemon, for tests of opcodes.
+"""

@@ -1,4 +1,8 @@
 """What has a job printed?
 
-The component is `OutputReader`; `page_waits` decides.
+`OutputReader` only reads: the job's process writes the file (`job.output`).
+
+- `output_reader`: sends pages of it.
+- `disk_watch`: how much of the disk that takes, and the rest of the queue.
+- `page_waits`: the requests for more, and until when they wait. Pure.
 """

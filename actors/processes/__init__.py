@@ -1,1 +1,12 @@
-"""How are processes of the system reached, followed and ended?"""
+"""How are processes of the system reached, followed and ended?
+
+What the executor and the processes of jobs need of the kernel.
+
+- `fork_protocol`: the packets between daemon and fork server. `channels`: frames over the socket
+  pair of a job's process.
+- `descendants`: follows what a job starts, and ends what is left. `sessions`: the same after its
+  process has died. `control_groups`: a group for each job, where the system allows that.
+- `lock_file_owners`: which process holds a lock file.
+- `own_state`: whether a process is as clean as before its job.
+- `machine`: what this machine says of itself.
+"""
