@@ -47,12 +47,12 @@ def purge(
     dry_run: bool,
     output_kind: str,
 ) -> int:
-    """Remove jobs that have ended for good, archived or not: their files, output and input.
+    """Remove ended jobs, archived or not, with their output and input. Nothing brings them back.
 
     Those with IDS, or all that meet the options. This gives the disk its space back, also while it
-    is full; `ganger job archive` does not. A job on which one depends that has not ended stays. A
-    purged job is unknown afterwards, and its id is not given again. Exit code 1: a job that was
-    meant stays; standard error says why.
+    is full; `ganger job archive` does not. A job for which another one waits stays. A purged job is
+    unknown afterwards, and its id is not given again. Exit code 1: a job that was meant stays;
+    standard error says why.
     """
     if not ids and age is None and not size:
         raise errors.UsageError("give IDS, --older-than or --larger-than")
