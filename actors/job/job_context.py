@@ -76,22 +76,17 @@ class JobContext:
             self._output = JobOutput(
                 file, self._send_size, self.log, self.clock, self._tell_dropped
             )
-            self._begin_output()
+            self._output.begin(self.op_index, self._output_limit)
             if (serial := self._log.told_serial) > 0:
                 self._output.note_logged(serial)
+        self._output.limit_job(self._limits.now().job_bytes)
         return self._output.add(data, stream)
 
     def begin_output(self, limit: int | None) -> None:
         """Another opcode begins, and may have so many bytes of output (None: the usual limit)."""
         self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
         if self._output is not None:
-            self._begin_output()
-
-    def _begin_output(self) -> None:
-        """The opcode gets what it may have, or what is left of that of the job."""
-        assert self._output is not None
-        left = max(0, self._limits.now().job_bytes - self._output.stored)
-        self._output.begin(self.op_index, min(self._output_limit, left))
+            self._output.begin(self.op_index, self._output_limit)
 
     def end_output(self) -> None:
         """The opcode has ended: make its output durable."""

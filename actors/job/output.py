@@ -34,8 +34,8 @@ _MESSAGE = "message"
 _MARK_PIECES = 3
 """A mark takes as much of a block as the heads of so many pieces."""
 
-_PIECES_MAX = SEGMENTS_MAX - 3 * _MARK_PIECES
-"""Most pieces of a block before the two marks of the limit, and one of the log."""
+_PIECES_MAX = SEGMENTS_MAX - 5 * _MARK_PIECES
+"""Most pieces of a block before four marks of the limit, and one of the log."""
 
 
 class JobOutput:
@@ -64,9 +64,15 @@ class JobOutput:
         self._is_dropping = False
         self._op_index = 0
         self._limit = self._left = 0
+        self._job_limit = settings.OUTPUT_JOB_BYTES_MAX
         self.stored = 0
-        """Bytes of output that were within the limits, of all opcodes together."""
+        """Bytes of output within the limits, of all opcodes and processes of the job together."""
+        # A file that cannot be read cannot be written: the first block tells.
+        with contextlib.suppress(errors.StorageError):
+            self.stored = file.bytes_before()
         self._dropped = 0
+        self._reached = ""
+        """The limit for which output is dropped."""
         self._collected: list[tuple[int, list[bytes], int]] = []
         """Kind of segment, pieces of output, and (for marks) the number of missing bytes."""
         self._collected_pieces = self._collected_bytes = 0
@@ -86,7 +92,13 @@ class JobOutput:
     def add(self, data: bytes, stream: str) -> int:
         """Add output of ``stdout`` or ``stderr``; return how many bytes are within the limit."""
         kind = output_blocks.KINDS[stream]
-        allowed = min(len(data), self._left)
+        allowed = min(len(data), self._left, max(0, self._job_limit - self.stored))
+        if allowed and self._dropped:
+            if self._collected_pieces < _PIECES_MAX:
+                self._end_drop()
+            else:
+                # The disk refuses the block, which has no room for more marks.
+                allowed = 0
         self._left -= allowed
         self.stored += allowed
         for start in range(0, allowed, BLOCK_BYTES):
@@ -95,6 +107,10 @@ class JobOutput:
             self._drop(len(data) - allowed)
         self.write_if_due()
         return allowed
+
+    def limit_job(self, limit: int) -> None:
+        """Keep ``limit`` bytes of all opcodes and processes of the job together, from now on."""
+        self._job_limit = limit
 
     def note_logged(self, serial: int) -> None:
         """The newest entry of the job's log that is no output has this serial."""
@@ -131,9 +147,7 @@ class JobOutput:
     def end(self) -> None:
         """End the opcode's output: write the rest, and make all of it durable."""
         if self._dropped:
-            self._mark(LIMIT_REACHED, self._dropped)
-            text = f"Output limit of {self._limit} bytes: {self._dropped} bytes were dropped"
-            self._log(text, ABOUT_OUTPUT)
+            self._end_drop()
         for _ in range(2):
             # A mark may follow, for bytes missing after the first block.
             if self._collected:
@@ -181,13 +195,24 @@ class JobOutput:
 
     def _drop(self, count: int) -> None:
         if not self._dropped:
+            self._reached = (
+                f"{self._limit} bytes"
+                if not self._left
+                else f"{self._job_limit} bytes of the whole job"
+            )
             self._mark(LIMIT_REACHED, 0)
-            text = f"Output limit of {self._limit} bytes reached: what follows is dropped"
+            text = f"Output limit of {self._reached} reached: what follows is dropped"
             self._log(text, ABOUT_OUTPUT)
         self._dropped += count
-        self._tell_dropped(
-            f"its output is dropped: it has reached the limit of {self._limit} bytes"
-        )
+        self._tell_dropped(f"its output is dropped: it has reached the limit of {self._reached}")
+
+    def _end_drop(self) -> None:
+        """The opcode ends, or a higher limit of the job is in force."""
+        self._mark(LIMIT_REACHED, self._dropped)
+        text = f"Output limit of {self._reached}: {self._dropped} bytes were dropped"
+        self._log(text, ABOUT_OUTPUT)
+        self._dropped = 0
+        self._tell_stored()
 
     def _tell_dropped(self, text: str) -> None:
         now = self._clock()

@@ -82,6 +82,10 @@ class Block(msgspec.Struct, frozen=True):
         data = zlib.decompress(self.stored, bufsize=self.raw_bytes) if self.is_compressed else None
         return list(_segments(bytes(self.stored) if data is None else data))
 
+    def output_bytes(self) -> int:
+        """How much output is in the block, before compression."""
+        return sum(len(segment.data) for segment in self.segments())
+
 
 class Packer:
     """Makes blocks. After one that compression did not shorten, it pauses compression."""

@@ -23,7 +23,7 @@ _SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX
 
 
 class OutputFile:
-    """One file of output; nothing happens on disk before the first `append`."""
+    """One file of output; nothing is made on disk before the first `append`."""
 
     def __init__(self, path: str, refusal: Callable[[], str] = lambda: "") -> None:
         """``refusal`` says why no output is to be stored now, if so."""
@@ -35,6 +35,7 @@ class OutputFile:
         self._is_new = False
         self._flushed = 0
         self._is_doubtful = False
+        self._before = 0
         self.has_unflushed = False
         """Whether a power loss could take a block that was appended."""
 
@@ -42,6 +43,13 @@ class OutputFile:
     def end(self) -> int:
         """The size of the file in bytes."""
         return self._end
+
+    def bytes_before(self) -> int:
+        """The output that earlier processes of the job have stored, before compression."""
+        with documents.storage_errors(self._path):
+            if self._descriptor < 0 and os.path.lexists(self._path):
+                self._open()
+        return self._before
 
     def append(self, op_index: int, segments: Sequence[Segment]) -> None:
         """Append a block; after a `StorageError` the file is as it was.
@@ -113,7 +121,7 @@ class OutputFile:
             end = 0
             if size:
                 # An earlier process of the job wrote it, before the job went back to the queue.
-                end = _end_of_blocks(descriptor, size)
+                end, self._before = _end_of_blocks(descriptor, size)
                 os.ftruncate(descriptor, end)
         except BaseException:
             os.close(descriptor)
@@ -145,12 +153,13 @@ class OutputFile:
         self._descriptor, self._is_new = descriptor, True
 
 
-def _end_of_blocks(descriptor: int, size: int) -> int:
-    """The end of the last whole block."""
-    place = end = 0
+def _end_of_blocks(descriptor: int, size: int) -> tuple[int, int]:
+    """The end of the last whole block, and the bytes of output in all of them."""
+    place = end = stored = 0
     while place < size:
         data = os.pread(descriptor, _SCAN_BYTES, place)
         found = output_blocks.find_blocks(data, place)
+        stored += sum(block.output_bytes() for block in found.blocks)
         if found.blocks:
             place = end = found.end
         elif len(data) > output_blocks.STORED_BYTES_MAX:
@@ -158,7 +167,7 @@ def _end_of_blocks(descriptor: int, size: int) -> int:
             place += len(data) - output_blocks.STORED_BYTES_MAX
         else:
             break
-    return end
+    return end, stored
 
 
 def read_page(places: Places, job_id: int, offset: int, count: int) -> tuple[bytes, int]:

@@ -167,7 +167,7 @@ def test_above_the_limit_output_is_dropped_and_counted(stage: OutputStage) -> No
     assert stage.kinds == ["output", "output"]
 
 
-@pytest.mark.parametrize("room", [0, 5, 12])
+@pytest.mark.parametrize("room", [0, 5, 18])
 @pytest.mark.parametrize("is_after_a_gap", [False, True])
 def test_a_full_block_has_room_for_the_marks_too(
     stage: OutputStage, room: int, *, is_after_a_gap: bool
@@ -191,7 +191,7 @@ def test_a_full_block_has_room_for_the_marks_too(
     lost = 4 * is_after_a_gap
     assert len(stage.text()) + marked == 1 + output_blocks.BLOCK_BYTES + lost
     # Without that room, what was read last goes into a block of its own, or is not kept.
-    assert (stage.disk.appended, marked == lost) == ((2, True) if room == 12 else (3, lost == 0))
+    assert (stage.disk.appended, marked == lost) == ((2, True) if room == 18 else (3, lost == 0))
     assert [one for one in segments if one.kind == LIMIT_REACHED] == [
         Segment(LIMIT_REACHED), Segment(LIMIT_REACHED, missing=7),
     ]  # fmt: skip
@@ -207,6 +207,58 @@ def test_the_limit_is_one_of_each_opcode(stage: OutputStage) -> None:
     found = output_blocks.find_blocks(stage.path.read_bytes(), 0)
     assert [block.op_index for block in found.blocks] == [0, 0, 1]
     assert stage.text() == b"acd"
+
+
+def test_the_limit_of_a_job_counts_what_its_earlier_processes_have_stored(tmp_path: Path) -> None:
+    for written, kept in ((b"0" * 400, 400), (b"1" * 400, 400), (b"2" * 400, 200), (b"3", 0)):
+        process = OutputStage(tmp_path)
+        process.output.limit_job(1_000)
+        assert process.output.add(written, "stdout") == kept
+        process.output.end()
+        process.output.close()
+    assert process.text() == b"0" * 400 + b"1" * 400 + b"2" * 200
+    assert process.logged == [
+        "Output limit of 1000 bytes of the whole job reached: what follows is dropped",
+        "Output limit of 1000 bytes of the whole job: 1 bytes were dropped",
+    ]
+
+
+def test_another_limit_of_the_job_holds_for_the_opcode_that_runs(stage: OutputStage) -> None:
+    stage.output.limit_job(3)
+    assert stage.output.add(b"1234", "stdout") == 3
+    assert stage.told == [
+        "its output is dropped: it has reached the limit of 3 bytes of the whole job"
+    ]
+    stage.output.limit_job(6)
+    assert stage.output.add(b"56", "stdout") == 2
+    assert stage.told[1:] == [""]
+    stage.output.limit_job(4)
+    assert stage.output.add(b"78", "stdout") == 0
+    stage.output.end()
+    assert stage.segments() == [
+        Segment(STDOUT, b"123"),
+        Segment(LIMIT_REACHED),
+        Segment(LIMIT_REACHED, missing=1),
+        Segment(STDOUT, b"56"),
+        Segment(LIMIT_REACHED),
+        Segment(LIMIT_REACHED, missing=2),
+    ]
+
+
+def test_a_limit_that_changes_often_while_the_disk_refuses_makes_no_block_too_large(
+    stage: OutputStage,
+) -> None:
+    stage.disk.refuses = True
+    stage.output.add(b".", "stdout")
+    for number in range(output_blocks.SEGMENTS_MAX):
+        stage.output.limit_job(number + 1)
+        stage.output.add(b"..", "stdout" if number % 2 else "stderr")
+    stage.disk.refuses = False
+    stage.now += settings.DISK_RETRY_SECONDS
+    stage.output.end()
+    kept = sum(len(each.data) for each in stage.segments())
+    missing = sum(each.missing for each in stage.segments())
+    assert kept + missing == 1 + 2 * output_blocks.SEGMENTS_MAX
 
 
 def test_a_disk_that_refuses_is_asked_again_and_the_gap_is_marked(stage: OutputStage) -> None:
