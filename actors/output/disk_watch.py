@@ -38,6 +38,8 @@ class DiskWatch:
         self._taken = 0
         self._grown: dict[int, int] = {}
         """The sizes of output that has grown since the disk was measured."""
+        self._before: dict[int, int] = {}
+        """The sizes of output that had grown before that."""
         self._looked_at = -settings.RETENTION_SECONDS
         """When jobs were last looked at that may be too old."""
 
@@ -72,7 +74,8 @@ class DiskWatch:
         limit = self._limits.output_bytes
         if limit:
             self._grown[job_id] = size
-            if self._taken < limit <= self._taken + sum(self._grown.values()):
+            grown = sum(now - self._before.get(one, 0) for one, now in self._grown.items())
+            if self._taken < limit <= self._taken + grown:
                 self._measure()
 
     def answer(self, envelope: Envelope) -> None:
@@ -106,7 +109,7 @@ class DiskWatch:
 
     def _judge(self, use: DiskUse) -> None:
         limits, taken = self._limits, use.output + use.archive
-        self._taken, self._grown = taken, {}
+        self._taken, self._before, self._grown = taken, self._grown, {}
         if limits.output_bytes:
             is_reached = taken >= limits.output_bytes
             self._put_in_force(

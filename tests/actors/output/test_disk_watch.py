@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ganger.actors.output.output_reader import OutputReader
 from ganger.storage import errors, settings
 from ganger.storage.disk.disk_parts import DiskLimits
 from ganger.storage.queue_files import spool
+from ganger.storage.queue_files.disk_use import DiskMeter
 from ganger.storage.queue_files.output_limits import LimitsInForce
 from ganger.transport import messages
 
@@ -93,6 +95,30 @@ def test_growth_is_noticed_before_the_next_measurement(watch: Watch) -> None:
     watch.actor.notify(messages.OutputGrew(job_id=1, size=20 * KIB))
     watch.actor.work_off()
     assert "output and archive take 20.0 KiB" in watch.refusal
+
+
+def test_output_that_was_measured_counts_only_as_far_as_it_has_grown_since(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.limit(output_bytes=100 * KIB)
+    for size in (60, 64):
+        watch.write(1, size * KIB)
+        watch.actor.notify(messages.OutputGrew(job_id=1, size=size * KIB))
+        watch.look_again()
+    count, measured = 0, DiskMeter.measuring
+
+    def counted(meter: DiskMeter) -> Iterator[None]:
+        nonlocal count
+        count += 1
+        return measured(meter)
+
+    monkeypatch.setattr(DiskMeter, "measuring", counted)
+    for size in (68, 96, 100):
+        watch.write(1, size * KIB)
+        watch.actor.notify(messages.OutputGrew(job_id=1, size=size * KIB))
+        watch.actor.work_off()
+        assert count == (size == 100)
+    assert "output and archive take 100.0 KiB" in watch.refusal
 
 
 def test_without_the_limit_output_is_stored_again_and_nothing_is_measured(watch: Watch) -> None:
