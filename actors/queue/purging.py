@@ -123,7 +123,7 @@ class Purging:
         if job_id in needed:
             page.left_out.append((job_id, f"job {needed[job_id]} depends on job {job_id}"))
             return None
-        page.jobs.append((job_id, size))
+        page.add(job_id, size)
         return list(files)
 
     def _obstacle(self, job_id: int, row: Row | None, message: messages.PurgeJobs) -> str:
@@ -163,7 +163,7 @@ class Purging:
         if outcome[0] is not None:
             raise outcome[0]
         while segments.has_unremoved and not self._ledger.is_read_only:
-            segments.remove_purged(settings.PURGED_AT_ONCE)
+            segments.remove_purged(settings.REMOVED_AT_ONCE)
             yield
         self._free_large()
         self._store.note_space()
@@ -206,7 +206,7 @@ class _Page:
     def has_enough(self) -> bool:
         """Whether so much is freed as the request wants."""
         enough = self.message.bytes_enough
-        return enough is not None and sum(size for _, size in self.jobs) >= enough
+        return enough is not None and self._freed >= enough
 
     def __init__(self, message: messages.PurgeJobs, files: removal.JobFiles) -> None:
         self.message = message
@@ -214,6 +214,12 @@ class _Page:
         self.jobs: list[tuple[int, int]] = []
         self.left_out: list[tuple[int, str]] = []
         self.next_after: int | None = None
+        self._freed = 0
+
+    def add(self, job_id: int, size: int) -> None:
+        """This job goes, and takes so many bytes."""
+        self.jobs.append((job_id, size))
+        self._freed += size
 
 
 def _slices(ids: list[int]) -> Iterable[list[int]]:

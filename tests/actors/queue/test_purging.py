@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.actors.queue.queue_stage import ENDED, Queue, spec
 from tests.refusals import refusing
 
+from ganger.actors.queue import purging
 from ganger.storage import errors, settings
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files import removal, spool
@@ -153,6 +155,35 @@ def test_a_request_may_have_enough_after_some_jobs(queue: Queue) -> None:
         write_output(queue, job_id)
     outcome = purge(queue, bytes_enough=150_000)
     assert (ids(outcome), outcome.next_after) == ([1, 2], None)
+
+
+def test_whether_it_is_enough_needs_no_look_at_all_jobs_of_the_page(queue: Queue) -> None:
+    class Jobs(list[tuple[int, int]]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("with 2,000 jobs that makes 2,000,000 steps")
+
+    page = purging._Page(
+        messages.PurgeJobs(bytes_enough=3), removal.JobFiles(queue.stage.places, lambda _: ())
+    )
+    page.jobs = Jobs()
+    page.add(1, 2)
+    assert not page.has_enough
+    page.add(2, 1)
+    assert page.has_enough
+
+
+def test_the_files_of_few_jobs_go_in_one_turn(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "REMOVED_AT_ONCE", 2)
+    for _ in range(7):
+        queue.finish_new()
+    asker = queue.actor.ask(messages.PurgeJobs(age_seconds=-1.0))
+    counts = [len(left(queue))]
+    while queue.actor.take_slice():
+        counts.append(len(left(queue)))
+    assert len(asker.answer_as(messages.PurgeOutcome).jobs) == 7
+    assert [count for count, _ in itertools.groupby(counts)] == [7, 5, 3, 1, 0]
 
 
 def test_an_archived_job_that_cannot_be_read_goes_by_its_id_and_not_by_its_age(
