@@ -242,9 +242,9 @@ def test_links_inside_the_repository_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if re.match(r"docs/(?!decisions/|examples/|README)", page)]
 )
-def test_every_page_stands_in_the_table_of_contents(page: str) -> None:
+def test_every_page_stands_once_in_the_table_of_contents(page: str) -> None:
     contents = (DOCS / "README.md").read_text(encoding="utf-8")
-    assert f"]({page.removeprefix('docs/')})" in contents
+    assert contents.count(f"]({page.removeprefix('docs/')})") == 1
 
 
 def test_the_readme_leads_to_the_table_of_contents() -> None:
