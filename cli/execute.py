@@ -41,7 +41,7 @@ _NOT_STARTED = "command cannot be started: "
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="End the command after this time, such as 90 or 5m.",
+    help="End the command after this time, such as 5m.",
 )
 @click.option(
     "--cwd",

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     "--timeout",
     type=choices.Seconds(),
     metavar="SPAN",
-    help="Wait no longer than this for what runs there, such as 90 (seconds), 10m or 2h. Then it "
+    help="Wait no longer than this for what runs there, such as 10m. Then it "
     "stays held, or is released if there is a COMMAND, which does not run (exit code 124).",
 )
 @click.option(

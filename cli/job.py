@@ -60,7 +60,7 @@ job.add_command(purging.purge)
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="With --wait: give up after this time, such as 90 or 5m.",
+    help="With --wait: give up after this time, such as 5m.",
 )
 @whys.quiet_option
 @output.output_option
@@ -161,7 +161,7 @@ def info(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="Give up after this time, such as 90 or 5m (exit code 124).",
+    help="Give up after this time, such as 5m (exit code 124).",
 )
 @whys.quiet_option
 @click.pass_obj
@@ -183,7 +183,7 @@ def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) 
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="Stop after this time, such as 90 or 5m (exit code 124).",
+    help="Stop after this time, such as 5m (exit code 124).",
 )
 @whys.quiet_option
 @click.pass_obj

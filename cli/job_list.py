@@ -108,9 +108,8 @@ def list_jobs(
 ) -> int:
     """List jobs: those with these IDS, or all that are not archived.
 
-    A name stands for the newest job of that name, or the jobs of the newest plan; @last for the
-    newest job that you have submitted. Standard error names the IDS that no job has; the exit code
-    is 1 then.
+    IDS may be names of jobs or plans, or @last. Standard error names those that no job has; the
+    exit code is 1 then.
     """
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
     if outcomes:

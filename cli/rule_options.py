@@ -94,7 +94,7 @@ _OPTIONS = (
         multiple=True,
         metavar="OP_ID",
         shell_complete=completing.opcodes,
-        help="Jobs with this opcode. May be repeated: any of them.",
+        help="Jobs with this opcode. Repeated: any of them.",
     ),
     click.option(
         "--lock",
@@ -104,7 +104,7 @@ _OPTIONS = (
         metavar="LEVEL/NAME",
         shell_complete=completing.locks,
         help="Jobs that touch this lock (see `ganger hold`). NAME * is any lock of the level. "
-        "May be repeated: any of them.",
+        "Repeated: any of them.",
     ),
     click.option(
         "--reason-matches",

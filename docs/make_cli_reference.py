@@ -30,8 +30,7 @@ socket admits its own user, and root.
 
 **Output.** Results go to standard output, errors and progress to standard error. On a terminal a
 listing has colours and relative times; in a pipe it is plain, with times in UTC. Programs use `-o
-json`, with times in seconds since the epoch, or `--separator`. An empty listing says so on standard
-error, without `--no-headers`.
+json`, with times in seconds since the epoch, or `--separator`.
 
 **Jobs.** Wherever a command takes the id of a job it takes a name, too: it means the newest job so
 called. The name of a plan stands for all jobs of its newest submission, and `@last` for the newest
@@ -56,11 +55,14 @@ command of `ganger exec` runs.
 
 **Waiting.** `ganger job submit --wait`, `ganger job wait` and `ganger exec` end with 0 if each job
 has succeeded or was not needed. A skipped job counts as the job that is the cause: it was not
-needed if that has succeeded. With every other outcome a job has not ended well.
+needed if that has succeeded.
 """
 
 MANY = 3
 """An option that so many commands have, in the same words, stands once on the page."""
+
+
+MANY_HEAD = "A command that has them names them in brackets.\n"
 
 
 def reference() -> str:
@@ -69,7 +71,7 @@ def reference() -> str:
     counts = collections.Counter(text for each in commands.values() for text in _texts(each))
     many = {text for text, count in counts.items() if count >= MANY}
     parts = [HEAD, "## Exit codes\n", _block(_exit_codes())]
-    parts += ["## Options of many commands\n", _block(_of_many(commands, many))]
+    parts += ["## Options of many commands\n", MANY_HEAD, _block(_of_many(commands, many))]
     told: dict[str, str] = dict.fromkeys(many, "")
     for name, command in commands.items():
         arguments = (
@@ -120,7 +122,8 @@ def _help(
             but = f", but {', '.join(left_out)}" if left_out else ""
             lines.append(f"And the options of `{place}`{but}.")
         else:
-            lines.append(f"{f'As of `{place}`' if place else 'Also'}: {', '.join(names)}.")
+            in_brackets = " ".join(f"[{each}]" for each in names)
+            lines.append(f"As of `{place}`: {', '.join(names)}." if place else in_brackets)
     return "\n\n".join(textwrap.fill(one, WIDTH) if one is not shown else one for one in lines)
 
 
