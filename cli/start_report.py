@@ -52,7 +52,7 @@ class Seldom:
     def __init__(
         self, after: float, every: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """First ``after`` seconds from now, then every so many."""
+        """First ``after`` seconds from now, then again and again."""
         self._clock, self._every = clock, every
         self._next = clock() + after
 

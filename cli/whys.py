@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ..transport.messages import JobExplained, Obstacle
 
 PAUSE_SECONDS = 1.0
-"""After so long a silence a command asks why."""
+"""Seconds of silence after which a command asks why."""
 
 INTERVAL_SECONDS_MAX = 15.0
 """Longest pause between two questions about one job."""
 
 JOBS_MAX = 3
-"""Reasons are printed for so many jobs; more lines would hide what a job prints."""
+"""Most jobs whose reasons are printed; more lines would hide what a job prints."""
 
 ANSWER_SECONDS = 2.0
 """Deadline of a question: events of the job wait meanwhile."""

@@ -5,7 +5,7 @@ import { count, h, linked, s, swap, table } from "./page_parts.js";
 
 const SHOWN = 3;
 const GRAPH_LOCKS = 40;
-/** If nobody waits: a picture of so many shows how it will look; the table has all. */
+/** Most locks in the picture if nobody waits; the table has all. */
 const GRAPH_LOCKS_HELD = 12;
 
 export async function locks(context) {

@@ -190,7 +190,7 @@ def cut_history(history: Path, serial: int) -> None:
 
 
 def last_replies(history: Path, count: int, size: int) -> list[KeyedReply]:
-    """The replies among the last lines of the history, oldest first: so many, of so many bytes."""
+    """The replies among the last lines of the history, oldest first, up to a number and a size."""
     found: list[KeyedReply] = []
     for line in itertools.islice(line_files.last_lines(history), count):
         size -= len(line)

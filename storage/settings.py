@@ -76,7 +76,7 @@ STDIN_PART_BYTES = 512 * 1024
 """Standard input that is larger than this is sent in parts of this size, before its job."""
 
 UPLOAD_SECONDS_MAX = 3_600.0
-"""Standard input that was sent so long ago, and that no job has, may be deleted."""
+"""Age at which standard input that was sent, and that no job has, may be deleted."""
 
 SUMMARY_BYTES_MAX = 400
 """Longest summary, and longest reason, in a listing: a page of them fits into a frame."""
@@ -97,7 +97,7 @@ AGES_WRITE_SECONDS = 5.0
 """How long the ages of new jobs may stay in memory alone. Losing them makes jobs younger."""
 
 AGE_STEP_SECONDS = 1.0
-"""Jobs that came within so many seconds are equally old after a restart."""
+"""Jobs that came within this time of each other are equally old after a restart."""
 
 LEARNT_BODY_BYTES_MAX = 16_384
 """The run times of a job whose text is longer are not learnt: reading them takes too long."""
@@ -118,16 +118,16 @@ QUERY_SLICE_SECONDS = 0.015
 """Time after which a page of the answer to a query ends: other messages wait meanwhile."""
 
 JOB_MEMORY_BYTES = 1536
-"""About so much memory the daemon's components take for a live job."""
+"""About what the daemon's components take of memory for a live job."""
 
 UNWRITTEN_JOB_MEMORY_BYTES = 1024
-"""About so much more they take for a job without a file."""
+"""About what they take beside that for a job without a file."""
 
 LOOKED_AT_ONCE = 500
 """Jobs of a simulation or a plan that the scheduler looks at before it handles other messages."""
 
 SIMULATED_JOB_MEMORY_BYTES = 2048
-"""About so much memory a simulation takes for each live job."""
+"""About what a simulation takes of memory for each live job."""
 
 MAILBOX_DEPTH_MAX = 50_000
 """Messages waiting in an actor's mailbox above which listeners refuse new work."""
@@ -139,7 +139,7 @@ TURN_SECONDS = 0.005
 """Time after which an actor's turn ends, when the message that it handles is done."""
 
 TURN_WINDOW_SECONDS = 10.0
-"""The status tells the longest turn of so many seconds at least, and twice as many at most."""
+"""The status tells the longest turn of at least this time, and at most twice as much."""
 
 DESCRIPTORS_MAX = 65_536
 """Descriptors that a daemon takes if the system permits; it has no use for more."""
@@ -267,7 +267,7 @@ AUTOARCHIVE_JOBS_MAX = 10_000
 """Most jobs that one request archives; the reply says how many are left."""
 
 WATCHED_AT_ONCE = 256
-"""With the state of so many jobs a watch of all jobs begins in one turn of the queue."""
+"""Most jobs whose states a watch of all jobs tells in one turn of the queue."""
 
 WATCHED_WITH_LOG_AT_ONCE = 32
 """The same where each job's log is read."""
@@ -288,7 +288,7 @@ DISK_RETRY_SECONDS = 1.0
 """Time after a refused write until the daemon tries the disk again."""
 
 DISK_RETRY_FACTOR_MAX = 8
-"""At most so many times as long, when flushes fail again and again: each try is expensive."""
+"""Largest multiple of that wait, when flushes fail again and again: each try is expensive."""
 
 FORECAST_SECONDS = 2.0
 """How long a job waits for the store to say which locks it will take, before it counts without."""
@@ -359,7 +359,7 @@ ADMISSION_STEPS_MAX = 2**24
 """Most steps to judge a submission before it is stored; the evaluator judges the rest later."""
 
 ADMISSION_STEPS_PER_JOB = 2**16
-"""That limit grows by so many steps for each job of the submission: some hundred rules."""
+"""Steps by which that limit grows for each job of the submission: some hundred rules."""
 
 JOB_READ_STEPS = 2**18
 """Cost of reading a job's file to judge the job: 256 of them take a few milliseconds."""
@@ -429,7 +429,7 @@ TEMPORARY_REST_SECONDS = 1.0
 """How long a replaced file rests before another file is written into it."""
 
 UNREAD_REST_SECONDS = 0.1
-"""The same if no process has it open: the kernel may take so long to open a file it has found."""
+"""The same if no process has it open: the time in which the kernel opens a file it has found."""
 
 SPARES_AHEAD = 8
 """Spare files that the queue makes while it is quiet: to create one takes up to a millisecond."""

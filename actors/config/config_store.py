@@ -258,7 +258,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._changes.add(envelope, keyed(self._stored, message, make, self._limits, answer))
 
     def check_slots(self, wanted: int | None) -> None:
-        """Raise `BadRequestError` if there are too few descriptors for so many running jobs."""
+        """Raise `BadRequestError` if there are too few descriptors for this many running jobs."""
         budget = self.runtime.host.budget
         if wanted is None or budget is None or wanted <= budget.run_slots:
             return

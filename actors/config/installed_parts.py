@@ -34,7 +34,7 @@ class StoreOfParts(Protocol):
         """Write all files of the configuration anew; then send ``answer``."""
 
     def check_slots(self, wanted: int | None) -> None:
-        """Raise `BadRequestError` if there cannot be so many run slots."""
+        """Raise `BadRequestError` if there cannot be this many run slots."""
 
 
 class PartContext(NamedTuple):

@@ -117,7 +117,7 @@ class ForkServer:
         self._fork(settings.SPARE_CHILDREN - len(self._spares))
 
     def _fork(self, count: int) -> None:
-        """Make so many spares, or fewer; `OSError` if there is none then.
+        """Make this many spares, or fewer; `OSError` if there is none then.
 
         What else they need is done before the first fork and after the last: the kernel copies each
         page into which the server writes between two forks.

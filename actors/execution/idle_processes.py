@@ -75,7 +75,7 @@ class IdleProcesses:
         return len(self._idle) + len(self._ending)
 
     def has_room_beside(self, running: int) -> bool:
-        """Whether one more may be kept beside so many running ones."""
+        """Whether one more may be kept beside this many running ones."""
         limit = settings.REUSED_IDLE_MAX
         if (budget := self._runtime.host.budget) is not None:
             free = (budget.run_slots - running) * settings.DESCRIPTORS_PER_JOB

@@ -83,7 +83,7 @@ class JobContext:
         return self._output.add(data, stream)
 
     def begin_output(self, limit: int | None) -> None:
-        """Another opcode begins, and may have so many bytes of output (None: the usual limit)."""
+        """Another opcode begins, and may have this many bytes of output (None: the usual limit)."""
         self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
         if self._output is not None:
             self._output.begin(self.op_index, self._output_limit)

@@ -32,7 +32,7 @@ from ...storage.queue_files.output_files import OutputFile
 
 _MESSAGE = "message"
 _MARK_PIECES = 3
-"""A mark takes as much of a block as the heads of so many pieces."""
+"""A mark takes as much of a block as the heads of this many pieces."""
 
 _PIECES_MAX = SEGMENTS_MAX - 5 * _MARK_PIECES
 """Most pieces of a block before four marks of the limit, and one of the log."""

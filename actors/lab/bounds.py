@@ -33,7 +33,7 @@ class Bound(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """A use of a lock: not before ``release``, for so long; ``tail`` of the job comes after it."""
+    """A use of a lock, not before ``release``, for this time; the job's ``tail`` comes after it."""
 
     release: float
     seconds: float
@@ -64,7 +64,7 @@ class _Lock:
 
 
 def bound(trace: Trace, locks: RealLocks, slots: int) -> Bound:
-    """The bounds of the trace on so many run slots."""
+    """The bounds of the trace on this number of run slots."""
     start = min(job.at for job in trace.jobs)
     found = _locks_of(trace, locks)
     makespan = max(

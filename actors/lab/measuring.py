@@ -37,7 +37,7 @@ PLANNED_JOBS_MAX = 10_000
 """Pending jobs that a plan looks at, as in the daemon."""
 
 _SAMPLES = 20
-"""Plans are made when so many of the jobs come: each looks at all jobs that wait."""
+"""How many plans are made while jobs come: each looks at all jobs that wait."""
 
 _USUAL_SECONDS = 1.0
 

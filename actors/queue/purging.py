@@ -204,7 +204,7 @@ class _Page:
 
     @property
     def has_enough(self) -> bool:
-        """Whether so much is freed as the request wants."""
+        """Whether as much is freed as the request wants."""
         enough = self.message.bytes_enough
         return enough is not None and self._freed >= enough
 

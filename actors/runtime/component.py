@@ -265,7 +265,7 @@ class Runtime:
         return self.host.wall_clock()
 
     def later(self, seconds: float, message: Message) -> Alarm:
-        """Tell this component ``message`` after so many seconds, unless the alarm is canceled."""
+        """Tell this component ``message`` after this many seconds, unless the alarm is canceled."""
         return self._later(seconds, Envelope(message))
 
     def _later(self, seconds: float, item: object) -> Alarm:

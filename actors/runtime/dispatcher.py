@@ -63,7 +63,7 @@ later than that."""
 
 
 REST_SECONDS = 0.001
-"""After so long a sleep threads go on that wait for it."""
+"""Seconds of sleep after which threads go on that wait for it."""
 
 
 LOOK_SECONDS = 0.001
@@ -160,7 +160,7 @@ class Dispatcher:
         self._poll.unregister(descriptor)
 
     def later(self, seconds: float, actor: ServedActor, item: object) -> Alarm:
-        """Put ``item`` into the mailbox of ``actor`` after so many seconds."""
+        """Put ``item`` into the mailbox of ``actor`` after this many seconds."""
         alarm = Alarm(time.monotonic() + seconds, actor, item)
         heapq.heappush(self._alarms, alarm)
         return alarm
@@ -275,7 +275,7 @@ class Dispatcher:
                 actor.mailbox.request_turn()
 
     def _sleep(self, seconds: float | None) -> list[tuple[int, int]]:
-        """What the poll finds within so many seconds; work in threads goes on meanwhile."""
+        """What the poll finds within this time; work in threads goes on meanwhile."""
         assert self._poll is not None
         poll = self._poll.poll
         if seconds == 0.0:

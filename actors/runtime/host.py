@@ -89,7 +89,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The newest actor of each component, for the watchdog and the supervisor."""
 
     def keep_memory(self, name: str, size: int) -> None:
-        """Note that a component keeps so many bytes for ``name``."""
+        """Note how many bytes a component keeps for ``name``."""
         if size > self.memory_kept.get(name, 0):
             self.memory_kept[name] = size
 

@@ -68,12 +68,12 @@ class IdleWork:
             self._over.set()
 
     def allow(self, count: int) -> None:
-        """Let so many steps be taken though the dispatcher works."""
+        """Let this many steps be taken though the dispatcher works."""
         self._allowed = count
         self._gate.wake()
 
     def hurry(self, seconds: float) -> None:
-        """Wait for so long, at most, while steps are taken."""
+        """Wait at most this long while steps are taken."""
         self._is_urgent = True
         self._gate.wake()
         self._over.wait(seconds)

@@ -136,7 +136,7 @@ class TurnTimes:
         self._ends = 0.0
 
     def note(self, seconds: float, now: float) -> None:
-        """A turn that took so many ``seconds`` has ended at ``now``, on the monotonic clock."""
+        """A turn that took ``seconds`` has ended at ``now``, on the monotonic clock."""
         if now >= self._ends:
             is_next = now < self._ends + settings.TURN_WINDOW_SECONDS
             self._before = self._longest if is_next else 0.0

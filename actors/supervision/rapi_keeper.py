@@ -233,7 +233,7 @@ class RapiKeeper(Component[messages.RapiKeeperMessage]):
 
 
 def pause_seconds(failures: int) -> float:
-    """How long to wait after so many failures in a row, from 1 on."""
+    """How long to wait after a number of failures in a row, from 1 on."""
     doublings = min(failures - 1, _DOUBLINGS_MAX)
     return float(min(_FIRST_PAUSE_SECONDS * 2**doublings, rapi_settings.START_SECONDS_MAX))
 

@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 """Largest body of a request: that of the largest job (`settings.JOB_SUBMITTED_BYTES_MAX`)."""
 
 BODY_DISCARDED_MAX = 16 * BODY_BYTES_MAX
-"""Of a larger body so much is read and thrown away, until the connection ends."""
+"""Bytes of a larger body that are read and thrown away, until the connection ends."""
 
 BODY_BYTES_MAX_OF_NOBODY = 64 * 1024
 """The same for somebody who has not said who he is."""
@@ -60,7 +60,7 @@ LISTED_AT_ONCE = 500
 """How many jobs are read again with one request."""
 
 TLS_BUFFER_BYTES = 32 * 1024
-"""What a connection with TLS reads at once; asyncio keeps so much memory for each."""
+"""What a connection with TLS reads at once; asyncio keeps this much memory for each."""
 
 PAUSE_SECONDS = 1.0
 """How often the watch of all jobs looks whether the daemon is still there."""

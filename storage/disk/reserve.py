@@ -26,7 +26,7 @@ _PART = 64
 """Between the two, this part of the disk."""
 
 _KEPT_TIMES = 4
-"""Output leaves free so many times the reserve."""
+"""Output leaves free this multiple of the reserve."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -46,7 +46,7 @@ def space_at(path: str | os.PathLike[str]) -> Space:
 
 
 def reserve_bytes(total: int) -> int:
-    """How large the reserve is on a file system of so many bytes.
+    """How large the reserve is on a file system of this size.
 
     >>> [reserve_bytes(mib * 2**20) // 2**10 for mib in (6, 64, 100_000)]
     [256, 1024, 8192]
@@ -55,12 +55,12 @@ def reserve_bytes(total: int) -> int:
 
 
 def kept_bytes(total: int) -> int:
-    """How much output leaves free on a file system of so many bytes."""
+    """How much output leaves free on a file system of this size."""
     return _KEPT_TIMES * reserve_bytes(total)
 
 
 def check_room(path: str, size: int) -> None:
-    """Raise `StorageError` unless the disk has room for so much output, and what is kept."""
+    """Raise `StorageError` unless the disk has room for this much output, and what is kept."""
     free, total = space_at(path)
     if free - size < kept_bytes(total):
         raise errors.DiskFullError(

@@ -16,7 +16,7 @@ COMPARISON_STEPS: Final = 256
 """Cost of one operator, beside the lengths of its field and value."""
 
 PATTERN_STEPS_SIZE: Final = 64
-"""A regular expression costs one more step for each byte with every so many instructions."""
+"""Instructions of a regular expression that cost one more step for each byte."""
 
 ITEM_STEPS: Final = 16
 """Cost of looking at one item of a list."""

@@ -22,7 +22,7 @@ from .predicates import Predicate, parse_predicates
 from .predicates import to_raw as predicate_to_raw
 
 RULES_MAX: Final = 1_000
-"""Most rules stored. To judge a job to which none of so many applies takes 1 to 5 ms."""
+"""Most rules stored. To judge a job to which none of them applies takes 1 to 5 ms."""
 
 SEARCHES_MAX: Final = 1_000
 """Most regular expressions in all rules together: each takes up to 1 MiB, and 2 ms to compile."""

@@ -231,7 +231,7 @@ KINDS = tuple(_KINDS)
 
 
 def generate(kind: str, jobs: int, chance: Chance) -> Trace:
-    """A trace of this kind (one of `KINDS`) with so many jobs.
+    """A trace of this kind (one of `KINDS`) with this number of jobs.
 
     The same chance gives the same trace.
     """

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _ROOM_TIMES = 4
-"""Zeros are written ahead only if so many times as much is free."""
+"""Zeros are written ahead only if this multiple of them is free."""
 
 Check = Callable[[Sequence["Path"]], None]
 """Raises `StorageError` unless these segments may go."""

@@ -136,7 +136,7 @@ def from_base64(text: str) -> bytes:
 
 
 _STDINS = 3
-"""In so many ways an opcode may have its standard input."""
+"""How many parameters an opcode has for its standard input; at most one is given."""
 
 SUMMARY_CHARACTERS_MAX = 60
 """Longest summary of a command."""

@@ -42,7 +42,7 @@ _SUMS = (0.0, *accumulate(reversed(_WEIGHTS)))
 _HALF, _HIGH = 0.5, 0.9
 
 _MEASURED_EVERY = 4
-"""One of so many predictions is compared with what came, once a key has its full history."""
+"""One in this many predictions is compared with what came, once a key has its full history."""
 
 _SECONDS_MIN = 0.001
 """Shorter run times count as this: the relative error of less says nothing."""
@@ -117,7 +117,7 @@ class Estimates:
         return len(self._times)
 
     def learn(self, key: str, seconds: float) -> None:
-        """Take in that an opcode with this key ran for so long, and succeeded."""
+        """Take in that an opcode with this key ran for this time, and succeeded."""
         if not (key and 0 <= seconds < math.inf):
             # A clock was put back, or a file was changed by hand.
             return

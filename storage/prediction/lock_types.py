@@ -160,7 +160,7 @@ TICK_SECONDS = 30.0
 """The document's tick: the unit of a job's age."""
 
 TICKS = 30.0
-"""The document's coefficient K: after so many ticks a job weighs nothing."""
+"""The document's coefficient K: the age in ticks at which a job weighs nothing."""
 
 _OVERLAP = "overlap"
 

@@ -22,7 +22,7 @@ _OVERDUE = 0.1
 """A job that runs longer than ever before is guessed to need this part of its time once more."""
 
 _LOOKS_PER_JOB_MAX: Final = 50
-"""After so many looks at locks for each job, on average, the plan looks at none any more: jobs with
+"""Looks at locks for each job, on average, after which the plan looks at none any more: jobs with
 many locks each can wake each other in vain again and again."""
 
 

@@ -59,7 +59,7 @@ class OutputFile:
         self._append(op_index, segments, has_room=False)
 
     def append_mark(self, op_index: int, missing: int) -> None:
-        """Append that so many bytes are not stored: a few bytes, for which there may be room."""
+        """Append how many bytes are not stored: a few bytes, for which there may be room."""
         mark = output_blocks.Segment(output_blocks.NOT_STORED, missing=missing)
         self._append(op_index, [mark], has_room=True)
 

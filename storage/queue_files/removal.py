@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..disk.paths import Places
 
 LARGE_BYTES = 64 * 1024 * 1024
-"""To free a file that is larger takes so long that a thread does it."""
+"""To free a larger file takes long, so a thread does it."""
 
 _BLOCK_BYTES = 512
 """The unit of ``st_blocks``."""

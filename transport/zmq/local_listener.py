@@ -39,7 +39,7 @@ _OWN_DESCRIPTORS = 2
 """What the listener has beside its connections."""
 
 _WRITES_AT_ONCE = 64
-"""Frames that wait for a peer, of which one call hands so many to the kernel."""
+"""Most frames of a peer that one call hands to the kernel."""
 
 _CREDENTIALS = struct.Struct("3i")
 _NAME_BYTES = 8

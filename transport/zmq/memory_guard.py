@@ -44,7 +44,7 @@ class MemoryGuard:
     def is_suspected(self, size: int, now: float, kept: int = 0) -> bool:
         """Whether the process has grown so much that silent connections are to be ended.
 
-        ``kept``: so many bytes it may keep on purpose, for a long queue.
+        ``kept``: the bytes that it may keep on purpose, for a long queue.
         """
         if size < self._level and now >= self._level_until:
             self._level = size

@@ -191,7 +191,7 @@ class Router:
     def guard_memory(self, kept: int = 0) -> int:
         """If the process has grown too much, end the silent connections; how many were ended.
 
-        ``kept``: so many bytes it may keep on purpose.
+        ``kept``: the bytes that it may keep on purpose.
         """
         silent = {listener: listener.connections.take_silent() for listener in self._order}
         size, now = self._size.read(), time.monotonic()
