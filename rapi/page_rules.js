@@ -1,7 +1,7 @@
 // Filter rules, with a look at what a new one would do; and the health of the daemon.
 
 import { api } from "./page_api.js";
-import { bytes, ask, count, h, notice, span, swap, table, when } from "./page_parts.js";
+import { ask, bytes, count, h, linked, notice, span, swap, table, when } from "./page_parts.js";
 import { locksIn } from "./page_words.js";
 
 const ACTIONS = ["PAUSE", "REJECT", "ACCEPT", "CONTINUE", "RATE_LIMIT"];
@@ -20,18 +20,18 @@ export async function rules(context) {
 
 function list(context, found, load) {
   const rows = found.map((rule) => h("tr", {},
-    h("td", { class: "number" }, String(rule.priority)),
-    h("td", {}, [rule.action].flat().join(" ")),
+    h("td", { class: "number", "data-head": "Priority" }, String(rule.priority)),
+    h("td", { "data-head": "Action" }, [rule.action].flat().join(" ")),
     h("td", { class: "text" }, rule.name && h("strong", {}, `${rule.name}: `), rule.predicates.length ? rule.predicates.map(described) : "every job",
       h("div", { class: "faint" }, rule.reason_trail.map(([, text]) => text).filter(Boolean).join("; "))),
-    h("td", {}, rule.state, h("div", { class: "faint" }, window(rule))),
-    h("td", { class: "number" }, rule.hits == null ? "" : String(rule.hits)),
+    h("td", { "data-head": "State" }, rule.state, h("div", { class: "faint" }, window(rule))),
+    h("td", { class: "number", "data-head": "Hits" }, rule.hits == null ? "" : String(rule.hits)),
     h("td", {}, rule.may_change && h("button", { class: "danger", click: async () => {
       if (!(await ask("Delete this filter rule?", "Delete the rule"))) return;
       await api("DELETE", `/2/filters/${rule.uuid}`).then(() => notice("The rule is deleted", true), (error) => notice(error.message));
       await load();
     }, "aria-label": `Delete rule ${rule.name || rule.uuid}` }, "Delete"))));
-  return table([{ title: "Priority", kind: "number" }, "Action", "Applies to", "State", { title: "Hits", kind: "number" }, ""], rows, "Filter rules");
+  return table([{ title: "Priority", kind: "number" }, "Action", "Applies to", "State", { title: "Hits", kind: "number" }, ""], rows, "Filter rules", "stacked");
 }
 
 /** A predicate in words if it is a simple one, else as it is stored. */
@@ -91,6 +91,8 @@ function form(load, me) {
       await api("POST", "/2/rules", rule);
       notice("The rule is in force", true);
       preview.replaceChildren();
+      event.target.reset();
+      limit.hidden = true;
       await load();
     } catch (error) {
       notice(error.message);
@@ -141,13 +143,18 @@ function written(fields) {
   return found;
 }
 
+/** What the daemon calls a rule that is not stored. */
+const NEW = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+const WAITING = { lock: "for a lock", rule: "because of a filter rule", limit: "for a rate limit", dependency: "for another job",
+  slots: "for a run slot", order: "for their turn" };
+
 function effect(found) {
-  const waiting = found.waiting.slice(0, 10).map((one) => h("li", {}, h("a", { href: `#/jobs/${one.id}` }, `job ${one.id}`), ` ${one.text}`));
-  const counts = Object.entries(found.counts).map(([kind, number]) => `${number} for a ${kind}`).join(", ");
+  const waiting = found.waiting.slice(0, 10).map((one) => h("li", {}, h("a", { href: `#/jobs/${one.id}` }, `job ${one.id}`), ` ${one.text.replace(NEW, "the new rule")}`));
+  const counts = Object.entries(found.counts).map(([kind, number]) => `${number} ${WAITING[kind] ?? `(${kind})`}`).join(", ");
   const ended = found.ended.length ? `; ${count(found.ended.length, "job")} would end at once` : "";
   return h("div", { class: "panel why" },
     h("p", {}, `${count(found.start.length, "job")} would start at once; would wait: ${counts || "none"}${ended}.`),
-    found.paused.length > 0 && h("p", {}, `Held before the next opcode: ${found.paused.join(", ")}.`),
+    found.paused.length > 0 && h("p", {}, linked(`Held before the next opcode: job${found.paused.length > 1 ? "s" : ""} ${found.paused.join(", ")}.`)),
     waiting.length > 0 && h("ul", {}, waiting));
 }
 

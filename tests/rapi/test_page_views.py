@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.rapi import browsing
-from tests.rapi.browsing import ended, go, log_in, shell
+from tests.rapi.browsing import delay, ended, go, log_in, shell
 from tests.rapi.served import Served
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ def test_a_rule_is_written_by_locks(page: Page, served: Served) -> None:
     words = "job that touches node/n7 or node/n8 (exclusive), and no reason repair"
     page.get_by_role("cell", name=words).wait_for()
     [rule] = served.get("/2/rules")
+    # A second click would add it once more.
+    assert page.get_by_label("Locks").input_value() == ""
+    page.set_viewport_size({"width": 390, "height": 844})
+    box = page.get_by_role("button", name="Delete rule").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    page.set_viewport_size(browsing.SCREEN)
     exclusive = ["&", ["==", "touches", "node/n8"], ["==", "mode", "exclusive"]]
     assert rule["predicates"] == [
         ["lock", ["|", ["==", "touches", "node/n7"], exclusive]],
@@ -37,12 +44,27 @@ def test_a_rule_is_written_by_locks(page: Page, served: Served) -> None:
     ]
     served.done("DELETE", f"/2/filters/{rule['uuid']}")
     # One for all jobs is asked for.
-    page.get_by_label("Locks").fill("")
-    page.get_by_label("But not").fill("")
     page.get_by_role("button", name="Add the rule").click()
     page.get_by_text("This rule is for every job.").wait_for()
     page.get_by_role("dialog").get_by_role("button", name="Leave it").click()
     assert served.get("/2/rules") == []
+
+
+def test_what_a_rule_would_do_is_said_in_words(page: Page, served: Served) -> None:
+    holder = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node26")]})
+    waiting = served.done("POST", "/2/jobs", {"ops": [delay(0.1, "node26")]})
+    log_in(page)
+    go(page, "Rules")
+    page.get_by_label("Opcodes").first.fill("OP_TAGS_SET")
+    page.get_by_role("button", name="What would it do?").click()
+    page.get_by_text("would wait: 1 for a lock").wait_for()
+    page.get_by_label("Opcodes").first.fill("OP_TEST_DELAY")
+    page.get_by_role("button", name="What would it do?").click()
+    page.get_by_text("would wait: 1 because of a filter rule").wait_for()
+    page.get_by_text(f"job {waiting} paused by the new rule").wait_for()
+    page.get_by_text(f"Held before the next opcode: job {holder}.").wait_for()
+    for job_id in (waiting, holder):
+        served.request("DELETE", f"/2/jobs/{job_id}?kill=1")
 
 
 LOCKS = """async (locks) => {
@@ -128,9 +150,13 @@ def test_labels_of_the_timeline_end_where_bars_begin(page: Page, served: Served)
     log_in(page)
     go(page, "Timeline")
     page.locator("svg text.label").first.wait_for()
-    edge = "(all, side) => all.map((one) => one.getBoundingClientRect()[side])"
-    ends = page.locator("text.label").evaluate_all(edge, "right")
-    begins = page.locator("svg rect").evaluate_all(edge, "left")
+    # Of one drawing: the next one may have other labels.
+    script = """() => ["text.label right", "rect left"].map((words) => {
+        const [what, side] = words.split(" ");
+        const all = [...document.querySelectorAll(`svg ${what}`)];
+        return all.map((one) => one.getBoundingClientRect()[side]);
+    })"""
+    ends, begins = page.evaluate(script)
     assert max(ends) <= min(begins)
 
 
