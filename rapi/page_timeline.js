@@ -13,8 +13,8 @@ const BAD = ["failed", "timed-out", "killed", "lost"];
 const ROW = 20;
 const TOP = 26;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
-/** Letters of a label, and pixels of one. */
-const [LABEL, LETTER] = [34, 6.6];
+/** Most pixels of a label. */
+const LABEL = 224;
 
 export async function timeline(context) {
   const chosen = (name) => PAGES[name].find((one) => String(one) === context.query().get(name)) ?? PAGES[name].at(name === "by" ? 0 : -1);
@@ -82,10 +82,27 @@ export function ticks(since, until, width, room = 80) {
   return found;
 }
 
+/** The width of a text as the drawing shows it. */
+function measure() {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return (text) => pen.measureText(text).width;
+}
+
+/** As much of the beginning of a text as fits. */
+function shortened(text, room, widthOf) {
+  if (widthOf(text) <= room) return text;
+  let end = Math.min(text.length, Math.ceil(room / 3));
+  while (end > 1 && widthOf(`${text.slice(0, end)}\u2026`) > room) end -= 1;
+  return `${text.slice(0, end)}\u2026`;
+}
+
 function chart(found, rows) {
+  const widthOf = measure();
   const width = Math.max(320, Math.min(2400, document.getElementById("main").clientWidth - 62));
-  const letters = Math.min(LABEL, Math.floor(width / 3 / LETTER), Math.max(...rows.map((row) => row.label.length)));
-  const left = letters * LETTER + 14;
+  const room = Math.min(LABEL, width / 3);
+  const labels = rows.map((row) => shortened(row.label, room, widthOf));
+  const left = Math.max(...labels.map(widthOf)) + 14;
   const height = rows.length * ROW + TOP + 4;
   const x = (when) => left + (Math.min(Math.max(when, found.since), found.until) - found.since) / (found.until - found.since) * (width - left - 10);
   const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Timeline" });
@@ -97,7 +114,7 @@ function chart(found, rows) {
   drawing.append(s("text", { class: "faint", x: 4, y: 12 }, ZONE));
   rows.forEach((row, place) => {
     const y = TOP + place * ROW;
-    const label = s("text", { class: "label", x: 4, y: y + 13 }, row.label.length > letters ? `${row.label.slice(0, letters - 1)}\u2026` : row.label);
+    const label = s("text", { class: "label", x: 4, y: y + 13 }, labels[place]);
     label.append(s("title", {}, row.label));
     drawing.append(row.href ? s("a", { href: row.href }, label) : label);
     for (const one of row.bars) {
