@@ -52,7 +52,7 @@ class Seldom:
     def __init__(
         self, after: float, every: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """First ``after`` seconds from now, then again and again."""
+        """The first time is ``after`` seconds from now, the next ones come ``every`` seconds."""
         self._clock, self._every = clock, every
         self._next = clock() + after
 
