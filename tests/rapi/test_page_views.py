@@ -145,21 +145,23 @@ def test_the_axis_of_the_timeline_has_round_times_that_differ(
     assert steps == {step}
 
 
-def test_labels_of_the_timeline_end_where_bars_begin(page: Page, served: Served) -> None:
-    # It runs until now, so its bar begins where the drawing does.
-    job_id = served.done("POST", "/2/jobs", {"ops": [shell("sleep 600")], "name": "W" * 60})
-    log_in(page)
-    go(page, "Timeline")
-    page.locator("svg text.label", has_text="WWWW").first.wait_for()
-    # Of one drawing: the next one may have other labels.
-    script = """() => ["text.label right", "rect left"].map((words) => {
-        const [what, side] = words.split(" ");
-        const all = [...document.querySelectorAll(`svg ${what}`)];
-        return all.map((one) => one.getBoundingClientRect()[side]);
-    })"""
-    ends, begins = page.evaluate(script)
-    assert max(ends) <= min(begins)
-    served.request("DELETE", f"/2/jobs/{job_id}?kill=1")
+@pytest.mark.parametrize("letter", ["W", "i", "\u4e2d"])
+def test_labels_of_the_timeline_end_where_bars_begin(page: Page, letter: str) -> None:
+    script = """async (name) => {
+        const spans = [{ begin: 100, end: 1000, cause: "running", resource: "" }];
+        const rows = [{ id: 1, name, outcome: "", spans }];
+        const found = { now: 1000, since: 0, count: 1, rows };
+        window.fetch = async () => new Response(JSON.stringify(found));
+        const { timeline } = await import("/page_timeline.js");
+        const nothing = () => {};
+        const context = { signal: new AbortController().signal, query: () => new URLSearchParams(),
+            every: nothing, whenChanged: nothing, whenChosen: nothing };
+        document.getElementById("main").append(...await timeline(context));
+        const edges = (what) => document.querySelector(`svg ${what}`).getBoundingClientRect();
+        return [edges("text.label").right, edges("rect").left];
+    }"""
+    end, begin = page.evaluate(script, letter * 200)
+    assert begin - 20 < end <= begin
 
 
 def test_the_timeline_names_what_went_wrong_beside_the_bar(page: Page, served: Served) -> None:
