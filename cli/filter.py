@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from ..storage import errors
 from ..storage.filters import rules
-from . import choices, completing, output, reading, repeating, rule_options
+from . import (
+    choices,
+    completing,
+    output,
+    reading,
+    repeating,
+    rule_names,
+    rule_options,
+    rule_words,
+)
 from .call import Call, known
 from .output import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..transport.client.client import Client
     from ..transport.messages import FilterRow, RuleTest
 
 _COLUMNS = {
+    "rule": Column("rule", lambda rule: rule.name or rule.uuid, width_least=36),
     "uuid": Column("uuid", lambda rule: rule.uuid, width_least=36),
     "watermark": Column("watermark", lambda rule: rule.watermark),
     "priority": Column("priority", lambda rule: rule.priority),
-    "predicates": Column("predicates", lambda rule: _compact(rule.predicates), width_least=16),
+    "matches": Column("matches", rule_words.matched, width_least=50),
+    "predicates": Column(
+        "predicates", lambda rule: rule_words.compact(rule.predicates), width_least=16
+    ),
     "action": Column("action", lambda rule: action_text(rule.action)),
     "reason": Column("reason", lambda rule: reason_text(rule) or "-", width_least=16),
     "state": Column("state", lambda rule: rule.state),
     "from": Column("from", lambda rule: output.absolute(rule.valid_from)),
-    "until": Column("until", lambda rule: output.absolute(rule.valid_until)),
+    "until": Column(
+        "until",
+        lambda rule: output.absolute(rule.valid_until),
+        lambda rule: output.relative(rule.valid_until),
+    ),
     "name": Column("name", lambda rule: rule.name or "-"),
 }
-_USUAL = ("uuid", "watermark", "priority", "predicates", "action", "reason", "state", "until")
-"""The columns without ``--fields``; if a rule has a name, behind its UUID also that."""
+_USUAL = ("rule", "priority", "state", "action", "until", "matches", "reason")
+"""The columns without ``--fields``."""
 
 _STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
 """The fields of those columns that have another name in a stored rule."""
@@ -90,6 +108,7 @@ def replace(
     rule = rule_options.described(**described)
     rule_options.check_named(uuid)
     with call.client() as client, repeating.under(key) as used:
+        [uuid] = rule_names.whole(client, [uuid])
         output.echo(client.replace_filter(uuid, key=used, **rule))
 
 
@@ -99,13 +118,20 @@ def replace(
 )
 @repeating.key_option()
 @click.pass_obj
-def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
+def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> int:
     """Delete rules, by UUID or name. They are no longer in force when this returns."""
+    code = 0
     with call.client() as client, repeating.under(key) as used:
-        for uuid in uuids:
-            # Each is a change of its own.
-            client.delete_filter(uuid, key=f"{used}/{uuid}")
-            output.echo(f"Filter rule {uuid} is deleted")
+        for uuid in rule_names.whole(client, uuids):
+            try:
+                # Each is a change of its own.
+                client.delete_filter(uuid, key=f"{used}/{uuid}")
+            except errors.UnknownFilterError as error:
+                output.echo(f"ganger: {error.text}", err=True)
+                code = error.exit_code
+            else:
+                output.echo(f"Filter rule {uuid} is deleted")
+    return code
 
 
 @filter_rules.command("list", short_help="List the rules in their order.")
@@ -113,19 +139,30 @@ def delete(call: Call, *, uuids: Sequence[str], key: str | None) -> None:
 @output.style_options
 @click.pass_obj
 def list_rules(call: Call, uuids: Sequence[str], style: output.Style) -> int:
-    """List the rules in the order in which they are looked at."""
+    """List the rules in the order in which they are looked at.
+
+    A rule without a name is called by as much of its UUID as differs from the others; that may
+    stand wherever the whole UUID may. `ganger filter info` shows rules whole.
+    """
     names = output.chosen_fields(style, _USUAL, tuple(_COLUMNS))
     with call.client() as client:
-        rows, code = known(uuids, lambda chosen: client.filters(chosen or None))
-    if not style.fields and any(row.name for row in rows):
-        names = [names[0], "name", *names[1:]]
+        rows, code = _known(client, uuids)
+    columns = dict(_COLUMNS)
+    if not uuids:
+        labels = rule_names.labels(rows)
+        columns["rule"] = Column("rule", lambda rule: labels[rule.uuid], width_least=36)
     if code and not rows:
         return code
     if style.output == "json":
         output.show_json([_plain(row, names if style.fields else ()) for row in rows])
         return code
-    output.show_rows(rows, [_COLUMNS[name] for name in names], style, noun="rules")
+    output.show_rows(rows, [columns[name] for name in names], style, noun="rules")
     return code
+
+
+def _known(client: Client, uuids: Sequence[str]) -> tuple[list[FilterRow], int]:
+    chosen = rule_names.whole(client, uuids)
+    return known(chosen, lambda some: client.filters(some or None))
 
 
 def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
@@ -133,6 +170,8 @@ def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(row)
     if not names:
         return found
+    found["rule"] = row.name or row.uuid
+    found["matches"] = rule_words.matched(row)
     found["reason"] = reason_text(row)
     stored = [_STORED_NAMES.get(name, name) for name in names]
     return {name: found[name] for name in stored}
@@ -145,7 +184,7 @@ def _plain(row: FilterRow, names: Sequence[str]) -> dict[str, Any]:
 def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
     """Show rules whole."""
     with call.client() as client:
-        rows, code = known(uuids, lambda chosen: client.filters(chosen or None))
+        rows, code = _known(client, uuids)
     if output_kind == "json" and (rows or not code):
         output.show_json([msgspec.to_builtins(row) for row in rows])
         return code
@@ -155,9 +194,10 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
             output.echo(f"  Name: {row.name}")
         output.echo(f"  Watermark: {row.watermark}")
         output.echo(f"  Priority: {row.priority}")
-        output.echo(f"  Predicates: {_compact(row.predicates)}")
+        output.echo(f"  Matches: {rule_words.matched(row)}")
+        output.echo(f"  Predicates: {rule_words.compact(row.predicates)}")
         output.echo(f"  Action: {action_text(row.action)}")
-        output.echo(f"  Reason trail: {_compact(row.reason_trail)}")
+        output.echo(f"  Reason trail: {rule_words.compact(row.reason_trail)}")
         output.echo(f"  State: {row.state}{_window(row)}")
     return code
 
@@ -171,7 +211,8 @@ def test(call: Call, *, rule: str | None, without: str | None, output_kind: str)
     """Tell which rule applies to each pending and running job, and which would. Changes nothing."""
     proposed = None if rule is None else reading.read_rule(rule, "--rule")
     with call.client() as client:
-        rows = client.test_filters(proposed, without=without)
+        left_out = None if without is None else rule_names.whole(client, [without])[0]
+        rows = client.test_filters(proposed, without=left_out)
     if output_kind == "json":
         output.show_json([msgspec.to_builtins(row) for row in rows])
         return
@@ -215,7 +256,3 @@ def _window(row: FilterRow) -> str:
     if row.valid_until is not None:
         parts.append(f"until {output.absolute(row.valid_until)}")
     return f" ({' '.join(parts)})" if parts else ""
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -334,8 +334,11 @@ def absolute(moment: float | None) -> str:
 
 
 def relative(moment: float | None) -> str:
-    """A time for people, seen from now; ``-`` if there is none."""
-    return "-" if moment is None else f"{span(max(0.0, time.time() - moment))} ago"
+    """A time for people, seen from now: ``3m 5s ago``, ``in 2h 10m``; ``-`` if there is none."""
+    if moment is None:
+        return "-"
+    ahead = moment - time.time()
+    return f"in {span(ahead)}" if ahead > 1 else f"{span(max(0.0, -ahead))} ago"
 
 
 def span(seconds: float | None) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from ..storage import errors, plain_values
 from ..storage.filters import rules
 from ..storage.jobs.jobs import JobStatus
-from . import choices, disk_limits, output, reading, repeating, rule_options, status
+from . import choices, disk_limits, output, reading, repeating, rule_names, rule_options, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -193,13 +193,13 @@ def simulate(
         raise errors.UsageError("--policy, --jobs and --seed: go with --trace or --generate")
     changes: dict[str, Any] = {
         "rule": None if rule is None else reading.read_rule(rule, "--rule"),
-        "without": without,
         "priorities": dict(_priority(text) for text in priorities),
         "running": slots,
         "ended": dict(_end(text) for text in ended),
     }
     with call.client() as client:
-        found = client.simulate(**changes)
+        left_out = None if without is None else rule_names.whole(client, [without])[0]
+        found = client.simulate(without=left_out, **changes)
     if output_kind == "json":
         output.show_json(msgspec.to_builtins(found))
         return

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli import stand_in
@@ -410,11 +411,22 @@ def test_rules_that_exist_are_shown_beside_uuids_that_no_rule_has() -> None:
         assert (alone.return_value, alone.stdout) == (1, "")
 
 
-def test_delete_prints_each_rule_and_stops_at_one_that_is_not_there(daemon: FilterDaemon) -> None:
-    done = typed("delete", UUID, "x", OTHER)
-    assert isinstance(done.exception, errors.UnknownFilterError)
-    assert done.output == f"Filter rule {UUID} is deleted\n"
-    assert daemon.deleted == [UUID]
+def test_delete_prints_each_rule_and_names_one_that_is_not_there(daemon: FilterDaemon) -> None:
+    done = CliRunner().invoke(ganger, ["filter", "delete", UUID, "x", OTHER], standalone_mode=False)
+    assert done.return_value == 1
+    assert done.stdout == f"Filter rule {UUID} is deleted\nFilter rule {OTHER} is deleted\n"
+    assert done.stderr == "ganger: Filter rule with UUID x does not exist\n"
+    assert daemon.deleted == [UUID, OTHER]
+
+
+def test_the_beginning_of_a_uuid_stands_for_it(daemon: FilterDaemon) -> None:
+    daemon.rows = [*ROWS, msgspec.structs.replace(ROWS[0], uuid=f"1234abcd{UUID[8:]}")]
+    whole = daemon.rows[2].uuid
+    typed("delete", "1234abcd")
+    assert daemon.deleted == [whole]
+    typed("replace", "1234abcd-00", "--action", "PAUSE")
+    assert daemon.stored[0][0] == whole
+    assert re.findall(r"^[0-9a-f-]{36}", typed("list", "1234abcd").output, re.MULTILINE) == [whole]
 
 
 # What is shown.
@@ -424,9 +436,9 @@ def test_a_listing_has_one_line_for_each_rule(daemon: FilterDaemon) -> None:
     lines = typed("list", "--separator", "|").output.splitlines()
     reason, until = "evacuation of rack 7", "2027-01-15T08:00:00Z"
     assert lines == [
-        "uuid|watermark|priority|predicates|action|reason|state|until",
-        f'{UUID}|17|2|[["jobid",[">","id","watermark"]]]|RATE_LIMIT 3|{reason}|in force|{until}',
-        f"{OTHER}|18|3|[]|PAUSE|-|in force|-",
+        "rule|priority|state|action|until|matches|reason",
+        f"{UUID}|2|in force|RATE_LIMIT 3|{until}|id > 17|{reason}",
+        f"{OTHER}|3|in force|PAUSE|-|every job|-",
     ]
     assert daemon.asked == [None]
 
@@ -454,16 +466,21 @@ def test_json_has_the_rules_as_they_are_stored() -> None:
 
 @pytest.mark.usefixtures("daemon")
 def test_json_has_only_the_fields_that_are_asked_for() -> None:
-    shown = json.loads(typed("list", "-o", "json", "--fields", "uuid,reason,until").output)
+    shown = json.loads(typed("list", "-o", "json", "--fields", "uuid,reason,until,matches").output)
     assert shown == [
-        {"uuid": UUID, "reason": "evacuation of rack 7", "valid_until": NOW},
-        {"uuid": OTHER, "reason": "", "valid_until": None},
+        {
+            "uuid": UUID,
+            "reason": "evacuation of rack 7",
+            "valid_until": NOW,
+            "matches": "id > 17",
+        },
+        {"uuid": OTHER, "reason": "", "valid_until": None, "matches": "every job"},
     ]
 
 
 def test_a_field_that_does_not_exist_is_named(daemon: FilterDaemon) -> None:
     complaint = refusal(daemon, "list", "--fields", "uuid,colour")
-    assert complaint.startswith("--fields: there is no field 'colour'; known are uuid, watermark,")
+    assert complaint.startswith("--fields: there is no field 'colour'; known are rule, uuid,")
     assert daemon.asked == []
 
 
@@ -473,6 +490,7 @@ def test_info_prints_a_whole_rule() -> None:
         f"UUID: {UUID}",
         "  Watermark: 17",
         "  Priority: 2",
+        "  Matches: id > 17",
         '  Predicates: [["jobid",[">","id","watermark"]]]',
         "  Action: RATE_LIMIT 3",
         '  Reason trail: [["gnt:user","evacuation\\nof  rack 7",5],["luxid","",6]]',

@@ -267,10 +267,9 @@ def test_rules_are_listed_on_a_terminal(daemon: Daemon, client: Client) -> None:
         os.close(theirs)
         assert (done.returncode, done.stderr) == (0, "")
         shown = terminal.read(4_096).decode()
-    assert "\x1b[1mUUID" in shown
-    assert re.search(
-        rf"^{uuid}  0  +0  +\[\]  +PAUSE  +-  +in force  +20\d\d-", shown, re.MULTILINE
-    )
+    assert "\x1b[1mRULE" in shown
+    row = rf"^{uuid[:8]}  0  +in force  +PAUSE  +in 8m \d+s  every job  +-"
+    assert re.search(row, shown, re.MULTILINE)
 
 
 def test_a_proposed_rule_is_marked_among_the_stored_ones(daemon: Daemon, client: Client) -> None:

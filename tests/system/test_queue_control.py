@@ -214,7 +214,7 @@ def test_rules_are_stored_looked_at_changed_and_deleted(daemon: Daemon, client: 
         assert statuses(client, held) == ["queued"]
 
         assert re.search(
-            f"^{uuid} .* PAUSE .* in force ", reader.type("ganger filter list"), re.MULTILINE
+            f"^{uuid[:8]} .* in force .* PAUSE ", reader.type("ganger filter list"), re.MULTILINE
         )
         assert "tests wait until noon" in reader.type("ganger filter info")
         assert reader.type("ganger filter replace") == f"{uuid}\n"
