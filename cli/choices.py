@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ from ..storage.jobs.outcomes import ANY_FAILED, DEPENDENCY_WORDS
 from . import completing, output, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -28,6 +28,7 @@ _Named = TypeVar("_Named")
 """No job id has more digits, and a number of this length fits into a frame."""
 
 _PORT_MAX = 65_535
+_PLACE_OF_DEPENDENCY = re.compile(r"depends\[([0-9]+)\]: ")
 _SECONDS_MAX = 1_000_000_000
 
 
@@ -95,10 +96,11 @@ class JobId(_Job[int]):
         if isinstance(value, int):
             return value
         text = str(value)
-        if origins.is_name(text):
+        if text and origins.is_name(text):
             found = _found([Text().convert(text, param, ctx)], _call(ctx))[text]
             if not found:
-                raise errors.UnknownJobError(_unknown(text))
+                where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
+                raise errors.UnknownJobError(where + _unknown(text))
             if len(found) > 1:
                 jobs = f"{wording.shown(text)} is a plan of {len(found)} jobs"
                 raise errors.UsageError(f"{jobs}: name one of them")
@@ -136,6 +138,16 @@ def _unknown(name: str) -> str:
     return f"there is no job called {wording.shown(name)}"
 
 
+def one_job(text: str, option: str) -> int:
+    """The job that a part of an option's value names; `UsageError` or `UnknownJobError`."""
+    try:
+        return JobId().convert(text, None, click.get_current_context())
+    except click.BadParameter as error:
+        raise errors.UsageError(f"{option}: {error.message}") from error
+    except errors.UnknownJobError as error:
+        raise errors.UnknownJobError(f"{option}: {error.text}") from error
+
+
 class _IdOrName(_Job["int | str"]):
     """The id of a job, or what can only be a name."""
 
@@ -143,7 +155,7 @@ class _IdOrName(_Job["int | str"]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | str:
         text = str(value)
-        if origins.is_name(text):
+        if text and origins.is_name(text):
             return Text().convert(text, param, ctx)
         return _number(text, JobId(), param, ctx)
 
@@ -196,11 +208,25 @@ class Dependency(_Job[tuple[int, list[str]]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, list[str]]:
-        word, statuses = self._parts(str(value))
-        if not origins.is_name(word) and not set(statuses) <= set(DEPENDENCY_WORDS):
-            known = ", ".join(DEPENDENCY_WORDS)
-            self.fail(f"expected ID or ID:WORD,... of {known}, got {value!r}", param, ctx)
+        text = str(value)
+        word, statuses = self._parts(text)
+        if not set(statuses) <= set(DEPENDENCY_WORDS):
+            self._fail_word(statuses, param, ctx)
+        head, colon, names = word.rpartition(":")
+        if colon and head:
+            found = _found([word, head], _call(ctx))
+            if found[head] and not found[word]:
+                # The name of a job, with a mistake behind it.
+                self._fail_word(names.split(","), param, ctx)
         return JobId().convert(word, param, ctx), statuses
+
+    def _fail_word(
+        self, words: Sequence[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> NoReturn:
+        word = next(one for one in words if one not in DEPENDENCY_WORDS)
+        meant = wording.likeness(word, DEPENDENCY_WORDS)
+        known = ", ".join(DEPENDENCY_WORDS)
+        self.fail(f"expected one of {known}, got {wording.shown(word)}{meant}", param, ctx)
 
     def _parts(self, text: str) -> tuple[str, list[str]]:
         """The job, and the statuses behind a colon: a name may have a colon, too."""
@@ -264,6 +290,28 @@ class WholeRange(click.IntRange):
     """A whole number within bounds that help shows; an error calls it a number, not a range."""
 
     name = "integer"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        least, most = (None if one is None else int(one) for one in (self.min, self.max))
+        return Whole(least=least, most=most).convert(value, param, ctx)
+
+
+class OneOf(click.Choice[str]):
+    """One of these words; the error for another one says which word, or which option, is meant."""
+
+    def __init__(self, known: Iterable[str], other: str, known_there: Iterable[str]) -> None:
+        """``known_there``: the words of the option ``other``."""
+        super().__init__([str(one) for one in known])
+        self._other, self._known_there = other, [str(one) for one in known_there]
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ANN401, ARG002
+        known = ", ".join(self.choices)
+        if value in self._known_there:
+            return f"expected one of {known}; {value!r} goes with {self._other}"
+        meant = wording.likeness(value, self.choices)
+        return f"expected one of {known}, got {wording.shown(value)}{meant}"
 
 
 class Seconds(click.ParamType[float]):
@@ -400,6 +448,13 @@ def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         failed = [(job_id, [ANY_FAILED]) for job_id in on_failure]
-        return function(*args, depends=[*depends, *failed], **options)
+        try:
+            return function(*args, depends=[*depends, *failed], **options)
+        except errors.BadRequestError as error:
+            found = _PLACE_OF_DEPENDENCY.match(error.text)
+            if found is None or not (depends or failed):
+                raise
+            option = "--after" if int(found[1]) < len(depends) else "--on-failure"
+            raise type(error)(f"{option}: {error.text[found.end() :]}") from error
 
     return wrapped

@@ -91,6 +91,11 @@ def jobs(context: click.Context, incomplete: str) -> list[CompletionItem]:
     return _items(found, incomplete)
 
 
+def jobs_of_option(context: click.Context, _: click.Parameter, word: str) -> list[CompletionItem]:
+    """As `jobs`, for an option with a job in its value."""
+    return jobs(context, word)
+
+
 def _of_jobs(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     yield origins.LAST, "the newest job that you have submitted"
     for row in rows:

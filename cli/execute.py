@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, settings
+from ..storage import errors, settings, wording
 from ..storage.jobs import job_views, jobs
+from ..storage.locks.locks import LockLevel, LockMode
 from . import choices, completing, following, hints, logs, output, reading, repeating, whys
 from .call import INTERRUPTED_EXIT_CODE
 
@@ -39,7 +40,7 @@ _NOT_STARTED = "command cannot be started: "
 )
 @click.option(
     "--timeout",
-    type=choices.Seconds(),
+    type=choices.Seconds(least=0.001),
     metavar="TIME",
     help="End the command after this time, such as 5m.",
 )
@@ -191,14 +192,26 @@ def _code_of(details: dict[str, Any]) -> int | None:
 def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     locks: dict[str, dict[str, list[str]]] = {}
     for one in given:
-        level, slash, name = one.partition("/")
-        name, _, mode = name.partition(":")
-        mode = mode or "exclusive"
-        if not (level and slash and name) or mode not in ("shared", "exclusive"):
+        level, _, name = one.partition("/")
+        name, colon, mode = name.partition(":")
+        if not (level and name) or (colon and mode not in [*LockMode]):
             text = f"--lock: expected LEVEL/NAME or LEVEL/NAME:shared, got {one!r}"
             raise errors.UsageError(text)
-        locks.setdefault(level, {}).setdefault(mode, []).append(name)
+        _check_lock(level, name)
+        locks.setdefault(level, {}).setdefault(mode or LockMode.EXCLUSIVE, []).append(name)
     return locks
+
+
+def _check_lock(level: str, name: str) -> None:
+    """Raise `UsageError` for a lock that no other job could mean."""
+    known = [str(one) for one in LockLevel if one is not LockLevel.CONFIG]
+    if level not in known:
+        meant = wording.likeness(level.lower(), known)
+        text = f"--lock: there is no level {wording.shown(level)}{meant}"
+        raise errors.UsageError(f"{text}; the levels are {', '.join(known)}")
+    if "*" in name and name != "*":
+        text = f"--lock: {wording.shown(name)} is no pattern: {level}/* is the whole level"
+        raise errors.UsageError(text)
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
@@ -217,7 +230,8 @@ def _variables_here(given: Sequence[str]) -> dict[str, str]:
         if not name:
             raise errors.UsageError("--env-from-here: expected names, separated by commas")
         if name not in os.environ:
-            raise errors.UsageError(f"--env-from-here: no variable {name!r} is set here")
+            also = "; --env sets a value" if "=" in name else ""
+            raise errors.UsageError(f"--env-from-here: no variable {name!r} is set here{also}")
         variables[name] = value = os.environ[name]
         try:
             value.encode()

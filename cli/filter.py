@@ -55,6 +55,16 @@ _STORED_NAMES = {"from": "valid_from", "until": "valid_until"}
 """The fields of those columns that have another name in a stored rule."""
 
 
+def _uuid(_: click.Context, __: click.Parameter, uuid: str | None) -> str | None:
+    if uuid is None:
+        return None
+    rule_options.check_named(uuid, "--uuid")
+    try:
+        return rules.parse_uuid(uuid, where="--uuid")
+    except errors.FilterRuleError as error:
+        raise errors.UsageError(error.text) from error
+
+
 @click.group("filter")
 def filter_rules() -> None:
     """Hold, reject or limit the jobs that match a rule.
@@ -67,7 +77,10 @@ def filter_rules() -> None:
 @filter_rules.command(cls=rule_options.RuleCommand)
 @rule_options.rule_options
 @click.option(
-    "--uuid", metavar="UUID", help="Give the rule this UUID; a rule that has it is replaced."
+    "--uuid",
+    metavar="UUID",
+    callback=_uuid,
+    help="Give the rule this UUID; a rule that has it is replaced.",
 )
 @repeating.key_option()
 @click.pass_obj
@@ -80,8 +93,6 @@ def add(
 ) -> None:
     """Store a rule and print its UUID. It is in force when this returns."""
     rule = rule_options.described(**described)
-    if uuid is not None:
-        rule_options.check_named(uuid)
     with call.client() as client, repeating.under(key) as used:
         output.echo(client.add_filter(uuid=uuid, key=used, **rule))
 
@@ -204,7 +215,12 @@ def info(call: Call, *, uuids: Sequence[str], output_kind: str) -> int:
 
 @filter_rules.command(short_help="Tell which rule applies to each job, or would.")
 @choices.proposed_rule_option
-@click.option("--without", metavar="RULE", help="As if this rule were deleted.")
+@click.option(
+    "--without",
+    metavar="RULE",
+    shell_complete=completing.rules,
+    help="As if this rule were deleted.",
+)
 @output.output_option
 @click.pass_obj
 def test(call: Call, *, rule: str | None, without: str | None, output_kind: str) -> None:

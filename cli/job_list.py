@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..storage import errors, plain_values
 from ..storage.jobs import job_views, jobs, listing
 from ..storage.jobs.job_filters import JobFilter
 from ..storage.jobs.outcomes import Outcome
@@ -38,7 +39,7 @@ USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
     "--status",
     "statuses",
     multiple=True,
-    type=click.Choice([str(status) for status in jobs.JobStatus]),
+    type=choices.OneOf(jobs.JobStatus, "--outcome", set(Outcome) - set(jobs.JobStatus)),
     metavar="STATUS",
     help=f"Only jobs with this status: {', '.join(jobs.JobStatus)}. May be repeated.",
 )
@@ -66,7 +67,7 @@ USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
     "--outcome",
     "outcomes",
     multiple=True,
-    type=click.Choice([str(outcome) for outcome in Outcome]),
+    type=choices.OneOf(Outcome, "--status", set(jobs.JobStatus) - set(Outcome)),
     metavar="OUTCOME",
     help=f"Only jobs with this outcome: {', '.join(Outcome)}. May be repeated.",
 )
@@ -84,7 +85,7 @@ USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
 )
 @click.option(
     "--last",
-    type=choices.WholeRange(min=1),
+    type=choices.Whole(least=1, most=plain_values.INTEGER_MAX),
     metavar="N",
     help="Only the newest N, of archived jobs, too.",
 )
@@ -112,6 +113,7 @@ def list_jobs(
     exit code is 1 then.
     """
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
+    _check(conditions)
     if outcomes:
         conditions["outcomes"] = list(map(Outcome, outcomes))
     conditioned = JobFilter(**conditions) if any(map(_is_given, conditions.values())) else None
@@ -140,6 +142,17 @@ def list_jobs(
         names = [*names[:2], "name", *names[2:]]
     output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
     return code
+
+
+def _check(conditions: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for conditions that no job meets."""
+    for name, value in conditions.items():
+        if value == "":
+            # Probably an unset variable of a script.
+            raise errors.UsageError(f"--{name}: is empty")
+    since, until = conditions["since"], conditions["until"]
+    if since is not None and until is not None and since >= until:
+        raise errors.UsageError("--since: is not before --until")
 
 
 def _statuses(named: Sequence[str], *, pending: bool, running: bool, finished: bool) -> list[str]:

@@ -114,6 +114,8 @@ def style_options(function: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         names = tuple(name.strip() for name in (fields or "").split(",") if name.strip())
+        if fields is not None and not names:
+            raise click.UsageError("--fields: is empty")
         style = Style(output_kind, not no_headers, separator, names)
         return function(*args, style=style, **options)
 

@@ -54,7 +54,9 @@ def purge(
     unknown afterwards, and its id is not given again. Exit code 1: a job that was meant stays;
     standard error says why.
     """
-    if not ids and age is None and not size:
+    if size == 0:
+        raise errors.UsageError("--larger-than: expected more than 0")
+    if not ids and age is None and size is None:
         raise errors.UsageError("give IDS, --older-than or --larger-than")
     with call.client() as client:
         found = client.purge(ids or None, older_than=age, larger_than=size or 0, dry_run=dry_run)

@@ -11,7 +11,17 @@ import msgspec
 from ..storage import errors, plain_values
 from ..storage.filters import rules
 from ..storage.jobs.jobs import JobStatus
-from . import choices, disk_limits, output, reading, repeating, rule_names, rule_options, status
+from . import (
+    choices,
+    completing,
+    disk_limits,
+    output,
+    reading,
+    repeating,
+    rule_names,
+    rule_options,
+    status,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,15 +156,23 @@ def trace_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @queue.command(short_help="Tell what a change would do; play a trace of jobs.")
 @choices.proposed_rule_option
-@click.option("--without", metavar="RULE", help="Without this filter rule.")
+@click.option(
+    "--without", metavar="RULE", shell_complete=completing.rules, help="Without this filter rule."
+)
 @click.option("--slots", type=_SLOTS, metavar="N", help="With this number of run slots.")
 @click.option(
-    "--priority", "priorities", multiple=True, metavar="ID=N", help="With this priority of a job."
+    "--priority",
+    "priorities",
+    multiple=True,
+    metavar="ID|NAME=N",
+    shell_complete=completing.jobs_of_option,
+    help="With this priority of a job: -20 (most urgent) to 19, or high, normal, low.",
 )
 @click.option(
     "--ended",
     multiple=True,
-    metavar="ID[=STATUS]",
+    metavar="ID|NAME[=STATUS]",
+    shell_complete=completing.jobs_of_option,
     help="If this job had ended (success, unless a status is given).",
 )
 @trace_options
@@ -239,25 +257,26 @@ def _lab(name: str) -> Any:  # noqa: ANN401 - a module
 
 
 def _priority(text: str) -> tuple[int, int]:
-    job_id, _, number = text.partition("=")
-    if not (job_id.isdecimal() and number):
-        raise errors.UsageError(f"--priority: expected ID=N, got {text[:60]!r}")
+    job, _, number = text.rpartition("=")
+    if not (job and number):
+        raise errors.UsageError(f"--priority: expected ID=N or NAME=N, got {text[:60]!r}")
     try:
         priority = choices.Priority().convert(number, None, None)
     except click.BadParameter as error:
         raise errors.UsageError(f"--priority: {error.message}") from error
-    return choices.checked_number(job_id, "--priority"), priority
+    return choices.one_job(job, "--priority"), priority
 
 
 def _end(text: str) -> tuple[int, str]:
-    job_id, _, status = text.partition("=")
-    status = status or JobStatus.SUCCESS
-    if not job_id.isdecimal() or status not in choices.FINAL_STATUSES:
+    job, equals, status = text.rpartition("=")
+    if not equals:
+        job, status = text, str(JobStatus.SUCCESS)
+    if not job or status not in choices.FINAL_STATUSES:
         known = ", ".join(choices.FINAL_STATUSES)
         raise errors.UsageError(
             f"--ended: expected ID or ID=STATUS with one of {known}, got {text[:60]!r}"
         )
-    return choices.checked_number(job_id, "--ended"), status
+    return choices.one_job(job, "--ended"), status
 
 
 def _listed(ids: Sequence[int]) -> str:

@@ -50,11 +50,11 @@ class RuleCommand(click.Command):
 
 
 def _with_whole_action(words: Sequence[str]) -> list[str]:
-    """The words, with a number that follows ``--action RATE_LIMIT`` joined to it."""
+    """The words, with the one that follows ``--action RATE_LIMIT``, a number, joined to it."""
     found: list[str] = []
     for word in words:
         is_limit = found[-2:] == ["--action", "RATE_LIMIT"] or found[-1:] == ["--action=RATE_LIMIT"]
-        if is_limit and _NUMBER.fullmatch(word):
+        if is_limit and (_NUMBER.fullmatch(word) or not word.startswith("-")):
             found[-1] += f" {word}"
         else:
             found.append(word)
@@ -75,7 +75,7 @@ def _named(_: click.Context, __: click.Parameter, name: str | None) -> str:
 _OPTIONS = (
     click.option(
         "--priority",
-        type=choices.Whole(most=rules.INTEGER_MAX),
+        type=choices.Whole(least=0, most=rules.INTEGER_MAX),
         default=0,
         show_default=True,
         metavar="N",
@@ -114,7 +114,8 @@ _OPTIONS = (
     ),
     click.option(
         "--jobs-after",
-        metavar="now|ID",
+        metavar="now|ID|NAME",
+        shell_complete=completing.jobs_of_option,
         help="Jobs with a higher id; `now`: those that are submitted from now on.",
     ),
     click.option(
@@ -173,9 +174,7 @@ def described(
 ) -> dict[str, Any]:
     """The rule that the options describe, as the client library takes it."""
     found = [] if predicates is None else _list(predicates, "--predicates")
-    for op_id in opcodes:
-        check_named(op_id, "--opcode")
-        _doubt_opcode(op_id)
+    opcodes = [_opcode(one) for one in opcodes]
     if opcodes:
         named = [["=", "OP_ID", op_id] for op_id in opcodes]
         found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
@@ -185,9 +184,14 @@ def described(
     if reason_matches is not None:
         # An empty pattern is found in every reason: the rule would apply to all jobs.
         check_named(reason_matches, "--reason-matches")
+        _check_pattern(reason_matches)
         found.append(["reason", ["=~", "reason", reason_matches]])
+    if valid_from is not None and valid_until is not None and valid_from > valid_until:
+        raise errors.UsageError("--valid-until: is before --valid-from")
     if jobs_after is not None:
-        after: str | int = "watermark" if jobs_after == "now" else _number(jobs_after)
+        after: str | int = (
+            "watermark" if jobs_after == "now" else choices.one_job(jobs_after, "--jobs-after")
+        )
         found.append(["jobid", [">", "id", after]])
     return {
         "priority": priority,
@@ -202,22 +206,32 @@ def described(
 
 
 def _lock(text: str) -> str:
+    if text.endswith((":shared", ":exclusive")):
+        mode = text.rpartition(":")[2]
+        raise errors.UsageError(f"--lock: leave out :{mode}: the rule is for every mode")
     try:
         return "/".join(lock_predicate.parse_lock(text, "--lock"))
     except errors.FilterRuleError as error:
         raise errors.UsageError(error.text) from error
 
 
-def _doubt_opcode(op_id: str) -> None:
-    """Warn of a name that is nearly an opcode's: a rule for it would apply to no job."""
+def _opcode(text: str) -> str:
+    """The opcode that is meant: ``exec`` is OP_EXEC.
+
+    Warns of a name that is nearly an opcode's: a rule for it would apply to no job.
+    """
     from ..storage.opcodes import catalogue  # noqa: PLC0415 - other commands need no opcodes
 
+    check_named(text, "--opcode")
     known = catalogue.known_ids()
-    guess = "" if op_id in known else wording.likeness(op_id, known)
-    if guess:
+    whole = f"OP_{text.upper().removeprefix('OP_')}"
+    if whole in known:
+        return whole
+    if guess := wording.likeness(text, known):
         # The daemon may have opcodes of a package that is not installed here.
-        text = f"--opcode: there is no opcode {op_id!r} here{guess}; the rule is stored as written"
-        output.echo(f"ganger: {text}", err=True)
+        doubt = f"--opcode: there is no opcode {text!r} here{guess}; the rule is stored as written"
+        output.echo(f"ganger: {doubt}", err=True)
+    return text
 
 
 def _action(text: str) -> str | list[Any]:
@@ -247,10 +261,13 @@ def check_named(text: str, name: str = "UUID") -> None:
         raise errors.UsageError(f"{name}: is empty")
 
 
-def _number(text: str) -> int:
-    if not (text.isdecimal() and _NUMBER.fullmatch(text)):
-        raise errors.UsageError(f"--jobs-after: expected a job id or now, got {text[:60]!r}")
-    return choices.checked_number(text, "--jobs-after")
+def _check_pattern(pattern: str) -> None:
+    from ..storage.filters import filters  # noqa: PLC0415 - loads the library of patterns
+
+    try:
+        filters.compiled_pattern(pattern, "--reason-matches")
+    except errors.FilterRuleError as error:
+        raise errors.UsageError(error.text) from error
 
 
 def _list(text: str, option: str) -> list[Any]:

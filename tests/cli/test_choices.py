@@ -70,8 +70,8 @@ def test_a_number_of_an_option_has_64_bits() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--rapi-port", "abc"), "'abc' is not a valid integer."),
-        (("--rapi-port", "99999"), "99999 is not in the range 1<=x<=65535."),
+        (("--rapi-port", "abc"), "expected a whole number, got 'abc'"),
+        (("--rapi-port", "99999"), "expected at most 65535, got 99999"),
         (("--hung-after", "abc"), "expected a time such as 90, 30m, 2h or 7d"),
     ],
 )

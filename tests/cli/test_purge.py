@@ -85,7 +85,7 @@ def test_json_has_bytes() -> None:
     ("words", "text"),
     [
         ([], "give IDS, --older-than or --larger-than"),
-        (["--larger-than", "0"], "give IDS, --older-than or --larger-than"),
+        (["--larger-than", "0"], "--larger-than: expected more than 0"),
         (["--larger-than", "lots"], "expected a number with K, M, G or T, such as 200M"),
         (["--larger-than", "9999999T"], "expected less than 8 million T"),
         (["--older-than", "soon"], "expected a time such as 90, 30m, 2h or 7d, or all"),

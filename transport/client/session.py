@@ -466,5 +466,7 @@ class Watches:
             self._in_flight.finish(watch)
             return
         seconds, missing = now - watch.began, watch.progress.missing()
-        text = f"not final in {seconds:.3g} s: {missing}" if missing else "the time is over"
+        text = (
+            f"not final in {round(seconds, 3):.3g} s: {missing}" if missing else "the time is over"
+        )
         self._in_flight.finish(watch, errors.DeadlineError(text))
