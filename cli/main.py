@@ -23,6 +23,8 @@ from .help_text import HelpFormatter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
 _COMMANDS = {
     "up": ("ganger.cli.up", "up", "Start the daemon in the background."),
     "daemon": ("ganger.cli.daemon", "daemon", "Run the daemon in the foreground."),
@@ -130,6 +132,18 @@ class _Commands(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(found[0]), found[1])
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # From the table: to name the commands must not import all of them.
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only for shells
+
+        found = _installed().items()
+        commands = [
+            CompletionItem(name, help=text)
+            for name, (_, _, text) in found
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(
         self,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from click.shell_completion import ShellComplete
@@ -47,6 +48,7 @@ def completed(words: str, incomplete: str = "") -> list[str]:
         *("job info", "job list", "job cancel", "job wait", "job watch", "job why", "job eta"),
         *("job archive", "job purge", "job retry", "job logs", "job change-priority"),
         *("exec --after", "exec --on-failure", "job submit --depend"),
+        *("filter add --jobs-after", "queue simulate --ended", "queue simulate --priority"),
     ],
 )
 def test_jobs_are_completed_wherever_one_is_meant(
@@ -173,6 +175,26 @@ def test_a_completion_needs_no_client_library() -> None:
     assert "ganger.transport.zmq.zmtp" in loaded
     slow = {"ganger.transport.client.client", "ganger.transport.messages", "zmq", "rich", "asyncio"}
     assert not slow & set(loaded)
+
+
+def test_commands_are_named_without_loading_them() -> None:
+    script = (
+        "import sys; from click.shell_completion import ShellComplete;"
+        "from ganger.cli.main import ganger;"
+        "found = ShellComplete(ganger, {}, 'ganger', '_X').get_completions([], sys.argv[1]);"
+        "print(*(item.value for item in found)); print(*sys.modules)"
+    )
+
+    def run(word: str) -> list[list[str]]:
+        command = [sys.executable, "-c", script, word]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return [line.split() for line in done.stdout.splitlines()]
+
+    every, loaded = run("")
+    assert every == ganger.list_commands(click.Context(ganger))
+    assert not {"ganger.cli.job", "ganger.cli.filter", "ganger.cli.up"} & set(loaded)
+    assert run("qu")[0] == [name for name in every if name.startswith("qu")]
+    assert run("--")[0] == ["--data", "--version", "--help"]
 
 
 def test_levels_are_those_that_commands_may_lock() -> None:
