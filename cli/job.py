@@ -175,7 +175,17 @@ def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) 
     When nothing happens for a second, standard error tells what the first of them wait for.
     """
     with call.client() as client:
-        return following.wait(client, list(ids), timeout, {}, quiet=quiet)
+        left, code = _there(client, ids)
+        return following.wait(client, left, timeout, {}, quiet=quiet) or code if left else code
+
+
+def _there(client: Client, ids: Sequence[int]) -> tuple[Sequence[int], int]:
+    """The jobs that there are, and 1 if others are named: standard error names those."""
+    if len(ids) < 2:  # noqa: PLR2004 - a watch of one job says itself that there is none
+        return ids, 0
+    found, code = known(ids, lambda chosen: list(client.jobs(chosen)))
+    there = {one.id for one in found}
+    return [job_id for job_id in ids if job_id in there], code
 
 
 @job.command(short_help="Follow changes of status and logs.")
@@ -194,9 +204,12 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
     When nothing happens for a second, standard error tells what the first of IDS wait for.
     """
     with call.client() as client:
-        for part in whys.watched(client, ids, log=True, timeout=timeout, quiet=quiet):
+        left, code = _there(client, ids)
+        if code and not left:
+            return code
+        for part in whys.watched(client, left, log=True, timeout=timeout, quiet=quiet):
             following.tell(part)
-    return 0
+    return code
 
 
 @job.command(short_help="Cancel jobs that wait, or with --kill run.")

@@ -110,7 +110,7 @@ def list_jobs(
     """List jobs: those with these IDS, or all that are not archived.
 
     IDS may be names of jobs or plans, or @last. Standard error names those that no job has; the
-    exit code is 1 then.
+    exit code is 1 then. If only some of the jobs lie in the archive, a column says which.
     """
     names = output.chosen_fields(style, USUAL, (*COLUMNS, "eta"))
     _check(conditions)
@@ -138,8 +138,10 @@ def list_jobs(
         fields = names if style.fields else list(COLUMNS)
         output.show_json([_plain(one, fields, columns) for one in found])
         return code
-    if not style.fields and any(one.name for one in found):
-        names = [*names[:2], "name", *names[2:]]
+    if not style.fields:
+        is_mixed = len({one.archived for one in found}) > 1
+        more = (("archived", is_mixed), ("name", any(one.name for one in found)))
+        names[2:2] = [name for name, is_shown in more if is_shown]
     output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
     return code
 
