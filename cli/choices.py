@@ -420,7 +420,7 @@ def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--priority",
         type=Priority(),
         metavar="N",
-        help="-20 (most urgent) to 19, or high, normal, low.",
+        help="-20 (most urgent) to 19, or high, normal (0, as without it), low.",
     )
     @click.option(
         "--after",

@@ -72,7 +72,14 @@ def set_value(call: Call, *, path: str, value: str, why: str, key: str | None) -
 
 
 @config.command(short_help="Show who changed what, when and why.")
-@click.option("-n", "--count", type=choices.WholeRange(1, 1_000), default=20, show_default=True)
+@click.option(
+    "-n",
+    "--count",
+    type=choices.WholeRange(1, 1_000),
+    default=20,
+    show_default=True,
+    help="How many changes, the newest last.",
+)
 @output.output_option
 @click.pass_obj
 def history(call: Call, count: int, output_kind: str) -> None:

@@ -168,7 +168,7 @@ _OPTIONS = (
         metavar="TIME",
         type=choices.Seconds(least=2.0),
         default=settings.HUNG_SECONDS,
-        show_default=True,
+        show_default=f"{settings.HUNG_SECONDS:g} seconds",
         help="Replace a component that has worked at one message for longer.",
     ),
     click.option(

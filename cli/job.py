@@ -391,7 +391,7 @@ def archive(call: Call, ids: Sequence[int]) -> int:
 @click.argument("age", type=choices.Age())
 @click.pass_obj
 def autoarchive(call: Call, age: float) -> None:
-    """Archive the jobs that ended longer than AGE ago: 90, 30m, 2h, 7d, or all."""
+    """Archive the jobs that ended longer than AGE ago: 90 (seconds), 30m, 2h, 7d, or all."""
     with call.client() as client:
         outcome = client.autoarchive(age)
     verb = "is" if outcome.left == 1 else "are"

@@ -6,6 +6,7 @@ terminal would break it anywhere, even within a number.
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,27 @@ def padded(rows: Sequence[Sequence[str]]) -> list[str]:
         .rstrip()
         for row in rows
     ]
+
+
+def wrapped(rows: Sequence[Sequence[str]], room: int) -> list[str]:
+    """As `padded`, within ``room`` characters: a long last cell goes on below its beginning.
+
+    >>> wrapped([["argv", "list of text"], ["env", "text"]], 16)
+    ['argv  list of', '      text', 'env   text']
+    """
+    heads = padded([[*row[:-1], "."] for row in rows])
+    shown = []
+    for head, row in zip(heads, rows, strict=True):
+        before = head[:-1]
+        width = max(_LAST_LEAST, room - cells(before))
+        last = textwrap.wrap(row[-1], width, break_on_hyphens=False) or [""]
+        shown.append((before + last[0]).rstrip())
+        shown += [" " * cells(before) + line for line in last[1:]]
+    return shown
+
+
+_LAST_LEAST = 10
+"""So narrow may the last cell become."""
 
 
 def cells(text: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import types
 import typing
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -11,7 +13,7 @@ import msgspec
 
 from ..storage import errors, wording
 from ..storage.opcodes import Opcode, catalogue
-from . import completing, output
+from . import completing, layout, output
 from .output import Column
 
 if TYPE_CHECKING:
@@ -54,7 +56,21 @@ def opcodes(name: str | None, style: output.Style) -> None:
         output.echo(f"{declared.op_id}: {_summary(declared)}")
         if not declared.has_operation():
             output.echo("No job can run it here.")
-    _show(list(_parameters(declared)), _PARAMETER_COLUMNS, style)
+    parameters = list(_parameters(declared))
+    if sys.stdout.isatty() and style == output.Style():
+        _show_wrapped(parameters)
+    else:
+        _show(parameters, _PARAMETER_COLUMNS, style)
+
+
+def _show_wrapped(parameters: list[_Parameter]) -> None:
+    """For a terminal: a type may be longer than a line."""
+    rows = [
+        [str(column.plain(one)) for column in _PARAMETER_COLUMNS.values()] for one in parameters
+    ]
+    rows.insert(0, [name.upper() for name in _PARAMETER_COLUMNS])
+    for line in layout.wrapped(rows, shutil.get_terminal_size().columns):
+        output.echo(line)
 
 
 def _show(found: list[Any], columns: dict[str, Column], style: output.Style) -> None:
@@ -145,8 +161,8 @@ def _default(parameter: _Parameter) -> str:
 
 _PARAMETER_COLUMNS = {
     "name": Column("name", lambda one: one.name),
-    "type": Column("type", lambda one: one.type),
     "default": Column("default", _default),
+    "type": Column("type", lambda one: one.type, width_least=40),
 }
 
 _KIND_COLUMNS = {

@@ -25,14 +25,14 @@ _NAMED_MAX = 20
     "age",
     type=choices.Age(),
     metavar="AGE",
-    help="Only jobs that ended longer ago: 90, 30m, 2h, 7d, or all.",
+    help="Only jobs that ended longer ago: 90 (seconds), 30m, 2h, 7d, or all.",
 )
 @click.option(
     "--larger-than",
     "size",
     type=choices.Bytes(),
     metavar="SIZE",
-    help="Only jobs that take this much of the disk or more: 4096, 200K, 2G.",
+    help="Only jobs that take this much of the disk or more: 4096 (bytes), 200K, 2G.",
 )
 @click.option("--dry-run", is_flag=True, help="Tell which jobs and how much, and remove nothing.")
 @output.output_option

@@ -43,7 +43,8 @@ _LOOK_SECONDS = 0.1
     "--timeout",
     type=choices.Seconds(),
     metavar="TIME",
-    help="Wait at most this long; without it, for as long as the start takes.",
+    help="Wait at most this long, such as 90 (seconds) or 5m; without it, for as long as the start "
+    "takes.",
 )
 @click.pass_obj
 def up(
@@ -269,7 +270,7 @@ def _end_again(process: subprocess.Popen[bytes], places: Places) -> None:
     type=choices.Seconds(),
     metavar="TIME",
     default=30.0,
-    show_default=True,
+    show_default="30 seconds",
     help="How long to wait for the end.",
 )
 @click.pass_obj

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 
+from ganger.cli import opcodes
 from ganger.cli.main import ganger
 from ganger.storage import errors
 from ganger.storage.opcodes import catalogue
@@ -29,9 +31,29 @@ def test_the_parameters_of_one_are_told_in_words(name: str) -> None:
     text = shown(name)
     assert text.startswith("OP_EXEC: Run a command, without a shell, under declared locks.\n")
     lines = [line.split("\t") for line in shown(name, "--separator", "\t").splitlines()]
-    assert ["argv", "list of text", "(required)"] in lines
-    assert ["ok_exit_codes", "list of whole number", "[0]"] in lines
-    assert ["timeout", "number, or null", "-"] in lines
+    assert ["argv", "(required)", "list of text"] in lines
+    assert ["ok_exit_codes", "[0]", "list of whole number"] in lines
+    assert ["timeout", "-", "number, or null"] in lines
+
+
+@pytest.mark.parametrize("op_id", catalogue.known_ids())
+def test_a_terminal_shows_whole_types_within_its_width(
+    op_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout", mock.Mock(isatty=lambda: True))
+    lines: list[str] = []
+    monkeypatch.setattr("ganger.cli.output.echo", lines.append)
+    assert opcodes.opcodes.callback is not None
+    opcodes.opcodes.callback(
+        name=op_id, output_kind="table", no_headers=False, separator=None, fields=None
+    )
+    assert max(map(len, lines[2:])) <= 80
+    text = " ".join(" ".join(lines).split())
+    declared = catalogue.find(op_id)
+    assert declared is not None
+    for one in opcodes._parameters(declared):
+        assert all(word in text for word in one.type.split())
 
 
 def test_json_has_the_defaults_as_values() -> None:
