@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import socket
 import time
 
@@ -71,7 +72,10 @@ class RemoteListener(Listener):
         try:
             self.socket.bind(endpoint)
         except zmq.ZMQError as error:
-            raise errors.OperatorError(f"{endpoint}: {error.strerror}") from error
+            reason = error.strerror
+            if error.errno == errno.ENODEV:
+                reason = "this machine has no address and no network interface of that name"
+            raise errors.OperatorError(f"{endpoint}: {reason}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         # A descriptor reports nothing before a first read has found nothing.
         self.follow_connections()
