@@ -129,7 +129,10 @@ def _call(ctx: click.Context | None) -> Call:
 def _found(names: Sequence[str], call: Call) -> dict[str, list[int]]:
     """The jobs of each name, none or several: one request to the daemon."""
     with call.client() as client:
-        return dict(zip(names, client.find(*names), strict=True))
+        found = dict(zip(names, client.find(*names), strict=True))
+        if not all(found.values()) and (part := client.info().archive_indexed) is not None:
+            output.echo(f"ganger: {wording.unindexed(part)}", err=True)
+    return found
 
 
 def _unknown(name: str) -> str:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, plain_values
+from ..storage import errors, plain_values, wording
 from ..storage.jobs import job_views, jobs, listing
 from ..storage.jobs.job_filters import JobFilter
+from ..storage.jobs.job_views import ListingProgress
 from ..storage.jobs.outcomes import Outcome
-from . import choices, etas, following, output, rule_options
+from . import choices, etas, following, output, progress, rule_options
 from .call import known
 from .output import Column
 
@@ -118,7 +119,14 @@ def list_jobs(
         conditions["outcomes"] = list(map(Outcome, outcomes))
     conditioned = JobFilter(**conditions) if any(map(_is_given, conditions.values())) else None
     wanted = _statuses(statuses, pending=pending, running=running, finished=finished)
-    with call.client() as client:
+    with call.client() as client, progress.during("looking for jobs") as doing:
+        heard = ListingProgress()
+
+        def hear(said: ListingProgress) -> None:
+            nonlocal heard
+            heard = said
+            if said.looked_at is not None:
+                doing(f"looking for jobs: at job {said.looked_at:,}")
 
         def listed(chosen: Sequence[int]) -> Sequence[job_views.JobInfo]:
             found = client.jobs(
@@ -127,12 +135,15 @@ def list_jobs(
                 archived=archived or last is not None,
                 wanted=conditioned,
                 last=last,
+                progress=hear,
             )
             return sorted(found, key=lambda job: job.id)[-(last or 0) :]
 
         found, code = known(ids, listed)
         if code and not found:
             return code
+        if heard.indexed is not None:
+            output.echo(f"ganger: {wording.unindexed(heard.indexed)}", err=True)
         columns = COLUMNS | ({"eta": etas.column(client.eta())} if "eta" in names else {})
     if style.output == "json":
         fields = names if style.fields else list(COLUMNS)

@@ -133,6 +133,9 @@ def _show(
         **({"Options": shlex.join(options.words())} if options and given else {}),
         "Queue": queue_state(info),
         "Disk": disk_use(info),
+        **(
+            {"Archive": wording.indexed(done)} if (done := info.archive_indexed) is not None else {}
+        ),
         "Last id": str(info.counts.get("last_id", 0)),
         "Memory": ", ".join(
             f"{name} {size / 1_048_576:.0f} MiB" if size else f"{name} unknown"

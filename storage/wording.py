@@ -28,6 +28,20 @@ def size(count: float) -> str:
     return f"{count / _KIB**power:.1f} {' KMGT'[power]}iB"
 
 
+def indexed(part: float) -> str:
+    """How far the index of the archive is.
+
+    >>> indexed(0.349)
+    'index of the archive: 34 %'
+    """
+    return f"index of the archive: {int(100 * part)} %"
+
+
+def unindexed(part: float) -> str:
+    """What a search lacks while the index of the archive is built."""
+    return f"archived jobs are left out that are not found yet ({indexed(part)})"
+
+
 def text_of(value: object) -> str:
     """``str`` of a value of users' code: if that fails, a text that says so; always valid UTF-8."""
     try:

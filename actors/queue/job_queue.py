@@ -173,6 +173,7 @@ class JobQueue(Component[messages.QueueMessage]):
             is_disk_full=ledger.is_short,
             reserve_bytes=ledger.reserve_bytes,
             output_dropped=dict(store.output_dropped),
+            archive_indexed=store.reader.search.archive.progress,
             is_drained=self.admission.is_drained,
         )
 
@@ -221,7 +222,7 @@ def from_clients(queue: JobQueue) -> Routes:
         queue.runtime.work(reader.watch(envelope, message), envelope)
 
     def find(envelope: Envelope, message: messages.FindJobs) -> None:
-        queue.runtime.work(reader.find(envelope, message), envelope)
+        queue.runtime.work(reader.search.find(envelope, message), envelope)
 
     def autoarchive(envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
         queue.runtime.work(control.autoarchiving(envelope, message), envelope)

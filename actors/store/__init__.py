@@ -5,8 +5,8 @@ Every part of the queue stands on the `JobStore`.
 - `job_store`: the live jobs in memory and on disk, their transitions and ends. `job_table`: their
   rows. `job_rows`: one row. `job_classes`: makes a row from a job; jobs with the same parameters
   share most of it.
-- `queue_reader`: listings, reads of whole jobs and watches. Changes nothing. `subscriptions`: the
-  watches.
+- `queue_reader`: listings, reads of whole jobs and watches. Changes nothing. `job_search`: finds
+  jobs by names and conditions, live and archived. `subscriptions`: the watches.
 - `announcements`: what the filter evaluator and the scheduler learn about jobs. `ages`: when jobs
   came.
 - `endings`: how jobs have ended, for those that depend on them.

@@ -71,7 +71,7 @@ class JobStore:
         self.ledger.files.when_mended = self._note_mended
         self.change_log = ChangeLog(self.ledger)
         self._work: IdleWork | None = None
-        self.reader = QueueReader(table, self.ledger, runtime.log, self._gather)
+        self.reader = QueueReader(table, self.ledger, runtime.log, self._gather, runtime.work)
         self.announcements = Announcements(runtime, table, self.ledger)
         self.endings = Endings(runtime, table, self.ledger.files.read_archived)
         self.unread = LazyRows()
@@ -173,7 +173,7 @@ class JobStore:
         """The job is in the archive now."""
         row = self.table.find(job_id)
         if row is not None:
-            self.reader.archive.add(row.as_summary(archived=True))
+            self.reader.search.archive.add(row.as_summary(archived=True))
         self.table.remove(job_id)
 
     def secrets_of(self, job_id: int) -> dict[int, dict[str, Any]]:
@@ -433,7 +433,7 @@ class JobStore:
         ``meanwhile`` is called while the disk writes.
         """
         self._commit(meanwhile)
-        self.reader.archive.write()
+        self.reader.search.archive.write()
         if not (self.ledger.takes_work or self._is_retry_due):
             reason = self.ledger.refusal().text
             if self.ledger.is_read_only:

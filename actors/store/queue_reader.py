@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
 from collections import deque
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.jobs import job_bounds, jobs, listing, origins
-from ...storage.jobs.job_filters import JobFilter
-from ...storage.queue_files import archive_index, job_files
+from ...storage.jobs import job_bounds, jobs, listing
+from ...storage.queue_files import job_files
 from ...transport import messages
 from .job_classes import row_of
 from .job_rows import Phase, Row
+from .job_search import JobSearch, is_wanted
 from .job_table import JobTable
 from .subscriptions import Watch, WatchList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -70,15 +68,16 @@ class QueueReader:
         ledger: Ledger,
         log: FilteringBoundLogger,
         gather: Callable[[], None],
+        begin: Callable[[Work], None],
     ) -> None:
-        """``gather``: have `WatchList.send_gathered` called soon."""
+        """``gather``: have `WatchList.send_gathered` called soon. ``begin``: do this in slices."""
         self._log = log
         self.watches = WatchList(gather)
         self.waits = JobWaits()
         """A package that answers such waits puts its own here."""
         self._table = table
         self._ledger = ledger
-        self.archive = archive_index.ArchiveIndex(ledger.directory, self._archived_summary)
+        self.search = JobSearch(table, ledger.directory, self._archived_summary, begin)
         self._appended: dict[int, deque[_Appended]] = {}
         self._gaps: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
@@ -92,9 +91,9 @@ class QueueReader:
                 text = f"ids: expected at most {settings.LIST_PAGE_ROWS}, got {len(message.ids)}"
                 raise errors.BadRequestError(text)
             known = [self._summary(job_id) for job_id in message.ids]
-            return messages.JobRows(rows=list(filter(_test(message), known)))
+            return messages.JobRows(rows=list(filter(is_wanted(message), known)))
         if message.archived or message.newest_first or message.wanted is not None:
-            return self._searched_page(message, limit)
+            return self.search.page(message, limit)
         page, has_more = self._table.page(
             after=message.after, limit=limit, statuses=message.statuses
         )
@@ -102,40 +101,6 @@ class QueueReader:
             rows=[row.as_summary() for row in page],
             next_after=page[-1].id if has_more else None,
         )
-
-    def find(self, envelope: Envelope, message: messages.FindJobs) -> Work:
-        """The newest job of each name; the archive is looked through in slices."""
-        if len(message.names) > settings.LIST_PAGE_ROWS:
-            text = f"names: expected at most {settings.LIST_PAGE_ROWS}, got {len(message.names)}"
-            raise errors.BadRequestError(text)
-        found: list[list[int]] = []
-        for name in message.names:
-            if name == origins.LAST:
-                submitter = message.submitter
-                live = [] if submitter is None else self._table.newest_of(submitter)
-                wanted = JobFilter(user=submitter.shown if submitter is not None else "")
-            else:
-                live, wanted = self._table.called(name), JobFilter(name=name)
-            found.append(live or (yield from self._archived_called(name, wanted)))
-        envelope.reply(messages.JobsFound(found=found))
-        return None
-
-    def _archived_called(self, name: str, wanted: JobFilter) -> Generator[None, None, list[int]]:
-        """The newest archived job that is called so, or all jobs of the newest plan."""
-        end = time.monotonic() + settings.QUERY_SLICE_SECONDS
-        plan: list[JobSummary] = []
-        is_met = wanted.test(is_exact=True)
-        for _, job in self.archive.found(newest_first=True, needle=wanted.needle()):
-            if job is not None and is_met(job):
-                if not plan and job.plan != name:
-                    return [job.id]
-                if plan and job.received != plan[0].received:
-                    break
-                plan.append(job)
-            if time.monotonic() >= end:
-                yield
-                end = time.monotonic() + settings.QUERY_SLICE_SECONDS
-        return sorted(job.id for job in plan)
 
     def versions(self, message: messages.ListJobVersions) -> messages.JobVersions:
         """One page of the live jobs with their versions."""
@@ -397,42 +362,6 @@ class QueueReader:
     def _archived_summary(self, job_id: int) -> JobSummary:
         return row_of(self.archived(job_id), Phase.ENDED).as_summary(archived=True)
 
-    def _searched_page(self, message: messages.ListJobs, limit: int) -> messages.JobRows:
-        """One page of jobs that are looked for; fewer than ``limit`` if that takes long."""
-        if message.wanted is not None:
-            message.wanted.check()
-        is_wanted = _test(message)
-        found: list[JobSummary] = []
-        end, last = time.monotonic() + settings.QUERY_SLICE_SECONDS, None
-        for job_id, job in self._candidates(message):
-            if len(found) == limit or (last is not None and time.monotonic() >= end):
-                return messages.JobRows(rows=found, next_after=last)
-            last = job_id
-            if job is not None and is_wanted(job):
-                found.append(job)
-        return messages.JobRows(rows=found)
-
-    def _candidates(self, message: messages.ListJobs) -> Iterator[archive_index.Found]:
-        """Live and archived jobs together, in the order of ids that is asked for."""
-        newest_first = message.newest_first
-        table = self._table
-        ids = (
-            table.ids_before(message.before, message.after)
-            if newest_first
-            else table.ids_after(message.after)
-        )
-        live = ((job_id, row.as_summary()) for job_id in ids if (row := table.find(job_id)))
-        if not message.archived:
-            return live
-        archived = self.archive.found(
-            after=message.after,
-            before=message.before,
-            newest_first=newest_first,
-            needle=message.wanted.needle() if message.wanted is not None else b"",
-        )
-        merged = heapq.merge(live, archived, key=itemgetter(0), reverse=newest_first)
-        return _without_twins(merged)
-
     def _archived(self, job_id: int) -> tuple[bytes, jobs.Job]:
         """The archived file, and the job in it. An unreadable one is noted in ``unreadable``."""
         try:
@@ -451,24 +380,6 @@ class QueueReader:
 def _has_gap(last: int, appended: deque[_Appended]) -> bool:
     """Whether serials are missing between ``last`` and the entries."""
     return appended[-1].entry[0] - last > sum(each.entry[0] > last for each in appended)
-
-
-def _test(message: messages.ListJobs) -> Callable[[JobSummary], bool]:
-    """Whether a job has a status, and meets the conditions, that are asked for."""
-    statuses = None if message.statuses is None else frozenset(message.statuses)
-    is_wanted = (message.wanted or JobFilter()).test()
-    if statuses is None:
-        return is_wanted
-    return lambda job: job.status in statuses and is_wanted(job)
-
-
-def _without_twins(found: Iterator[archive_index.Found]) -> Iterator[archive_index.Found]:
-    """An archived job may be in both places for a moment: the live one comes first."""
-    last = None
-    for job_id, job in found:
-        if job is None or job_id != last:
-            yield job_id, job
-        last = job_id if job is not None else last
 
 
 def _watch(

@@ -336,4 +336,5 @@ class Supervisor(Component[messages.SupervisorMessage]):
             if measured is None
             else msgspec.structs.replace(measured.use, reserve=queue.reserve_bytes),
             output_dropped=queue.output_dropped,
+            archive_indexed=queue.archive_indexed,
         )

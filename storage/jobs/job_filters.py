@@ -78,13 +78,49 @@ class JobFilter(
             words = self.text.lower().split()
             yield lambda job: _has_words(job, words)
 
-    def needle(self) -> bytes:
-        """A part of the JSON of each job that passes; empty: unknown."""
-        if self.name is not None and not set("*?[") & set(self.name):
-            return _in_json(self.name)
-        if self.reason is not None:
-            return _in_json(self.reason)
-        return b"" if self.user is None else _in_json(self.user)
+    def needles(self) -> Needles:
+        """What stands in the JSON of each job that passes."""
+        name = "" if self.name is None or set("*?[") & set(self.name) else self.name
+        of_name = [] if self.name is None or "[" in self.name else re.split("[*?]", self.name)
+        parts: list[tuple[bytes, ...]] = [
+            (_in_json(text),) for text in (*of_name, self.reason, self.user) if text
+        ]
+        if self.outcomes is not None:
+            parts.append(tuple(b'"outcome":"%b"' % one.encode() for one in self.outcomes))
+        return Needles(
+            name=name or self.user or "",
+            parts=tuple(parts),
+            words=tuple(_in_json(word).lower() for word in (self.text or "").lower().split()),
+        )
+
+
+class Needles(msgspec.Struct, frozen=True):
+    """Parts of the JSON of a job: what lacks one of them need not be decoded.
+
+    ``name``: it is the name, the plan or the user, or the name of the user's key. ``parts``: one of
+    each. ``words``: all of them, in small letters.
+    """
+
+    name: str = ""
+    parts: tuple[tuple[bytes, ...], ...] = ()
+    words: tuple[bytes, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is looked for."""
+        return bool(self.parts or self.words)
+
+    def are_in(self, text: bytes) -> bool:
+        """Whether all of them are in the JSON of a job, or may be in that of several jobs."""
+        if not all(any(one in text for one in part) for part in self.parts):
+            return False
+        if not self.words:
+            return True
+        # Other letters have small forms that bytes do not know.
+        small = text.lower() if text.isascii() else text.decode("utf-8", "replace").lower().encode()
+        return all(word in small for word in self.words)
+
+
+NOTHING = Needles()
 
 
 def _in_json(text: str) -> bytes:

@@ -117,6 +117,18 @@ _ERRORS: Mapping[Outcome, type[errors.JobEndedError]] = {
 }
 
 
+class ListingProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a listing is.
+
+    ``looked_at``: it has come to the job with this id; None: it is at its end. ``indexed``: the
+    part of the archive that is in its index, from 0 to 1, while that is built: the listing lacks
+    the other archived jobs. None: it lacks none.
+    """
+
+    looked_at: int | None = None
+    indexed: float | None = None
+
+
 class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
     """A watched job has another status; ``previous`` is None in its first report."""
 

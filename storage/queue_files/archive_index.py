@@ -8,7 +8,10 @@ the next listing, and whoever puts a job's file into the archive, or takes it ou
 
 The last line of a file that is known to be right has the time of the folder's last change, and a
 checksum of the lines before. While the folder still has that time, nothing but lines is read, and
-of these only those in which a text stands that is looked for.
+of these only those in which a text stands that is looked for. `archived_names` tells which folders
+have a name at all.
+
+To read many jobs takes minutes: so the listing leaves them out, and `building` adds them in slices.
 """
 
 from __future__ import annotations
@@ -17,27 +20,35 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from .. import errors
 from ..disk import documents
+from ..jobs.job_filters import NOTHING, Needles
 from ..jobs.listing import JobSummary
+from .archived_names import ArchivedNames
 from .job_files import ARCHIVE_FOLDER_JOBS
 
 if TYPE_CHECKING:
     from .job_files import QueueDirectory
 
     Read = Callable[[int], JobSummary]
-    """The summary of an archived job, from its own file. Raises `StorageError`."""
+    """The summary of an archived job, from its own file. `StorageError`, or `UnknownJobError`."""
 
 Found = tuple[int, JobSummary | None]
 """An id, and its job; None: only so far has the index been looked through."""
 
 _SETTLED_SECONDS = 1.0
 """A folder that was changed later than this may change again without another time."""
+
+READ_BY_LISTING_MAX = 1_000
+"""If more jobs of a folder are missing, a listing leaves them to `ArchiveIndex.building`."""
+
+_READ_AT_ONCE = 10
+_WRITTEN_AT_ONCE = 500
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(JobSummary).decode
@@ -58,12 +69,26 @@ class _Lines(msgspec.Struct):
 class ArchiveIndex:
     """The index of one archive. Its owner is the only one that writes it."""
 
-    def __init__(self, directory: QueueDirectory, read: Read) -> None:
+    def __init__(
+        self,
+        directory: QueueDirectory,
+        read: Read,
+        begin_building: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``begin_building``: have `building` done in slices."""
         self._path = directory.index_path
         self._directory = directory
         self._read = read
+        self._begin_building = begin_building
+        self._names = ArchivedNames(self._path)
         self._new: dict[int, list[bytes]] = {}
-        self._last: tuple[int, _Lines] | None = None
+        self._last: tuple[int, Needles, _Lines] | None = None
+        self._built: dict[int, int] = {}
+        """The folders whose jobs were all read, as far as they can be, each with its time."""
+        self._reached: int | None = None
+        """The folder that is being built; that of the newest jobs is the first."""
+        self.progress: float | None = None
+        """The part of the archive that is in the index while it is built; None: all of it."""
 
     def add(self, job: JobSummary) -> None:
         """The job is in the archive now; `write` writes its line."""
@@ -77,11 +102,17 @@ class ArchiveIndex:
                 self._append(folder, lines)
 
     def found(
-        self, *, after: int = 0, before: int | None = None, newest_first: bool, needle: bytes
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        newest_first: bool,
+        needles: Needles = NOTHING,
     ) -> Iterator[Found]:
         """Archived jobs with ids between these, in order; files are looked into as needed.
 
-        Only jobs in whose lines ``needle`` stands need be there. Comes by with a None now and then.
+        Only jobs in whose lines all ``needles`` stand need be there. Comes by with a None now and
+        then. `progress` says whether jobs are left out that are not in the index yet.
         """
         self.write()
         folders = self._directory.archive_numbers()
@@ -90,23 +121,51 @@ class ArchiveIndex:
             end = first + ARCHIVE_FOLDER_JOBS
             if end <= after + 1 or (before is not None and first >= before):
                 continue
-            yield from self._in_folder(folder, (after, before), needle, newest_first=newest_first)
+            yield from self._in_folder(folder, (after, before), needles, newest_first=newest_first)
             yield (first if newest_first else end - 1), None
 
+    def building(self) -> Generator[None, None, None]:
+        """Read all jobs that are missing, the newest first, a few in each slice."""
+        self.progress = 0.0
+        try:
+            yield
+            folders = self._directory.archive_numbers()
+            for place, folder in enumerate(reversed(folders)):
+                self._reached = folder
+                for part in self._building(folder):
+                    self.progress = (place + part) / len(folders)
+                    yield
+        except errors.StorageError:
+            # Listings read what is missing, or begin again.
+            return
+        finally:
+            self.progress = self._reached = None
+
+    def _building(self, folder: int) -> Iterator[float]:
+        """Which part of the folder's jobs has been read, after each slice."""
+        changed = self._directory.archive_changed(folder)
+        lines = self._compared(folder, changed, self._data(folder))
+        yield 0.0
+        missing = [job_id for job_id in lines.ids if job_id not in lines.jobs]
+        read: list[bytes] = []
+        for done, job_id in enumerate(missing, 1):
+            # `ganger status` and the log name a damaged one.
+            with contextlib.suppress(errors.StorageError, errors.UnknownJobError):
+                lines.jobs[job_id] = job = self._read(job_id)
+                read.append(_encode(job))
+            if read and (len(read) == _WRITTEN_AT_ONCE or done == len(missing)):
+                self._append(folder, read)
+                read = []
+            if done % _READ_AT_ONCE == 0:
+                yield done / len(missing)
+        self._mark(folder, lines)
+        self._built[folder] = changed
+
     def _in_folder(
-        self, folder: int, bounds: tuple[int, int | None], needle: bytes, *, newest_first: bool
+        self, folder: int, bounds: tuple[int, int | None], needles: Needles, *, newest_first: bool
     ) -> Iterator[Found]:
         after, before = bounds
-        changed = self._directory.archive_changed(folder)
-        last = self._last
-        if last is not None and last[0] == folder and last[1].changed == changed:
-            lines = last[1]
-        elif needle and (some := self._marked(folder, changed, needle)) is not None:
-            jobs = {job.id: job for job in some}
-            lines = _Lines(changed, jobs, sorted(jobs))
-        else:
-            lines = self._compared(folder, changed)
-            self._last = (folder, lines) if _is_at_rest(changed) else None
+        lines = self._lines(folder, needles)
         read: list[bytes] = []
         try:
             for job_id in reversed(lines.ids) if newest_first else lines.ids:
@@ -114,7 +173,7 @@ class ArchiveIndex:
                     continue
                 if (job := lines.jobs.get(job_id)) is None:
                     # `ganger status` and the log name a damaged one; the listing goes on.
-                    with contextlib.suppress(errors.StorageError):
+                    with contextlib.suppress(errors.StorageError, errors.UnknownJobError):
                         lines.jobs[job_id] = job = self._read(job_id)
                         read.append(_encode(job))
                 yield job_id, job
@@ -124,25 +183,44 @@ class ArchiveIndex:
                     self._append(folder, read)
                     self._mark(folder, lines)
 
-    def _marked(self, folder: int, changed: int, needle: bytes) -> list[JobSummary] | None:
-        """The jobs in whose lines this text stands, if the file is right; else None."""
+    def _lines(self, folder: int, needles: Needles) -> _Lines:
+        """What the folder has of the jobs that are looked for."""
+        changed = self._directory.archive_changed(folder)
+        last = self._last
+        if last is not None and last[1] in (NOTHING, needles):
+            known = last[2]
+            if (last[0], known.changed) == (folder, changed):
+                return known
+        may_have = needles.name and self._names.may_have(folder, changed, needles.name)
+        if may_have is False:
+            return _Lines(changed, {}, [])
         data = self._data(folder)
-        if not _is_right(data, changed):
-            return None
-        if needle not in data:
-            return []
-        try:
-            return [
-                _decode(line)
-                for line in data.split(b"\n")[1:]
-                if needle in line and not line.startswith(_MARK)
-            ]
-        except msgspec.DecodeError:
-            return None
+        is_right = _is_right(data, changed)
+        if is_right and needles and may_have is not None:
+            if (some := _with_needles(data, needles)) is not None:
+                lines = _Lines(changed, {job.id: job for job in some}, [job.id for job in some])
+                lines.ids.sort()
+                self._last = folder, needles, lines
+                return lines
+        elif not is_right and self._reached is not None and folder < self._reached:
+            # To look into it takes long, and what it lacks is read soon.
+            return _Lines(changed, {}, [])
+        lines = self._compared(folder, changed, data)
+        self._last = (folder, NOTHING, lines) if _is_at_rest(changed) else None
+        return lines if self._built.get(folder) == changed else self._without_many(lines)
 
-    def _compared(self, folder: int, changed: int) -> _Lines:
-        """All that the file has of the jobs that are in the folder; mends the file."""
-        data = self._data(folder)
+    def _without_many(self, lines: _Lines) -> _Lines:
+        """The lines without the jobs that are missing, if they are many: these are added later."""
+        if len(lines.ids) - len(lines.jobs) <= READ_BY_LISTING_MAX:
+            return lines
+        self._last = None
+        if self.progress is None:
+            self.progress = 0.0
+            self._begin_building()
+        return _Lines(lines.changed, lines.jobs, sorted(lines.jobs))
+
+    def _compared(self, folder: int, changed: int, data: bytes) -> _Lines:
+        """All that the file with ``data`` has of the jobs in the folder; mends the file."""
         jobs = {job.id: job for job in _jobs_in(data)} if data.startswith(_HEAD) else {}
         is_right = _is_right(data, changed)
         ids = sorted(jobs) if is_right else self._directory.ids_in_archive(folder)
@@ -155,6 +233,8 @@ class ArchiveIndex:
                 self._replace(folder, kept.values())
             if not is_right:
                 self._mark(folder, lines)
+            elif self._names.may_have(folder, changed, "") is None:
+                self._names.note(folder, changed, jobs.values())
         return lines
 
     def _mark(self, folder: int, lines: _Lines) -> None:
@@ -164,6 +244,7 @@ class ArchiveIndex:
             data = self._data(folder)
             if data.startswith(_HEAD) and data.endswith(b"\n"):
                 self._append(folder, [_mark(data, lines.changed)])
+                self._names.note(folder, lines.changed, lines.jobs.values())
 
     # ------------------------------------------------------------ files
 
@@ -208,6 +289,20 @@ def _is_right(data: bytes, changed: int) -> bool:
     start = data.rfind(b"\n", 0, -1) + 1
     is_marked = data.startswith(_HEAD) and data.startswith(b"%b%d," % (_MARK, changed), start)
     return is_marked and data[start:] == _mark(data[:start], changed) + b"\n"
+
+
+def _with_needles(data: bytes, needles: Needles) -> list[JobSummary] | None:
+    """The jobs in whose lines these stand; None: a line that cannot be read is among them."""
+    if (data.isascii() or not needles.words) and not needles.are_in(data):
+        return []
+    try:
+        return [
+            _decode(line)
+            for line in data.split(b"\n")[1:]
+            if needles.are_in(line) and not line.startswith(_MARK)
+        ]
+    except msgspec.DecodeError:
+        return None
 
 
 def _is_at_rest(changed: int) -> bool:

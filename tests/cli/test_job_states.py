@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli import stand_in
@@ -13,12 +14,14 @@ from ganger.cli import following
 from ganger.cli.main import ganger
 from ganger.storage import errors
 from ganger.storage.jobs import outcomes
-from ganger.storage.jobs.job_views import JobInfo, StatusChange
+from ganger.storage.jobs.job_views import JobInfo, ListingProgress, StatusChange
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ganger.transport.messages import DaemonInfo
 
 
 def ended(job_id: int, outcome: Outcome, reason: str = "", cause: int | None = None) -> JobInfo:
@@ -51,12 +54,26 @@ class EndedJobs:
     def __init__(self) -> None:
         everything = (RUNNING, FAILED, SKIPPED, SUCCESS, UNNEEDED, OF_MANY, OF_NO_JOB)
         self.known = {job.id: job for job in everything}
+        self.indexed: float | None = None
 
-    def jobs(self, ids: Iterable[int] | None, **_asked: object) -> Iterator[JobInfo]:
+    def jobs(
+        self,
+        ids: Iterable[int] | None,
+        progress: Callable[[ListingProgress], None] = lambda _: None,
+        **_asked: object,
+    ) -> Iterator[JobInfo]:
+        progress(ListingProgress(looked_at=5, indexed=0.1))
+        progress(ListingProgress(indexed=self.indexed))
         for job_id in self.known if ids is None else ids:
             if job_id not in self.known:
                 raise errors.UnknownJobError
             yield self.known[job_id]
+
+    def find(self, *names: str) -> list[list[int]]:
+        return [[] for _ in names]
+
+    def info(self) -> DaemonInfo:
+        return msgspec.structs.replace(stand_in.INFO, archive_indexed=self.indexed)
 
     def job(self, job_id: int) -> JobInfo:
         return self.known[job_id]
@@ -92,6 +109,22 @@ def test_a_listing_says_in_one_word_how_a_job_ended_and_why() -> None:
         "error",
         "2",
     ]
+
+
+def test_lists_and_names_say_that_the_index_of_the_archive_is_built(daemon: EndedJobs) -> None:
+    daemon.indexed = 0.349
+    said = "ganger: archived jobs are left out that are not found yet (index of the archive: 34 %)"
+    for words in (("list", "--archived"), ("list", "--last", "2", "-o", "json")):
+        shown = run(*words)
+        assert shown.stderr.splitlines() == [said]
+        assert shown.exit_code == 0
+    assert run("list", "nightly").stderr.splitlines() == [
+        said,
+        "ganger: there is no job called 'nightly'",
+    ]
+    daemon.indexed = None
+    assert run("list", "--archived").stderr == ""
+    assert run("list", "nightly").stderr == "ganger: there is no job called 'nightly'\n"
 
 
 def test_programs_get_status_state_outcome_reason_and_cause() -> None:

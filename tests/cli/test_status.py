@@ -90,6 +90,15 @@ def test_status_shows_what_takes_the_disk() -> None:
     assert status.disk_use(INFO) == "not measured yet"
 
 
+def test_status_shows_how_far_the_index_of_the_archive_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status._show(INFO, None, "table")
+    assert "Archive:" not in capsys.readouterr().out
+    status._show(msgspec.structs.replace(INFO, archive_indexed=0.349), None, "table")
+    assert "Archive:    index of the archive: 34 %\n" in capsys.readouterr().out
+
+
 SOCKET = SocketState(protocol="LUXI", path="/run/x/ganeti-query")
 CLOSED = msgspec.structs.replace(SOCKET, problem="this file is no socket")
 

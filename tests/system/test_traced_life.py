@@ -78,7 +78,7 @@ class Place(NamedTuple):
 PLACES = (
     Place("data", 0o750, "daemon client"),
     Place(r"data/archive\.index", 0o750, "core"),
-    Place(r"data/archive\.index/0", 0o640, "core"),
+    Place(r"data/archive\.index/0(\.names)?", 0o640, "core"),
     Place(r"data/config\.data(\.copy)?", 0o640, "config_store thread"),
     Place(r"data/config\.history", 0o640, "config_store"),
     Place(r"data/config\.journal", 0o750, "config_store"),

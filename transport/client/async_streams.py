@@ -7,11 +7,11 @@ docs/make_client.py makes `streams` from this file: run it after a change.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from ...storage.jobs.job_views import JobInfo, LogLine, OutputChunk, job_info
+from ...storage.jobs.job_views import JobInfo, ListingProgress, LogLine, OutputChunk, job_info
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ListJobVersions, ReadJob
 from . import query_requests, requests
@@ -39,6 +39,7 @@ class AsyncStreams:
         is_whole: bool,
         limit: int | None = None,
         timeout: float | None,
+        progress: Callable[[ListingProgress], None] | None = None,
     ) -> AsyncIterator[JobInfo]:
         """The jobs on these pages of a listing, and on those that follow each; `limit` at most."""
         left = limit
@@ -46,6 +47,8 @@ class AsyncStreams:
             request: ListJobs | None = first
             while request is not None:
                 reply = await self._caller.call(request, timeout)
+                if progress is not None:
+                    progress(ListingProgress(looked_at=reply.next_after, indexed=reply.indexed))
                 if left is not None:
                     reply = msgspec.structs.replace(reply, rows=reply.rows[:left])
                     left -= len(reply.rows)

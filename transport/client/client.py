@@ -24,6 +24,7 @@ from ...storage.jobs.job_filters import JobFilter
 from ...storage.jobs.job_views import (
     JobChange,
     JobInfo,
+    ListingProgress,
     LogLine,
     OutputChunk,
     StatusChange,
@@ -227,12 +228,15 @@ class Client(QueueVerbs, ClusterVerbs):
         wanted: JobFilter | None = None,
         last: int | None = None,
         timeout: float | None = None,
+        progress: Callable[[ListingProgress], None] | None = None,
     ) -> Iterator[JobInfo]:
         """All jobs, or those with these ``ids``, in id order.
 
         ``wanted``: only those that meet its conditions. ``last``: only the newest so many, the
         newest first. Without ``fields`` a job has its summary only. With ``ops`` or ``depends``
-        among them whole jobs are read. ``timeout`` is the deadline of each page.
+        among them whole jobs are read. ``timeout`` is the deadline of each page. ``progress`` hears
+        of each page: a search among many archived jobs takes a while, and lacks those that are not
+        in the index of the archive while that is built.
         """
         is_whole = requests.needs_whole(fields)
         checked = None if ids is None else [*map(check_id, ids)]
@@ -240,7 +244,9 @@ class Client(QueueVerbs, ClusterVerbs):
             requests.listings(checked, statuses, archived=archived, wanted=wanted, last=last)
         )
         limit = last if ids is None else None
-        return self._streams.jobs(pages, is_whole=is_whole, limit=limit, timeout=timeout)
+        return self._streams.jobs(
+            pages, is_whole=is_whole, limit=limit, timeout=timeout, progress=progress
+        )
 
     def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ...storage.jobs.job_views import JobInfo, LogLine, OutputChunk, job_info
+from ...storage.jobs.job_views import JobInfo, ListingProgress, LogLine, OutputChunk, job_info
 from ...storage.query_views import FieldInfo, QueryAnswer, fields_of, joined_rows, rows_of
 from ..messages import ListJobs, ListJobVersions, ReadJob
 from . import query_requests, requests
@@ -36,6 +36,7 @@ class Streams:
         is_whole: bool,
         limit: int | None = None,
         timeout: float | None,
+        progress: Callable[[ListingProgress], None] | None = None,
     ) -> Iterator[JobInfo]:
         """The jobs on these pages of a listing, and on those that follow each; `limit` at most."""
         left = limit
@@ -43,6 +44,8 @@ class Streams:
             request: ListJobs | None = first
             while request is not None:
                 reply = self._caller.call(request, timeout)
+                if progress is not None:
+                    progress(ListingProgress(looked_at=reply.next_after, indexed=reply.indexed))
                 if left is not None:
                     reply = msgspec.structs.replace(reply, rows=reply.rows[:left])
                     left -= len(reply.rows)

@@ -70,9 +70,13 @@ class StoreInput(Request[InputStored], frozen=True):
 
 
 class JobsFound(Reply, frozen=True):
-    """The jobs of each name, in the order of the request: their ids, none or one or several."""
+    """The jobs of each name, in the order of the request: their ids, none or one or several.
+
+    ``indexed``: as in `JobRows`.
+    """
 
     found: list[list[int]]
+    indexed: float | None = None
 
 
 class FindJobs(Request[JobsFound], frozen=True):
@@ -89,11 +93,13 @@ class JobRows(Reply, frozen=True):
     """One page of a listing.
 
     ``next_after``: where the next page starts (`ListJobs.before` if the newest come first); None:
-    this is the last.
+    this is the last. ``indexed``: the part of the archive that is in its index while that is built:
+    the listing lacks the rest; None: it lacks nothing.
     """
 
     rows: list[JobSummary]
     next_after: int | None = None
+    indexed: float | None = None
 
 
 class ListJobs(Request[JobRows], frozen=True):

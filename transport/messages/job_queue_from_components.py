@@ -111,6 +111,7 @@ class QueueReport(Reply, frozen=True):
     is_disk_full: bool = False
     reserve_bytes: int = 0
     output_dropped: dict[int, str] = {}
+    archive_indexed: float | None = None
 
 
 class ReadQueueState(Request[QueueReport], frozen=True):

@@ -56,6 +56,7 @@ class DaemonInfo(Reply, frozen=True):
     ``opcode_problems``: opcodes and other parts of installed packages that could not be loaded.
     ``is_disk_full``: new jobs wait until the disk has space. ``disk``: what takes how much of it;
     None: that could not be measured in time. ``output_dropped``: why running jobs drop output.
+    ``archive_indexed``: the part of the archive that its index has, while that is built.
     """
 
     pid: int
@@ -79,6 +80,7 @@ class DaemonInfo(Reply, frozen=True):
     is_disk_full: bool = False
     disk: DiskUse | None = None
     output_dropped: dict[int, str] = {}
+    archive_indexed: float | None = None
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.actors.queue.queue_rules import take_rules
 from tests.actors.queue.queue_stage import Queue, spec
 
 from ganger.storage.jobs.origins import Submitter
+from ganger.storage.queue_files import archive_index
 from ganger.transport import messages
 
 ALICE = Submitter(user="alice", uid=1000, via="socket")
@@ -67,6 +69,37 @@ def test_archived_jobs_and_plans_are_found_too(queue: Queue) -> None:
     plan(queue, "a", "b")
     archive(queue, 1, 2)
     assert find(queue, "nightly", "b", "c") == [[1, 2], [2], []]
+
+
+def test_lists_say_that_the_index_of_the_archive_is_built(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(queue, "a", "b")
+    archive(queue, 1, 2)
+    queue.submitted(spec(name="c"))
+    queue.restart()
+    shutil.rmtree(queue.stage.places.archive_index)
+    monkeypatch.setattr(archive_index, "READ_BY_LISTING_MAX", 0)
+
+    def listed() -> tuple[list[int], float | None]:
+        asker = queue.actor.say(messages.ListJobs(archived=True))
+        rows = asker.answer_as(messages.JobRows)
+        return [row.id for row in rows.rows], rows.indexed
+
+    def indexed() -> float | None:
+        report = queue.actor.say(messages.ReadQueueState()).answer_as(messages.QueueReport)
+        return report.archive_indexed
+
+    assert indexed() is None
+    assert listed() == ([3], 0.0)
+    assert indexed() == 0.0
+    assert queue.actor.say(messages.ListJobs()).answer_as(messages.JobRows).indexed is None
+    asker = queue.actor.say(messages.FindJobs(names=["a"]))
+    assert asker.answer_as(messages.JobsFound) == messages.JobsFound(found=[[]], indexed=0.0)
+    queue.actor.work_off()
+    assert listed() == ([1, 2, 3], None)
+    assert indexed() is None
+    assert find(queue, "a", "nightly") == [[1], [1, 2]]
 
 
 def test_the_last_job_is_that_of_the_user_who_asks(queue: Queue) -> None:

@@ -14,6 +14,7 @@ import structlog
 from tests.actors.runtime.stage import Asker
 
 from ganger.actors.durable.ledger import Ledger
+from ganger.actors.runtime.works import Work
 from ganger.actors.store import queue_reader
 from ganger.actors.store.job_classes import row_of
 from ganger.actors.store.job_rows import Phase, Row
@@ -53,9 +54,12 @@ class Library:
         self.ledger.begin(Loaded())
         self.table = JobTable()
         self.gathering = 0
+        works: list[Work] = []
         self.between: Callable[[], object] = lambda: None
         """What happens between two slices of a watch that begins."""
-        self.reader = QueueReader(self.table, self.ledger, structlog.get_logger(), self._gather)
+        self.reader = QueueReader(
+            self.table, self.ledger, structlog.get_logger(), self._gather, works.append
+        )
 
     def _gather(self) -> None:
         self.gathering += 1

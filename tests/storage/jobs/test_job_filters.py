@@ -1,4 +1,4 @@
-"""Conditions on listed jobs: all must be met, and a needle stands in the JSON of each such job."""
+"""Conditions on listed jobs: all must be met, and needles stand in the JSON of each such job."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ganger.storage import errors
 from ganger.storage.jobs.job_filters import JobFilter
@@ -46,7 +48,9 @@ JOB = JobSummary(
 def test_a_job_that_meets_all_conditions_is_shown(given: dict[str, Any]) -> None:
     wanted = JobFilter(**given)
     assert wanted.test()(JOB)
-    assert wanted.needle() in msgspec.json.encode(JOB)
+    line = msgspec.json.encode(JOB)
+    assert wanted.needles().are_in(line)
+    assert wanted.needles().name in ("", JOB.name, JOB.plan, JOB.user, "laptop")
 
 
 @pytest.mark.parametrize(
@@ -83,3 +87,39 @@ def test_an_exact_name_has_no_signs_for_others() -> None:
 def test_an_empty_condition_is_refused(field: str) -> None:
     with pytest.raises(errors.BadRequestError, match=f"{field}: expected 1 to"):
         msgspec.structs.replace(JobFilter(), **{field: ""}).check()
+
+
+_TEXTS = st.text(st.sampled_from('abkKäÄ\u212aΣς"\\\n\t ,:{}1'), max_size=6)
+_NAMES = st.sampled_from(["", "a", "key:b", "b", "ä"])
+
+
+@given(
+    st.builds(
+        JobSummary,
+        id=st.integers(1, 300),
+        status=st.just(JobStatus.SUCCESS),
+        summary=_TEXTS,
+        priority=st.just(0),
+        reason=_TEXTS,
+        name=_NAMES,
+        plan=_NAMES,
+        user=_NAMES,
+        outcome=st.none() | st.sampled_from(Outcome),
+    ),
+    st.builds(
+        JobFilter,
+        name=st.none() | _NAMES | st.text("abäk:*?[", max_size=4),
+        user=st.none() | _NAMES,
+        reason=st.none() | _TEXTS,
+        text=st.none() | _TEXTS,
+        outcomes=st.none() | st.lists(st.sampled_from(Outcome)),
+    ),
+)
+def test_no_job_that_passes_lacks_a_needle(job: JobSummary, wanted: JobFilter) -> None:
+    line = msgspec.json.encode(job)
+    needles = wanted.needles()
+    if wanted.test()(job):
+        assert needles.are_in(line)
+        assert needles.name in ("", job.name, job.plan, job.user, job.user.rpartition(":")[2])
+    elif not needles.are_in(line):
+        assert needles

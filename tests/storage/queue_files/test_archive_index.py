@@ -12,8 +12,10 @@ import pytest
 
 from ganger.storage import errors
 from ganger.storage.disk import paths
+from ganger.storage.jobs.job_filters import JobFilter
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.listing import JobSummary
+from ganger.storage.queue_files import archive_index
 from ganger.storage.queue_files.archive_index import ArchiveIndex
 from ganger.storage.queue_files.job_files import ARCHIVE_FOLDER_JOBS, QueueDirectory
 
@@ -37,13 +39,22 @@ class Archive:
         self.read: list[int] = []
         self.clock = LONG_AGO
         self.damaged: set[int] = set()
-        self.index = ArchiveIndex(self.directory, self._read)
+        self.gone: set[int] = set()
+        self.names: dict[int, str] = {}
+        self.begun = 0
+        self.index = ArchiveIndex(self.directory, self._read, self._begin)
 
     def _read(self, job_id: int) -> JobSummary:
         self.read.append(job_id)
         if job_id in self.damaged:
             raise errors.StorageError("damaged")
-        return summary(job_id)
+        if job_id in self.gone:
+            raise errors.UnknownJobError("gone")
+        found = summary(job_id)
+        return msgspec.structs.replace(found, name=self.names.get(job_id, found.name))
+
+    def _begin(self) -> None:
+        self.begun += 1
 
     def put(self, *ids: int) -> None:
         for job_id in ids:
@@ -60,13 +71,14 @@ class Archive:
 
     def found(self, name: str = "", **bounds: int) -> list[int]:
         """The jobs between these bounds; ``name``: those that have it."""
-        found = self.index.found(newest_first=False, needle=name.encode(), **bounds)
+        needles = JobFilter(name=name or None).needles()
+        found = self.index.found(newest_first=False, needles=needles, **bounds)
         return [job_id for job_id, job in found if job is not None and name in ("", job.name)]
 
     def anew(self) -> None:
         """The daemon starts again."""
         self.read.clear()
-        self.index = ArchiveIndex(self.directory, self._read)
+        self.index = ArchiveIndex(self.directory, self._read, self._begin)
 
 
 @pytest.fixture
@@ -91,7 +103,7 @@ def test_bounds_and_order(archive: Archive) -> None:
     archive.put(1, 2, 3, 10_001, 20_001)
     assert archive.found(after=2) == [3, 10_001, 20_001]
     assert archive.found(after=1, before=20_001) == [2, 3, 10_001]
-    newest = archive.index.found(newest_first=True, needle=b"", before=10_001, after=1)
+    newest = archive.index.found(newest_first=True, before=10_001, after=1)
     assert [job_id for job_id, job in newest if job is not None] == [3, 2]
 
 
@@ -171,7 +183,7 @@ def test_a_lost_or_damaged_index_comes_back(
 
 def test_a_listing_that_stops_keeps_what_it_has_read(archive: Archive) -> None:
     archive.put(1, 2, 3)
-    found = archive.index.found(newest_first=False, needle=b"")
+    found = archive.index.found(newest_first=False)
     assert next(found)[0] == 1
     assert next(found)[0] == 2
     found.close()  # type: ignore[attr-defined]  # a generator
@@ -208,3 +220,136 @@ def test_a_line_is_a_summary_as_json(archive: Archive) -> None:
     assert msgspec.json.decode(head)["fields"] == list(JobSummary.__struct_fields__)
     assert msgspec.json.decode(line, type=JobSummary) == summary(4)
     assert b"changed" in mark
+
+
+def lines_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The folders whose lines are read from now on."""
+    found: list[int] = []
+    read = ArchiveIndex._data
+
+    def noted(index: ArchiveIndex, folder: int) -> bytes:
+        found.append(folder)
+        return read(index, folder)
+
+    monkeypatch.setattr(ArchiveIndex, "_data", noted)
+    return found
+
+
+def test_only_folders_with_the_name_are_read(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.names = {1: "a", 10_001: "b", 20_001: "a", 30_001: "d"}
+    archive.put(*archive.names)
+    assert archive.found() == list(archive.names)
+    archive.anew()
+    read = lines_read(monkeypatch)
+    assert archive.found("a") == [1, 20_001]
+    assert read == [0, 2]
+    assert archive.found("c") == []
+    assert archive.found("b") == [10_001]
+    assert read == [0, 2, 1]
+
+
+def names_of(archive: Archive) -> Path:
+    return archive.places.archive_index / "0.names"
+
+
+def of_another_time(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"changed":1', b'"changed":2'))
+
+
+@pytest.mark.parametrize("damage", [remove, tear, scribble, empty, block, of_another_time])
+def test_lost_or_damaged_names_hide_no_job_and_come_back(
+    archive: Archive, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.put(*range(1, 30))
+    archive.found()
+    archive.anew()
+    damage(names_of(archive))
+    assert archive.found("n2") == list(range(2, 30, 3))
+    archive.anew()
+    read = lines_read(monkeypatch)
+    assert archive.found("other") == []
+    assert (read == []) == (damage is not block)
+
+
+def test_a_name_that_came_later_is_found(archive: Archive) -> None:
+    archive.put(1)
+    assert archive.found("new") == []
+    archive.names[2] = "new"
+    archive.put(2)
+    assert archive.found("new") == [2]
+
+
+@pytest.fixture(name="large")
+def archive_of_many(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """Three folders without an index, each with more jobs than a listing reads."""
+    monkeypatch.setattr(archive_index, "READ_BY_LISTING_MAX", 10)
+    archive.put(*(first + place for first in (0, 10_000, 20_000) for place in range(1, 31)))
+    return archive
+
+
+def test_a_listing_leaves_many_jobs_to_what_is_built_meanwhile(large: Archive) -> None:
+    assert (large.found(), large.index.progress, large.begun) == ([], 0.0, 1)
+    building = large.index.building()
+    seen: list[float] = []
+    found: list[int] = []
+    for _ in building:
+        assert large.index.progress is not None
+        seen.append(large.index.progress)
+        found.append(len(large.found()))
+        large.index._last = None
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 5
+    assert found == sorted(found)
+    assert {0, 30, 60} < set(found)
+    assert (large.begun, large.index.progress) == (1, None)
+    large.read.clear()
+    assert len(large.found()) == 90
+    assert large.read == []
+
+
+def test_what_few_jobs_are_missing_is_read_by_the_listing(large: Archive) -> None:
+    for _ in large.index.building():
+        pass
+    large.put(*range(40, 50))
+    large.read.clear()
+    assert len(large.found()) == 100
+    assert large.read == list(range(40, 50))
+    assert large.begun == 0
+
+
+def test_an_index_that_is_built_goes_on_after_a_restart(large: Archive) -> None:
+    building = large.index.building()
+    for _ in range(5):
+        next(building)
+    building.close()
+    assert large.index.progress is None
+    done = len(large.read)
+    assert done
+    large.anew()
+    for _ in large.index.building():
+        pass
+    assert len(large.read) == 90 - done
+    assert len(large.found()) == 90
+
+
+def test_jobs_that_cannot_be_read_do_not_have_it_built_again_and_again(large: Archive) -> None:
+    large.damaged = set(range(1, 25))
+    large.gone = {30}
+    large.found()
+    for _ in large.index.building():
+        pass
+    assert len(large.found()) == 90 - 25
+    assert large.begun == 1
+
+
+def test_a_folder_that_changes_while_it_is_built_is_right_afterwards(large: Archive) -> None:
+    for place, _ in enumerate(large.index.building()):
+        if place == 2:
+            (large.places.archive / "2" / "job-20001").unlink()
+            large.put(20_040)
+            large.index.add(summary(20_040))
+    assert 20_001 not in large.found()
+    assert 20_040 in large.found()
+    assert large.found("n0") == [one for one in large.found() if one % 3 == 0]
