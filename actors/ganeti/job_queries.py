@@ -1,12 +1,14 @@
-"""Answers queries for jobs: from the rows in memory where they suffice, else from the files."""
+"""Answers queries for jobs: from rows in memory and the index of the archive, else from files."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...storage import errors
 from ...storage.ganeti.queries.jobs import ARCHIVE_FIELD, JOBS, JobRow
@@ -17,6 +19,7 @@ from .job_state import JobState
 
 if TYPE_CHECKING:
     from ...transport import messages
+    from ...transport.messages import JobSummary
     from ..runtime.component import Runtime
     from ..store.job_rows import Row
     from ..store.job_store import JobStore
@@ -33,9 +36,8 @@ class JobQueries:
     def page(self, message: messages.QueryJobs) -> messages.QueryAnswered:
         """One page of the answer. Raises `BadRequestError`, or `StorageError` of a named job."""
         asked = query_pages.checked(JOBS, message)
-        is_archive_listed = ARCHIVE_FIELD in asked.fields or ARCHIVE_FIELD in asked.filter_fields
-        after = _id_of(message.after)
-        rows = _Rows(self._store, self._whole, after, is_archive_listed=is_archive_listed)
+        fields = {*asked.fields, *asked.filter_fields}
+        rows = _Rows(self._store, self._whole, _id_of(message.after), fields)
         return query_pages.answered(self._runtime, asked, rows, message.after)
 
     def state(self, row: Row) -> JobState:
@@ -59,21 +61,33 @@ class _Rows(Mapping[int, JobRow]):
         store: JobStore,
         whole: Callable[[Row], jobs.Job],
         after: int,
-        *,
-        is_archive_listed: bool,
+        fields: set[str],
     ) -> None:
+        """``fields``: those that are looked at; with `ARCHIVE_FIELD` archived jobs are listed."""
         self._store = store
         self._whole = whole
         self._after = after
-        self._is_archive_listed = is_archive_listed
+        self._is_archive_listed = ARCHIVE_FIELD in fields
+        self._fields = fields - _OF_NO_FILE
+        self._listed: JobSummary | None = None
+        """The archived job that was listed last, if the index has the fields."""
 
     def __iter__(self) -> Iterator[int]:
         live = self._store.table.ids_after(self._after)
         if not self._is_archive_listed:
             return live
-        archived = self._store.ledger.directory.archived_ids_after(self._after)
         # An archived job may be in both places for a moment.
-        return (job_id for job_id, _ in itertools.groupby(heapq.merge(live, archived)))
+        return (job_id for job_id, _ in itertools.groupby(heapq.merge(live, self._archived_ids())))
+
+    def _archived_ids(self) -> Iterator[int]:
+        if not _FROM_SUMMARIES.keys() >= self._fields:
+            yield from self._store.ledger.directory.archived_ids_after(self._after)
+            return
+        archive = self._store.reader.search.archive
+        for _, job in archive.found(after=self._after, newest_first=False, is_whole=True):
+            if job is not None:
+                self._listed = job
+                yield job.id
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -83,6 +97,12 @@ class _Rows(Mapping[int, JobRow]):
         row = self._store.table.find(job_id)
         if row is not None:
             return JobRow(job_id, known=_RowValues(row), read=lambda: self._whole(row))
+        if (listed := self._listed) is not None and listed.id == job_id:
+            # `KeyError`: the summary is that of several opcodes, or a part.
+            with contextlib.suppress(KeyError):
+                known = {name: _FROM_SUMMARIES[name](listed) for name in self._fields}
+                read = functools.partial(self._store.reader.archived, job_id)
+                return JobRow(job_id, is_archived=True, known=known, read=read)
         try:
             job = self._store.reader.archived(job_id)
         except errors.UnknownJobError as error:
@@ -110,8 +130,8 @@ def _stamp(seconds: float | None) -> jobs.Timestamp | None:
     return microseconds // 1_000_000, microseconds % 1_000_000
 
 
-def _summaries(row: Row) -> list[str]:
-    """The summary of the only opcode; `KeyError` if the row has those of several, or a part."""
+def _summaries(row: Row | JobSummary) -> list[str]:
+    """The summary of the only opcode; `KeyError` if there are several, or this is a part."""
     if ", " in row.summary or row.summary.endswith("..."):
         raise KeyError("summary")
     return [row.summary] if row.summary else []
@@ -142,6 +162,28 @@ _FROM_ROWS: Mapping[str, Callable[[Row], Any]] = {
     "user": lambda row: row.origin.user,
     **{name: functools.partial(_shown, name=name) for name in listing.OF_INPUTS},
 }
+
+
+_OF_NO_FILE: Final = frozenset({ARCHIVE_FIELD, "id"})
+
+
+def _outcome_of(job: JobSummary) -> str | None:
+    return None if job.outcome is None else job.outcome.value
+
+
+_FROM_SUMMARIES: Mapping[str, Callable[[JobSummary], Any]] = {
+    "end_ts": lambda job: _stamp(job.ended),
+    "outcome": _outcome_of,
+    "received_ts": lambda job: _stamp(job.received),
+    "start_ts": lambda job: _stamp(job.started),
+    "status": lambda job: job.status.value,
+    "summary": _summaries,
+    **{
+        name: operator.attrgetter(name)
+        for name in ("cause", "name", "plan", "priority", "reason_ended", "user")
+    },
+}
+"""The fields that the index of the archive has. A text may be cut there, as in all listings."""
 
 
 class _RowValues(Mapping[str, Any]):

@@ -108,11 +108,13 @@ class ArchiveIndex:
         before: int | None = None,
         newest_first: bool,
         needles: Needles = NOTHING,
+        is_whole: bool = False,
     ) -> Iterator[Found]:
         """Archived jobs with ids between these, in order; files are looked into as needed.
 
         Only jobs in whose lines all ``needles`` stand need be there. Comes by with a None now and
-        then. `progress` says whether jobs are left out that are not in the index yet.
+        then. `progress` says whether jobs are left out that are not in the index yet; none are if
+        it ``is_whole``, which may take long.
         """
         self.write()
         folders = self._directory.archive_numbers()
@@ -121,7 +123,8 @@ class ArchiveIndex:
             end = first + ARCHIVE_FOLDER_JOBS
             if end <= after + 1 or (before is not None and first >= before):
                 continue
-            yield from self._in_folder(folder, (after, before), needles, newest_first=newest_first)
+            lines = self._lines(folder, needles, is_whole=is_whole)
+            yield from self._in_folder(folder, lines, (after, before), newest_first=newest_first)
             yield (first if newest_first else end - 1), None
 
     def building(self) -> Generator[None, None, None]:
@@ -162,10 +165,9 @@ class ArchiveIndex:
         self._built[folder] = changed
 
     def _in_folder(
-        self, folder: int, bounds: tuple[int, int | None], needles: Needles, *, newest_first: bool
+        self, folder: int, lines: _Lines, bounds: tuple[int, int | None], *, newest_first: bool
     ) -> Iterator[Found]:
         after, before = bounds
-        lines = self._lines(folder, needles)
         read: list[bytes] = []
         try:
             for job_id in reversed(lines.ids) if newest_first else lines.ids:
@@ -183,7 +185,7 @@ class ArchiveIndex:
                     self._append(folder, read)
                     self._mark(folder, lines)
 
-    def _lines(self, folder: int, needles: Needles) -> _Lines:
+    def _lines(self, folder: int, needles: Needles, *, is_whole: bool) -> _Lines:
         """What the folder has of the jobs that are looked for."""
         changed = self._directory.archive_changed(folder)
         last = self._last
@@ -202,12 +204,14 @@ class ArchiveIndex:
                 lines.ids.sort()
                 self._last = folder, needles, lines
                 return lines
-        elif not is_right and self._reached is not None and folder < self._reached:
+        elif not (is_right or is_whole or self._reached is None) and folder < self._reached:
             # To look into it takes long, and what it lacks is read soon.
             return _Lines(changed, {}, [])
         lines = self._compared(folder, changed, data)
         self._last = (folder, NOTHING, lines) if _is_at_rest(changed) else None
-        return lines if self._built.get(folder) == changed else self._without_many(lines)
+        if is_whole or self._built.get(folder) == changed:
+            return lines
+        return self._without_many(lines)
 
     def _without_many(self, lines: _Lines) -> _Lines:
         """The lines without the jobs that are missing, if they are many: these are added later."""

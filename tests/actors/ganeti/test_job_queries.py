@@ -11,6 +11,7 @@ import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Stage
 
+from ganger.actors.ganeti import job_queries
 from ganger.storage import settings
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
@@ -148,6 +149,36 @@ def test_classic_rows_have_bare_values(queue: Queue) -> None:
     )
 
 
+def test_what_the_index_of_the_archive_has_is_read_from_no_file(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived_and_live(queue)
+    both = [{"OP_ID": "OP_TEST_DELAY", "duration": 1.0}] * 2
+    [several] = queue.submitted(messages.JobSpec(ops=both))
+    queue.actor.ask(messages.CancelJob(id=several))
+    queue.actor.ask(messages.ArchiveJob(id=several))
+    store = queue.actor.component.store
+    named = [["=", "id", job_id] for job_id in (1, 3, several)]
+    read: list[int] = []
+    archived = store.reader.archived
+
+    def noted(job_id: int) -> jobs.Job:
+        read.append(job_id)
+        return archived(job_id)
+
+    monkeypatch.setattr(store.reader, "archived", noted)
+    fields = sorted(job_queries._FROM_SUMMARIES)
+    assert {"status", "name", "outcome", "received_ts", "user"} < set(fields)
+    in_file = asked(queue, ["id", *fields], ["|", *named])
+    assert read == [1, 3, several]
+    read.clear()
+    assert asked(queue, ["id", *fields], ["?", "archived"]) == in_file
+    assert read == [several], "the summary of the index is that of no single opcode"
+    read.clear()
+    assert asked(queue, ["id", "opstatus"], ["?", "archived"])[0] == [1, ["success"]]
+    assert read
+
+
 def damage(queue: Queue, job_id: int) -> None:
     """The journal does not have the job any more, so nothing makes up for its file."""
     assert queue.actor.component.store.ledger.retry()
@@ -160,7 +191,7 @@ def damage(queue: Queue, job_id: int) -> None:
 def test_a_damaged_archived_job_is_left_out_of_listings_and_named_otherwise(queue: Queue) -> None:
     archived_and_live(queue)
     damage(queue, 1)
-    assert [row[0] for row in asked(queue, ["id", "archived"])] == [2, 3, 4]
+    assert [row[0] for row in asked(queue, ["id", "archived", "opstatus"])] == [2, 3, 4]
     name, text = queue.actor.ask(messages.QueryJobs(["status"], ["=", "id", 1])).refusal
     assert name == "StorageError"
     assert text.startswith("job-1 in the archive: ")

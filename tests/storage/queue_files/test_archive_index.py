@@ -69,10 +69,10 @@ class Archive:
             self.clock += 1
             os.utime(folder, ns=(self.clock, self.clock))
 
-    def found(self, name: str = "", **bounds: int) -> list[int]:
+    def found(self, name: str = "", after: int = 0, before: int | None = None) -> list[int]:
         """The jobs between these bounds; ``name``: those that have it."""
         needles = JobFilter(name=name or None).needles()
-        found = self.index.found(newest_first=False, needles=needles, **bounds)
+        found = self.index.found(after=after, before=before, newest_first=False, needles=needles)
         return [job_id for job_id, job in found if job is not None and name in ("", job.name)]
 
     def anew(self) -> None:
