@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..storage import errors, wording
-from . import choices, output
+from . import choices, output, progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,28 @@ def purge(
         raise errors.UsageError("--larger-than: expected more than 0")
     if not ids and age is None and size is None:
         raise errors.UsageError("give IDS, --older-than or --larger-than")
-    with call.client() as client:
-        found = client.purge(ids or None, older_than=age, larger_than=size or 0, dry_run=dry_run)
+    found = None
+
+    def hear(purged: PurgedJobs) -> None:
+        nonlocal found
+        found = purged
+        count = wording.counted(len(purged.jobs), "job")
+        place = "" if purged.looked_at is None else f", looked at those up to {purged.looked_at}"
+        tell(f"{'finding' if dry_run else 'purging'}: {count}{place}")
+
+    try:
+        with call.client() as client, progress.during("looking for jobs") as tell:
+            found = client.purge(
+                ids or None,
+                older_than=age,
+                larger_than=size or 0,
+                dry_run=dry_run,
+                progress=hear,
+            )
+    except (KeyboardInterrupt, errors.GangerError):
+        if found is not None and not dry_run:
+            output.echo(f"ganger: before it ended: {_total(found, dry_run=False)}", err=True)
+        raise
     for text in found.left_out.values():
         output.echo(f"ganger: {text}", err=True)
     if output_kind == "json":
@@ -85,7 +105,11 @@ def _show(found: PurgedJobs, *, is_named: bool, dry_run: bool) -> None:
         what = "would be purged" if dry_run else "is purged"
         for job_id, size in [*found.jobs.items()][:_NAMED_MAX]:
             output.echo(f"Job {job_id} {what}: {wording.size(size)}")
+    output.echo(_total(found, dry_run=dry_run))
+
+
+def _total(found: PurgedJobs, *, dry_run: bool) -> str:
     verb = "would be purged" if dry_run else "purged"
     frees = "would be freed" if dry_run else "freed"
     jobs = wording.counted(len(found.jobs), "job")
-    output.echo(f"{jobs} {verb}; {wording.size(found.freed_bytes)} {frees}")
+    return f"{jobs} {verb}; {wording.size(found.freed_bytes)} {frees}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli import stand_in
 
 from ganger.cli.main import ganger
+from ganger.storage import errors
 from ganger.transport.client.purges import PurgedJobs
 
 
@@ -19,9 +22,13 @@ class Purger:
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.found = PurgedJobs({17: 4096, 18: 3 * 1024**3})
+        self.error: BaseException | None = None
 
-    def purge(self, ids: Any, **asked: Any) -> PurgedJobs:
+    def purge(self, ids: Any, progress: Callable[[PurgedJobs], None], **asked: Any) -> PurgedJobs:
         self.asked.append((ids, asked))
+        progress(self.found)
+        if self.error is not None:
+            raise self.error
         return self.found
 
 
@@ -95,3 +102,12 @@ def test_json_has_bytes() -> None:
 def test_a_wrong_argument_is_one_line(daemon: Purger, words: list[str], text: str) -> None:
     assert text in str(run(*words).exception)
     assert daemon.asked == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), errors.DaemonUnreachableError("gone")])
+def test_a_purge_that_is_cut_short_says_what_has_gone(daemon: Purger, error: BaseException) -> None:
+    daemon.error = error
+    done = run("--older-than", "all")
+    assert done.stderr.rstrip() == "ganger: before it ended: 2 jobs purged; 3.0 GiB freed"
+    assert isinstance(done.exception, errors.DaemonUnreachableError | click.Abort)
+    assert run("--older-than", "all", "--dry-run").stderr.strip() == ""

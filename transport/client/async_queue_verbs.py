@@ -9,7 +9,7 @@ docs/make_client.py makes `queue_verbs` from this file: run it after a change.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...storage import errors
@@ -84,6 +84,7 @@ class AsyncQueueVerbs:
         larger_than: int = 0,
         dry_run: bool = False,
         timeout: float | None = None,
+        progress: Callable[[PurgedJobs], None] | None = None,
     ) -> PurgedJobs:
         """Remove jobs that have ended, live or archived, with their output, for good.
 
@@ -91,7 +92,7 @@ class AsyncQueueVerbs:
         seconds ago and take ``larger_than`` bytes at least; one of the three must be given. The
         reply says how many bytes each took, and which stay, and why: a job on which another one
         depends does. With ``dry_run``: says which, and removes nothing. ``timeout``: of each
-        request, of which there may be many.
+        request, of which there may be many; after each ``progress`` gets what is purged so far.
         """
         found = PurgedJobs()
         parts = purges(ids, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
@@ -99,6 +100,8 @@ class AsyncQueueVerbs:
             asked: PurgeJobs | None = first
             while asked is not None:
                 asked = found.take(asked, await self._caller.call(asked, timeout))
+                if progress is not None:
+                    progress(found)
         return found
 
     async def retry(

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 class PurgedJobs(msgspec.Struct):
     """What was purged: ``jobs``, each with the bytes that it took on the disk.
 
-    ``left_out``: jobs that stay although they were meant, each with why.
+    ``left_out``: jobs that stay although they were meant, each with why. ``looked_at``: meanwhile,
+    the job up to which all were looked at.
     """
 
     jobs: dict[int, int] = {}
     left_out: dict[int, str] = {}
+    looked_at: int | None = None
 
     @property
     def freed_bytes(self) -> int:
@@ -34,6 +36,7 @@ class PurgedJobs(msgspec.Struct):
         """Add a page; the request for the next one, if there is more."""
         self.jobs.update(page.jobs)
         self.left_out.update(page.left_out)
+        self.looked_at = page.next_after
         if page.next_after is None:
             return None
         return msgspec.structs.replace(asked, after=page.next_after)
