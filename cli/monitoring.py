@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from ..storage import errors, wording
 from ..storage.jobs.jobs import JobStatus
@@ -69,6 +70,34 @@ class Thresholds(msgspec.Struct, frozen=True):
     free_warn: Least = Least(5, is_percent=True)
     free_critical: Least = Least(1, is_percent=True)
     wait_warn: float | None = None
+
+
+class CheckCommand(click.Command):
+    """Wrong options are no trouble of the daemon: with --check the state is unknown then."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As of each command. Exits with `UNKNOWN` for what is wrong with --check."""
+        is_check = "--check" in args
+        try:
+            left = super().parse_args(ctx, args)
+            _check_order(ctx)
+        except click.UsageError as error:
+            if not is_check:
+                raise
+            output.echo(f"GANGER {_NAMES[UNKNOWN]}: {error.format_message()}")
+            raise click.exceptions.Exit(UNKNOWN) from error
+        return left
+
+
+def _check_order(ctx: click.Context) -> None:
+    """Refuse a warning that comes after what is critical, if it was given."""
+    warn, critical = ctx.params.get("free_warn"), ctx.params.get("free_critical")
+    is_given = ctx.get_parameter_source("free_warn") is ParameterSource.COMMANDLINE
+    if not (is_given and isinstance(warn, Least) and isinstance(critical, Least)):
+        return
+    if warn.is_percent is critical.is_percent and warn.number < critical.number:
+        text = f"--disk-free-warn: {warn} is less than what is critical, {critical}"
+        raise click.UsageError(text, ctx)
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ _WAITING_SECONDS = 2.0
 """The state of the daemon is shown also if its scheduler hangs."""
 
 
-@click.command()
+@click.command(cls=monitoring.CheckCommand)
 @monitoring.options
 @output.output_option
 @click.pass_obj

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
@@ -145,9 +146,28 @@ def test_what_cannot_be_found_out_is_unknown(monkeypatch: pytest.MonkeyPatch) ->
         (["--disk-free-warn", "101%"], "expected at most 100%, got '101%'"),
         (["--disk-free-critical", "some"], "expected a number with K, M, G or T"),
         (["--wait-warn", "long"], "expected a time such as"),
+        (["--nonsense"], "No such option"),
+        (
+            ["--disk-free-warn", "2%", "--disk-free-critical", "5%"],
+            "--disk-free-warn: 2% is less than what is critical, 5%",
+        ),
+        (
+            ["--disk-free-warn", "1M", "--disk-free-critical", "1G"],
+            "--disk-free-warn: 1.0 MiB is less than what is critical, 1.0 GiB",
+        ),
     ],
 )
-def test_a_wrong_threshold_is_one_line(
+def test_a_wrong_threshold_is_one_line_and_no_alarm(
     words: list[str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert text in str(run(monkeypatch, mock.Mock(), *words).exception)
+    done = run(monkeypatch, mock.Mock(), *words)
+    assert done.stdout.startswith("GANGER UNKNOWN: ")
+    assert text in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert done.return_value == monitoring.UNKNOWN
+
+
+def test_without_check_a_wrong_threshold_is_an_error_of_usage() -> None:
+    words = ["status", "--disk-free-warn", "x"]
+    done = CliRunner().invoke(ganger, words, standalone_mode=False)
+    assert isinstance(done.exception, click.UsageError)
