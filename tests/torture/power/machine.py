@@ -113,6 +113,7 @@ class Machine:
         self.processes: dict[int, JobThread] = {}
         self.killed: list[JobThread] = []
         self.is_up = False
+        self._was_booted = False
         self._root = root
         self._stage: _Notified
         self.queue: Staged[JobQueue]
@@ -143,6 +144,7 @@ class Machine:
     def boot(self) -> None:
         """Start a daemon, as `ganger daemon` does."""
         self._stage = _Notified(self._root, self)
+        self._was_booted = True
         self.config = self._stage.make(ConfigStore, incarnation=1)
         self.config.notify(messages.Boot())
         for failed in self._stage.take(messages.ComponentFailed):
@@ -221,7 +223,8 @@ class Machine:
         self.processes.clear()
         if self.is_up:
             self._forget_daemon()
-        self._stage.daemon_lock.remove()
+        if self._was_booted:
+            self._stage.daemon_lock.remove()
 
     def interrupt(self) -> None:
         """Called before each change on the disk: a process may have to rest in the middle."""
