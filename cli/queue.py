@@ -59,6 +59,7 @@ def info(call: Call, *, output_kind: str) -> None:
                 "running_jobs_possible": limits.running_jobs_possible,
                 "disk": msgspec.structs.asdict(limits.disk),
                 "counts": daemon.counts,
+                "outcomes": daemon.outcomes,
             }
         )
         return
@@ -70,9 +71,7 @@ def info(call: Call, *, output_kind: str) -> None:
         )
     for line in disk_limits.lines(limits.disk):
         output.echo(line)
-    counts = ((name, count) for name, count in daemon.counts.items() if name != "last_id")
-    shown = ", ".join(f"{count} {name}" for name, count in counts if count)
-    output.echo(f"Jobs: {shown or 'none'}")
+    output.echo(f"Jobs: {status.jobs_text(daemon)}")
 
 
 @queue.command(short_help="Refuse all submissions from now on.")

@@ -14,6 +14,7 @@ import msgspec
 
 from ..storage import errors, wording
 from ..storage.disk import ownership
+from ..storage.jobs.jobs import JobStatus
 from . import monitoring, output, up
 from .daemon_options import DaemonOptions, recorded
 
@@ -125,9 +126,7 @@ def _show(
         "Endpoints": ", ".join(info.endpoints),
         **{one.protocol: _socket_state(one) for one in info.sockets},
         **({"Remote API": rapi_state(info.rapi)} if info.rapi is not None else {}),
-        "Jobs": ", ".join(
-            f"{count} {name}" for name, count in info.counts.items() if name != "last_id"
-        ),
+        "Jobs": jobs_text(info),
         **({"Waiting": waiting_text(waiting)} if waiting else {}),
         "Processes": "one for many jobs, in turn" if info.reuses_processes else "one for each job",
         **({"Options": shlex.join(options.words())} if options and given else {}),
@@ -157,6 +156,15 @@ def _show(
         output.echo(f"Quarantined: {name}")
     for problem in info.opcode_problems:
         output.echo(f"Not loaded: {problem}")
+
+
+def jobs_text(info: DaemonInfo) -> str:
+    """How many jobs are live and where they are: those that have ended by their outcomes."""
+    counts = {name: count for name, count in info.counts.items() if name != "last_id"}
+    if info.outcomes:
+        live = {name: counts[name] for name in counts if not JobStatus(name).is_final}
+        counts = live | info.outcomes
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
 
 _CAUSES = {

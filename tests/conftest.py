@@ -191,5 +191,7 @@ def queue(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     table = made.actor.component.store.table
     counted = collections.Counter(str(row.status) for row in table)
     assert +collections.Counter(table.counts()) == counted, "counts differ from what there is"
+    ended = collections.Counter(str(row.end.outcome) for row in table if row.end.outcome)
+    assert +collections.Counter(table.outcomes()) == ended, "outcomes differ from what there is"
     made.kill_all()
     made.actor.close()

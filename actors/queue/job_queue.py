@@ -175,6 +175,7 @@ class JobQueue(Component[messages.QueueMessage]):
             output_dropped=dict(store.output_dropped),
             archive_indexed=store.reader.search.archive.progress,
             is_drained=self.admission.is_drained,
+            outcomes=store.table.outcomes(),
         )
 
 

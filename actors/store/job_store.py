@@ -188,8 +188,10 @@ class JobStore:
         ``has_locks``: its process may have locks.
         """
         was_final = row.status.is_final
-        if row.status is not status:
+        is_new = row.status is not status
+        if is_new or was_final:
             self.table.give_status(row, status)
+        if is_new:
             self.reader.watches.changed(row)
         self.reader.waits.changed(row.id)
         if not status.is_final or was_final:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...storage.jobs.jobs import JobStatus
+from ...storage.jobs.outcomes import OF_STATUS, Outcome
 from ..runtime.id_maps import IdMap
 from . import job_classes
 from .job_rows import WITH_SLOT, Phase
@@ -41,6 +42,9 @@ class JobTable:
         # The jobs with a run slot, and some that have had one.
         self._chosen: set[int] = set()
         self._statuses: Counter[JobStatus] = Counter()
+        self._outcomes: Counter[Outcome] = Counter()
+        # The counted outcomes that the statuses by themselves do not say.
+        self._special: dict[int, Outcome] = {}
         self._ids: list[int] = []
         self.mark = time.time_ns()
         """Another number whenever a row has come or gone, also than that of an earlier table."""
@@ -63,9 +67,9 @@ class JobTable:
             if self._ids[place] != job_id:
                 self._ids.insert(place, job_id)
         if (before := self._rows.get(job_id)) is not None:
-            self._statuses[before.status] -= 1
+            self._uncount(before)
         self._rows[job_id] = row
-        self._statuses[row.status] += 1
+        self._count(row)
         if row.phase in WITH_SLOT:
             self._chosen.add(job_id)
         self.mark += 1
@@ -87,7 +91,7 @@ class JobTable:
         if row is None:
             return
         self._chosen.discard(job_id)
-        self._statuses[row.status] -= 1
+        self._uncount(row)
         self.mark += 1
         if len(self._ids) > 2 * len(self._rows) + _GONE_IDS_MIN:
             # The map gives them in order, four times as fast as a look for each.
@@ -133,11 +137,27 @@ class JobTable:
         return []
 
     def give_status(self, row: Row, status: JobStatus) -> None:
-        """The job has this status now."""
-        if self._rows.get(row.id) is row:
-            self._statuses[row.status] -= 1
-            self._statuses[status] += 1
+        """The job has this status now; if that is final, also how it ended may be new."""
+        if self._rows.get(row.id) is not row:
+            row.status = status
+            return
+        self._uncount(row)
         row.status = status
+        self._count(row)
+
+    def _count(self, row: Row) -> None:
+        self._statuses[row.status] += 1
+        if (outcome := row.end.outcome) is None:
+            return
+        self._outcomes[outcome] += 1
+        if outcome is not OF_STATUS[row.status][0]:
+            self._special[row.id] = outcome
+
+    def _uncount(self, row: Row) -> None:
+        self._statuses[row.status] -= 1
+        if row.status.is_final:
+            # As it was counted: what the row says of its end may be another thing since.
+            self._outcomes[self._special.pop(row.id, OF_STATUS[row.status][0])] -= 1
 
     def give_slot(self, row: Row, phase: Phase) -> None:
         """The job has a run slot now: it is in this phase."""
@@ -187,6 +207,10 @@ class JobTable:
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each status."""
         return {str(status): self._statuses[status] for status in JobStatus}
+
+    def outcomes(self) -> dict[str, int]:
+        """How many of the jobs have ended in each outcome."""
+        return {str(outcome): self._outcomes[outcome] for outcome in Outcome}
 
     def _page_of(
         self, job_id: int, limit: int, is_wanted: Callable[[Row], bool]

@@ -337,4 +337,5 @@ class Supervisor(Component[messages.SupervisorMessage]):
             else msgspec.structs.replace(measured.use, reserve=queue.reserve_bytes),
             output_dropped=queue.output_dropped,
             archive_indexed=queue.archive_indexed,
+            outcomes=queue.outcomes,
         )

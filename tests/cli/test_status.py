@@ -80,6 +80,28 @@ def test_status_and_queue_info_say_whether_the_queue_takes_jobs(
     assert f"Queue:      {expected}\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        # An older daemon.
+        ({"counts": {"running": 1, "error": 2, "last_id": 7}}, "1 running, 2 error"),
+        ({"counts": {"queued": 0, "last_id": 7}, "outcomes": {"failed": 0}}, "none"),
+        (
+            {
+                "counts": {"queued": 3, "canceled": 2, "error": 2, "success": 5, "last_id": 12},
+                "outcomes": {"success": 5, "failed": 1, "skipped": 2, "timed-out": 1},
+            },
+            "3 queued, 5 success, 1 failed, 2 skipped, 1 timed-out",
+        ),
+    ],
+)
+def test_jobs_that_have_ended_are_counted_by_outcome(
+    changes: dict[str, Any], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status._show(msgspec.structs.replace(INFO, **changes), None, "table")
+    assert f"Jobs:       {shown}\n" in capsys.readouterr().out
+
+
 def test_status_shows_what_takes_the_disk() -> None:
     use = DiskUse(free=2**30, total=2**31, output=2**20, archive=2**21, journal=2**22)
     parts = "output 1.0 MiB, archive 2.0 MiB, journal 4.0 MiB"

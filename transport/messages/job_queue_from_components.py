@@ -112,6 +112,7 @@ class QueueReport(Reply, frozen=True):
     reserve_bytes: int = 0
     output_dropped: dict[int, str] = {}
     archive_indexed: float | None = None
+    outcomes: dict[str, int] = {}
 
 
 class ReadQueueState(Request[QueueReport], frozen=True):

@@ -57,6 +57,8 @@ class DaemonInfo(Reply, frozen=True):
     ``is_disk_full``: new jobs wait until the disk has space. ``disk``: what takes how much of it;
     None: that could not be measured in time. ``output_dropped``: why running jobs drop output.
     ``archive_indexed``: the part of the archive that its index has, while that is built.
+    ``counts`` and ``outcomes``: how many live jobs have each status, and have ended in each
+    outcome; an older daemon sends no outcomes.
     """
 
     pid: int
@@ -81,6 +83,7 @@ class DaemonInfo(Reply, frozen=True):
     disk: DiskUse | None = None
     output_dropped: dict[int, str] = {}
     archive_indexed: float | None = None
+    outcomes: dict[str, int] = {}
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

@@ -9,6 +9,7 @@ from ganger.actors.store.job_rows import JobClass, Phase, Row
 from ganger.actors.store.job_table import JobTable
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.jobs.outcomes import Ending, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,40 @@ def test_counts_follow_what_happens_to_the_rows() -> None:
     assert rows[1].status is JobStatus.SUCCESS
     found = {status: count for status, count in known.counts().items() if count}
     assert found == {"queued": 1, "running": 1, "canceled": 1}
+
+
+def test_jobs_that_have_ended_are_counted_by_outcome() -> None:
+    rows = [row(number) for number in range(1, 6)]
+    known = table(*rows)
+    assert set(known.outcomes()) == {str(outcome) for outcome in Outcome}
+    for one, status, outcome in zip(
+        rows,
+        (
+            JobStatus.SUCCESS,
+            JobStatus.ERROR,
+            JobStatus.ERROR,
+            JobStatus.CANCELED,
+            JobStatus.RUNNING,
+        ),
+        (None, None, Outcome.LOST, Outcome.REJECTED, Outcome.KILLED),
+        strict=True,
+    ):
+        one.ending = None if outcome is None else Ending(outcome)
+        known.give_status(one, status)
+    expected = {"success": 1, "failed": 1, "lost": 1, "rejected": 1}
+    assert _some(known.outcomes()) == expected
+    # Its end is known better now; it is counted anew with the next change, and never twice.
+    rows[2].ending = Ending(Outcome.TIMED_OUT)
+    assert _some(known.outcomes()) == expected
+    known.give_status(rows[2], JobStatus.ERROR)
+    assert _some(known.outcomes()) == {"success": 1, "failed": 1, "timed-out": 1, "rejected": 1}
+    for number in range(1, 6):
+        known.remove(number)
+    assert _some(known.outcomes()) == {}
+
+
+def _some(counts: dict[str, int]) -> dict[str, int]:
+    return {word: count for word, count in counts.items() if count}
 
 
 def test_rows_are_found_by_phase() -> None:
