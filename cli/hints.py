@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..storage import errors
+from ..storage.disk import reserve
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -36,6 +39,16 @@ _ELSEWHERE = {
 """Words of other tools, and commands without the group in which they are."""
 
 _SHELL_SIGNS = frozenset(" \t\n|&;<>$*?")
+
+
+GIVE_SPACE = "`ganger job purge --larger-than 1M` gives space back"
+"""What helps when the disk is full: jobs that have ended, with their output, are removed."""
+
+
+def remedy(error: errors.GangerError) -> str:
+    """The command that does what the error says would help, or nothing."""
+    is_full = isinstance(error, errors.StorageError) and reserve.REMEDY in error.text
+    return f" ({GIVE_SPACE})" if is_full else ""
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _tell(error.format_message())
         sys.exit(error.exit_code)
     except errors.GangerError as error:
-        _tell(error.text)
+        _tell(error.text + hints.remedy(error))
         sys.exit(error.exit_code)
     except (BrokenPipeError, _EnoughError):
         _drop_output()

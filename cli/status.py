@@ -13,14 +13,15 @@ import click
 import msgspec
 
 from ..storage import errors, wording
-from ..storage.disk import ownership
+from ..storage.disk import ownership, reserve
 from ..storage.jobs.jobs import JobStatus
-from . import monitoring, output, up
+from . import hints, monitoring, output, up
 from .daemon_options import DaemonOptions, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..storage.disk.disk_parts import DiskUse
     from ..storage.disk.paths import Places
     from ..transport.client.client import Client
     from ..transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
@@ -83,7 +84,7 @@ def status(
 
 def _health(info: DaemonInfo) -> int:
     """The exit code of `status` for a daemon that answers."""
-    if info.is_read_only or info.is_disk_full:
+    if info.is_read_only or is_full(info):
         return errors.StorageError.exit_code
     is_closed = any(one is not None and one.problem for one in (info.rapi, *info.sockets))
     return errors.OperatorError.exit_code if is_closed else 0
@@ -141,6 +142,8 @@ def _show(
             for name, size in info.memory.items()
         ),
     }
+    for line in alarm(info):
+        output.echo(line)
     for name, text in lines.items():
         output.echo(f"{name + ':':<12}{text}")
     output.echo("Components:")
@@ -216,7 +219,36 @@ def disk_use(info: DaemonInfo) -> str:
         f"output {size(disk.output)}, archive {size(disk.archive)}, journal {size(disk.journal)}"
     )
     reserve = f", reserve {size(disk.reserve)}" if disk.reserve else ", no reserve"
-    return f"{parts}{reserve}; {size(disk.free)} of {size(disk.total)} free"
+    return f"{parts}{reserve}; {_free(disk)}"
+
+
+def is_full(info: DaemonInfo) -> bool:
+    """Whether the disk is full: the daemon says so, or what it has measured does."""
+    disk = info.disk
+    return info.is_disk_full or (
+        disk is not None and reserve.is_low(reserve.Space(disk.free, disk.total))
+    )
+
+
+def alarm(info: DaemonInfo) -> list[str]:
+    """The first lines of the status if the queue stands still: why, and what helps."""
+    if is_full(info):
+        free = "" if info.disk is None else f": {_free(info.disk)}"
+        return [
+            f"DISK FULL{free}; no new jobs are taken, and none start",
+            f"  {hints.GIVE_SPACE}",
+            "  (`--dry-run` shows which jobs go), and so does freeing space elsewhere on it",
+        ]
+    if info.is_read_only:
+        return [
+            "READ-ONLY: the disk refuses writes; no changes are taken",
+            "  the queue goes on by itself as soon as the disk works again",
+        ]
+    return []
+
+
+def _free(disk: DiskUse) -> str:
+    return f"{wording.size(disk.free)} of {wording.size(disk.total)} free"
 
 
 def queue_state(info: DaemonInfo) -> str:
@@ -227,11 +259,7 @@ def queue_state(info: DaemonInfo) -> str:
             if info.is_read_only
             else []
         ),
-        *(
-            ["DISK FULL: new jobs wait for space (`ganger job purge`)"]
-            if info.is_disk_full and not info.is_read_only
-            else []
-        ),
+        *(["DISK FULL: no new jobs are taken, and none start"] if is_full(info) else []),
         *(["drained: it takes no jobs"] if info.is_drained else []),
     ]
     return "; ".join(words) or "open"

@@ -17,7 +17,7 @@ import msgspec
 from ..storage import errors
 from ..storage.jobs import job_views, jobs
 from ..transport import remedy_words
-from . import output
+from . import hints, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ def _deleting(rule: str) -> str:
 
 _COMMANDS = remedy_words.Commands(
     delete_rule=_deleting,
-    give_space=" (if it is full, `ganger job purge` gives space back)",
+    give_space=f" (if it is full, {hints.GIVE_SPACE})",
     set_slots=" (`ganger queue limit {slots}`)",
     set_priority=" (`ganger job change-priority {job} --priority {priority}`)",
 )

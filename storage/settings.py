@@ -408,7 +408,7 @@ OUTPUT_DROPPED_SECONDS = 5.0
 """How often a job's process repeats that it drops output: a new daemon has not heard of it."""
 
 DISK_WATCH_SECONDS = 5.0
-"""How often the output reader measures the disk while there is a limit."""
+"""How often the output reader looks at the disk, and measures it while there is a limit."""
 
 RETENTION_SECONDS = 600.0
 """How often it has jobs purged that ended too long ago."""

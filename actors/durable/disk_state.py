@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-SHORT = "the disk is full, and what is left is kept for removing jobs"
+SHORT = f"the disk is full, and what is left is kept for removing jobs; {reserve.REMEDY}"
 
 
 class DiskState:
     """Read-only from the first refused write until `Ledger.retry` has gone well.
 
     A disk that was full takes writes again without its reserve, and then only what gives space
-    back: the queue is *short* of space, and takes no new work, until it has its reserve again.
+    back: the queue is *short* of space, and takes no new work, until it has its reserve again. So
+    it is when somebody sees that nothing is free, though no write was refused yet.
     """
 
     def __init__(self, kept: reserve.Reserve, on_refusal: Callable[[], None]) -> None:
@@ -26,7 +27,9 @@ class DiskState:
         self.reserve = kept
         self._on_refusal = on_refusal
         self._cause = ""
+        self._was_full = False
         self.is_read_only = False
+        self._is_low = False
 
     def refuse_writes(self, error: errors.StorageError) -> None:
         """Take no changes from now on, because of this error."""
@@ -35,14 +38,24 @@ class DiskState:
         self._cause = str(
             error.__cause__ if isinstance(error, errors.OutcomeUnknownError) else error
         )
-        if reserve.is_full(error):
+        self._was_full = reserve.is_full(error)
+        if self._was_full:
             self.reserve.give_up()
         self._on_refusal()
 
     @property
     def is_short(self) -> bool:
-        """Whether the disk had no room for the reserve when that was last tried."""
-        return self.reserve.is_missing
+        """Whether the disk had no room, for the reserve or at all, when that was last tried."""
+        return self.reserve.is_missing or self._is_low
+
+    def look(self) -> None:
+        """Look whether anything is free."""
+        self._is_low = self.reserve.is_disk_low()
+
+    def has_room_again(self) -> bool:
+        """Make the reserve again; False: there is no room for it, or at all."""
+        self.look()
+        return self.reserve.make() and not self._is_low
 
     @property
     def takes_work(self) -> bool:
@@ -53,4 +66,6 @@ class DiskState:
         """The answer to requests for changes while the disk refuses writes, or is short."""
         if not self.is_read_only:
             return errors.DiskFullError(f"the queue takes no new jobs: {SHORT}")
-        return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}")
+        then = "it goes on by itself when the disk takes writes again"
+        what = reserve.REMEDY if self._was_full else then
+        return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}; {what}")

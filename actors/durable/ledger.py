@@ -138,9 +138,13 @@ class Ledger:
         """The bytes of the reserve for when the disk is full; 0: there is none now."""
         return self._disk.reserve.size
 
-    def has_reserve_again(self) -> bool:
-        """Make the reserve again; False: there is no room for it."""
-        return self._disk.reserve.make()
+    def look_for_space(self) -> None:
+        """Somebody has seen that the disk is full: look, before a write fails."""
+        self._disk.look()
+
+    def has_room_again(self) -> bool:
+        """Make the reserve again; False: there is no room for it, or at all."""
+        return self._disk.has_room_again()
 
     def refusal(self) -> errors.StorageError:
         """The answer to requests for changes while the disk refuses writes, or is short."""

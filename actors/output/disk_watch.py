@@ -1,15 +1,18 @@
 """How much of the disk the queue takes, and what follows: a limit for all output, and retention.
 
-Measures when somebody asks, and every few seconds while there is a limit. At the limit of all
+Looks every few seconds whether anything is free: the queue must know before a write fails. Measures
+when somebody asks, and every few seconds while there is a limit. At the limit of all
 output, the processes of jobs find a refusal beside their jobs (`output_limits`). What is kept too
 long, or is too much, the queue purges, page by page, the oldest first.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings, wording
+from ...storage.disk import reserve
 from ...storage.disk.disk_parts import DiskLimits
 from ...storage.queue_files import output_limits
 from ...storage.queue_files.disk_use import DiskMeter
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from ...storage.disk.disk_parts import DiskUse
     from ...transport.envelopes import Envelope
     from ..runtime.component import Runtime
+    from ..runtime.dispatcher import Alarm
     from ..runtime.works import Work
 
 
@@ -33,8 +37,9 @@ class DiskWatch:
         self._meter = DiskMeter(runtime.host.places)
         self._asked: list[Envelope] = []
         self._is_measuring = False
+        self._next_look: Alarm | None = None
         self._limits = DiskLimits()
-        self._is_watching = self._is_purging = False
+        self._is_purging = False
         self._taken = 0
         self._grown: dict[int, int] = {}
         """The sizes of output that has grown since the disk was measured."""
@@ -44,7 +49,8 @@ class DiskWatch:
         """When jobs were last looked at that may be too old."""
 
     def begin(self) -> None:
-        """Ask for the limits: the store tells only of changes."""
+        """Ask for the limits: the store tells only of changes. Begin to look at the disk."""
+        self._look_later()
         self._runtime.ask(
             CONFIG_STORE,
             messages.ReadLimits(),
@@ -54,20 +60,37 @@ class DiskWatch:
 
     def change_limits(self, limits: DiskLimits) -> None:
         """Go by these limits."""
-        self._limits = limits
+        was_limited, self._limits = self._is_limited, limits
         self._looked_at = -settings.RETENTION_SECONDS
         if not limits.output_bytes:
             self._put_in_force("")
-        if not self._is_watching:
-            self.look()
+        if not was_limited and self._is_limited:
+            self._measure()
+
+    @property
+    def _is_limited(self) -> bool:
+        limits = self._limits
+        return bool(limits.output_bytes or limits.keep_bytes or limits.keep_seconds)
 
     def look(self) -> None:
-        """It is time to measure, if there is a limit."""
-        limits = self._limits
-        self._is_watching = bool(limits.output_bytes or limits.keep_bytes or limits.keep_seconds)
-        if self._is_watching:
-            self._runtime.later(settings.DISK_WATCH_SECONDS, messages.DiskWatchDue())
+        """It is time to look, and to measure if there is a limit."""
+        self._look_later()
+        if self._is_limited:
             self._measure()
+            return
+        # What cannot be looked at now, the queue meets in its writes.
+        with contextlib.suppress(errors.StorageError):
+            self._note_space(reserve.space_at(self._queue))
+
+    def _look_later(self) -> None:
+        # An alarm that comes twice must not become two for ever.
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._next_look = self._runtime.later(settings.DISK_WATCH_SECONDS, messages.DiskWatchDue())
+
+    def _note_space(self, space: reserve.Space) -> None:
+        if reserve.is_low(space):
+            self._runtime.tell(JOB_QUEUE, messages.DiskSeenFull())
 
     def note_growth(self, job_id: int, size: int) -> None:
         """Measure before it is time, if what has grown since may reach the limit."""
@@ -101,6 +124,7 @@ class DiskWatch:
             else:
                 for envelope in asked:
                     envelope.reply(messages.DiskUseRead(use))
+                self._note_space(reserve.Space(use.free, use.total))
                 self._judge(use)
         self._is_measuring = False
         return None

@@ -311,6 +311,8 @@ def from_components(queue: JobQueue) -> Routes:
             _handled(messages.StoreChanges, store.change_log.store),
             _noted(messages.ConfigFilesWritten, store.change_log.note_written),
             _handled(messages.AwaitSettled, store.change_log.await_settled),
+            # The output reader.
+            _noted(messages.DiskSeenFull, lambda _: store.ledger.look_for_space()),
             # Listeners and the supervisor.
             _noted(messages.PeerGone, queue.forget_peer),
             _answered(messages.ReadLastId, queue.last_id),

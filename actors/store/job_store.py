@@ -342,7 +342,7 @@ class JobStore:
                 self._retry_later()
                 return
             self._settle()
-        if not ledger.has_reserve_again():
+        if not ledger.has_room_again():
             self._retry_later()
             return
         self._is_retry_due = False
@@ -441,7 +441,7 @@ class JobStore:
             if self.ledger.is_read_only:
                 self._log.error("the disk refuses writes: the queue takes no changes", error=reason)
             else:
-                self._log.error("the disk is full: the queue takes no new jobs", error=reason)
+                self._log.error("DISK FULL: the queue takes no new jobs", error=reason)
             self._retry_later()
         self._runtime.patience_seconds = self._patience_seconds()
         kept = len(self.table) * settings.JOB_MEMORY_BYTES

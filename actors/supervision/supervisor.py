@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from ...storage import errors, settings
+from ...storage.disk import reserve
 from ...storage.version import version
 from ...transport import messages
 from ...transport.envelopes import Address
@@ -331,7 +332,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             opcode_problems=[*placement.left_out(), *(rapi.left_out if rapi else ())],
             longest_turns=self._longest_turns(),
             rapi=rapi,
-            is_disk_full=queue.is_disk_full,
+            is_disk_full=queue.is_disk_full or _is_full(measured),
             disk=None
             if measured is None
             else msgspec.structs.replace(measured.use, reserve=queue.reserve_bytes),
@@ -339,3 +340,9 @@ class Supervisor(Component[messages.SupervisorMessage]):
             archive_indexed=queue.archive_indexed,
             outcomes=queue.outcomes,
         )
+
+
+def _is_full(measured: messages.DiskUseRead | None) -> bool:
+    return measured is not None and reserve.is_low(
+        reserve.Space(measured.use.free, measured.use.total)
+    )

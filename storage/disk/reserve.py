@@ -28,6 +28,12 @@ _PART = 64
 _KEPT_TIMES = 4
 """Output leaves free this multiple of the reserve."""
 
+_LOW_PART = 4
+"""With less than this part of it free, the disk is full."""
+
+REMEDY = "remove jobs that have ended, or free space elsewhere on this disk"
+"""What helps when the disk is full; errors say it to users."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -57,6 +63,15 @@ def reserve_bytes(total: int) -> int:
 def kept_bytes(total: int) -> int:
     """How much output leaves free on a file system of this size."""
     return _KEPT_TIMES * reserve_bytes(total)
+
+
+def is_low(space: Space) -> bool:
+    """Whether the disk counts as full: less is free than a quarter of the reserve.
+
+    >>> is_low(Space(free=64 * 2**10 - 1, total=6 * 2**20)), is_low(Space(2**16, 6 * 2**20))
+    (True, False)
+    """
+    return space.free < reserve_bytes(space.total) // _LOW_PART
 
 
 def check_room(path: str, size: int) -> None:
@@ -117,6 +132,12 @@ class Reserve:
             self._is_kept = is_full(error)
             return not self._is_kept
         return True
+
+    def is_disk_low(self) -> bool:
+        """Whether the disk counts as full now; not if that cannot be found out."""
+        with contextlib.suppress(errors.StorageError):
+            return is_low(space_at(os.path.dirname(self._path)))
+        return False
 
     def give_up(self) -> None:
         """Give its space to those who write now."""

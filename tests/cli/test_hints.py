@@ -8,6 +8,8 @@ from click.testing import CliRunner
 
 from ganger.cli import hints
 from ganger.cli.main import _COMMANDS, SETTINGS, ganger
+from ganger.storage import errors
+from ganger.storage.disk import reserve
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,23 @@ from ganger.cli.main import _COMMANDS, SETTINGS, ganger
 )
 def test_what_was_meant(word: str, expected: str) -> None:
     assert hints.meant(word, _COMMANDS) == f" Did you mean 'ganger {expected}'?"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            errors.ReadOnlyError(f"no changes: {reserve.REMEDY}"),
+            " (`ganger job purge --larger-than 1M` gives space back)",
+        ),
+        (errors.ReadOnlyError("no changes: Input/output error"), ""),
+        (errors.BadRequestError(reserve.REMEDY), ""),
+    ],
+)
+def test_a_refusal_by_a_full_disk_names_the_command(
+    error: errors.GangerError, expected: str
+) -> None:
+    assert hints.remedy(error) == expected
 
 
 def test_a_word_that_resembles_no_command_gets_no_hint() -> None:

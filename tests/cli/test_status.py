@@ -58,13 +58,21 @@ def test_status_names_parameters_that_are_not_in_force(
     assert "Waiting:    1 held by a rule, 2 for a run slot\n" in said
 
 
+FULL = "DISK FULL: no new jobs are taken, and none start"
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({}, "open"),
         ({"is_drained": True}, "drained: it takes no jobs"),
         ({"is_read_only": True}, "READ-ONLY: the disk refuses writes; no changes are taken"),
-        ({"is_disk_full": True}, "DISK FULL: new jobs wait for space (`ganger job purge`)"),
+        ({"is_disk_full": True}, FULL),
+        ({"disk": DiskUse(free=0, total=6 * 2**20, output=0, archive=0, journal=0)}, FULL),
+        (
+            {"is_read_only": True, "is_disk_full": True},
+            f"READ-ONLY: the disk refuses writes; no changes are taken; {FULL}",
+        ),
         (
             {"is_read_only": True, "is_drained": True},
             "READ-ONLY: the disk refuses writes; no changes are taken; drained: it takes no jobs",
@@ -100,6 +108,31 @@ def test_jobs_that_have_ended_are_counted_by_outcome(
 ) -> None:
     status._show(msgspec.structs.replace(INFO, **changes), None, "table")
     assert f"Jobs:       {shown}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("changes", [{}, {"is_read_only": True}, {"is_disk_full": True}])
+def test_status_says_first_that_the_disk_is_full_and_what_helps(
+    changes: dict[str, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = DiskUse(free=0, total=6 * 2**20, output=0, archive=0, journal=0)
+    status._show(msgspec.structs.replace(INFO, disk=disk, **changes), None, "table")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "DISK FULL: 0 bytes of 6.0 MiB free; no new jobs are taken, and none start",
+        "  `ganger job purge --larger-than 1M` gives space back",
+        "  (`--dry-run` shows which jobs go), and so does freeing space elsewhere on it",
+    ]
+    assert lines[3].startswith("Daemon:")
+    assert max(map(len, lines[:3])) <= 80
+
+
+def test_status_says_first_that_the_disk_refuses_writes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status._show(msgspec.structs.replace(INFO, is_read_only=True), None, "table")
+    first, then, *_ = capsys.readouterr().out.splitlines()
+    assert first == "READ-ONLY: the disk refuses writes; no changes are taken"
+    assert then == "  the queue goes on by itself as soon as the disk works again"
 
 
 def test_status_shows_what_takes_the_disk() -> None:

@@ -62,6 +62,7 @@ class Life:
         self.note("last job", "exec", "echo", "well")
         self.note("down", "down")
         self.note("fsck", "fsck")
+        self.told["log"] = self.daemon.places.log.read_text()
 
     def _fill_with_output(self) -> None:
         self.note("verbose", "exec", "-d", "--", "sh", "-c", VERBOSE)
@@ -79,13 +80,24 @@ class Life:
     def _fill_from_outside(self) -> None:
         self.note("quiet", "exec", "-q", "sh", "-c", "head -c 1500000 /dev/urandom | base64")
         queue = self.daemon.places.queue
+        self.note("held", "filter", "add", "--name", "held", "--action", "PAUSE")
+        waiting = [int(self.run("exec", "-d", "true")[1]) for _ in range(20)]
         with (self.folder / "other").open("ab", buffering=0) as other:
+            with contextlib.suppress(OSError):
+                while True:
+                    other.write(bytes(4096))
+            # Nothing is free, and the queue has written nothing since.
+            self.note("status when nothing is free", "status")
+            self.told["status as JSON"] = self.status()
+            self.until("takes no new jobs: the disk is full", "exec", "true")
+            self.note("queue when nothing is free", "queue", "info")
+            self.told["reserve when nothing is free"] = (queue / "reserve").exists()
             while (queue / "reserve").exists():
                 with contextlib.suppress(OSError):
                     while True:
                         other.write(bytes(4096))
                 # The queue wants to write something, and notices.
-                self.run("job", "submit", "--op", '{"OP_ID": "OP_EXEC", "argv": ["true"]}')
+                self.run("job", "cancel", str(waiting.pop()))
             with contextlib.suppress(OSError):
                 while True:
                     other.write(bytes(4096))
@@ -94,6 +106,7 @@ class Life:
         self.note("check when full", "status", "--check")
         self.note("purge when full", "job", "purge", "--larger-than", "1M")
         self.until("Queue:      open", "status")
+        self.note("let go", "filter", "delete", "held")
         self.note("at work again", "exec", "true")
         os.unlink(self.folder / "other")
 

@@ -69,13 +69,29 @@ def test_commands_alone_give_the_space_back(told: dict[str, Any]) -> None:
     assert told["emptied"]["output_dropped"] == {}
 
 
+def test_a_disk_on_which_nothing_is_free_is_told_of_before_a_write_fails(
+    told: dict[str, Any],
+) -> None:
+    code, said = told["status when nothing is free"]
+    lines = said.splitlines()
+    assert code == 74
+    assert lines[0] == ("DISK FULL: 0 bytes of 6.0 MiB free; no new jobs are taken, and none start")
+    assert "`ganger job purge --larger-than 1M` gives space back" in lines[1]
+    assert "Queue:      DISK FULL: no new jobs are taken, and none start" in lines
+    assert told["status as JSON"]["is_disk_full"] is True
+    assert told["queue when nothing is free"][1].startswith("The queue is DISK FULL")
+    assert told["reserve when nothing is free"] is True
+    assert "DISK FULL: the queue takes no new jobs" in told["log"]
+
+
 def test_a_disk_that_others_have_filled_to_the_last_byte_is_emptied_too(
     told: dict[str, Any],
 ) -> None:
     full = told["full"]
     assert full["is_read_only"] or full["is_disk_full"]
     assert (full["disk"]["reserve"], full["disk"]["free"]) == (0, 0)
-    assert told["refused"][0] == 74
+    code, said = told["refused"]
+    assert (code, "`ganger job purge --larger-than 1M` gives space back" in said) == (74, True)
     code, line = told["check when full"]
     assert (code, line.startswith("GANGER CRITICAL: ")) == (2, True)
     code, said = told["purge when full"]

@@ -135,7 +135,7 @@ QueueMessage = (
     | ReportRest | ReadLastId | ReadQueueState | SweepJobs
     | RuleChainChanged | RuleChainAcknowledged | LimitAcknowledged | HandOverRequested
     | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
-    | StoreEstimates | StoreAges | LargeFilesGone | JobWaitsDue | GatheredDue
+    | StoreEstimates | StoreAges | DiskSeenFull | LargeFilesGone | JobWaitsDue | GatheredDue
     | StoreChanges | ConfigFilesWritten | AwaitSettled | InputFlushed
 )
 ReaderMessage = ReadOutput | OutputGrew | ReadDiskUse | DiskLimitsChanged | DiskWatchDue

@@ -140,6 +140,10 @@ class SegmentMade(Notice, frozen=True):
     error: str | None = None
 
 
+class DiskSeenFull(Notice, frozen=True):
+    """From the output reader: nothing is free of the disk."""
+
+
 class LargeFilesGone(Notice, frozen=True):
     """From the queue's own thread: the space of large files of purged jobs is free."""
 

@@ -11,6 +11,7 @@ from tests.actors.queue.books import Books, body
 from tests.refusals import refusing
 
 from ganger.storage import settings
+from ganger.storage.disk import reserve
 from ganger.storage.queue_files import inodes
 
 
@@ -144,7 +145,7 @@ def test_the_refusal_names_the_cause(books: Books) -> None:
     cause = f"{segment}: No space left on device"
     assert texts == [
         f"{cause}; whether this change took effect is unknown",
-        f"the queue takes no changes now: {cause}",
+        f"the queue takes no changes now: {cause}; {reserve.REMEDY}",
     ]
 
 

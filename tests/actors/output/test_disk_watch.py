@@ -11,6 +11,7 @@ from tests.actors.runtime.stage import Stage, Staged
 
 from ganger.actors.output.output_reader import OutputReader
 from ganger.storage import errors, settings
+from ganger.storage.disk import reserve
 from ganger.storage.disk.disk_parts import DiskLimits
 from ganger.storage.queue_files import spool
 from ganger.storage.queue_files.disk_use import DiskMeter
@@ -88,6 +89,34 @@ def test_the_limit_of_all_output_is_in_force_while_it_is_reached(watch: Watch) -
     assert watch.refusal == ""
 
 
+def test_the_queue_hears_of_a_full_disk_without_any_limit(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> int:
+        return len(watch.stage.take(messages.DiskSeenFull))
+
+    [due] = watch.stage.timers
+    assert due.seconds == settings.DISK_WATCH_SECONDS
+    # The alarm may come twice.
+    for _ in range(2):
+        watch.look_again()
+    alarms = [one.alarm for one in watch.stage.timers if one.alarm is not None]
+    assert [one.is_canceled for one in alarms] == [True, True, False]
+    watch.look_again()
+    assert told() == 0
+    monkeypatch.setattr(reserve, "space_at", lambda _: reserve.Space(free=0, total=2**30))
+    for _ in range(2):
+        watch.look_again()
+        assert told() == 1
+    # Who asks for the figures hears of it at once, and so does the queue.
+    asked = watch.actor.ask(messages.ReadDiskUse())
+    watch.actor.work_off()
+    assert asked.answer_as(messages.DiskUseRead).use.free == 0
+    assert told() == 1
+    watch.limit(output_bytes=16 * KIB)
+    assert told() == 1
+
+
 def test_growth_is_noticed_before_the_next_measurement(watch: Watch) -> None:
     watch.write(1, 8 * KIB)
     watch.limit(output_bytes=16 * KIB)
@@ -121,15 +150,18 @@ def test_output_that_was_measured_counts_only_as_far_as_it_has_grown_since(
     assert "output and archive take 100.0 KiB" in watch.refusal
 
 
-def test_without_the_limit_output_is_stored_again_and_nothing_is_measured(watch: Watch) -> None:
+def test_without_the_limit_output_is_stored_again_and_nothing_is_measured(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch.write(1, 16 * KIB)
     watch.limit(output_bytes=4 * KIB)
     assert watch.refusal
     watch.limit(output_job_bytes=7_000)
     assert (watch.refusal, watch.job_bytes) == ("", 7_000)
     watch.stage.timers.clear()
+    monkeypatch.setattr(DiskMeter, "measuring", None)
     watch.look_again()
-    assert watch.stage.timers == []
+    assert [one.seconds for one in watch.stage.timers] == [settings.DISK_WATCH_SECONDS]
 
 
 def test_what_is_kept_too_long_is_purged_page_by_page_and_then_after_a_while(

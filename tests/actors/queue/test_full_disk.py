@@ -20,7 +20,11 @@ from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
 
-FULL = "the queue takes no new jobs: the disk is full, and what is left is kept for removing jobs"
+REMEDY = "; remove jobs that have ended, or free space elsewhere on this disk"
+FULL = (
+    "the queue takes no new jobs: the disk is full, and what is left is kept for removing jobs"
+    + REMEDY
+)
 
 
 class Disk:
@@ -92,6 +96,7 @@ def test_a_queue_begins_with_its_reserve(kept: Queue) -> None:
 def test_a_full_disk_takes_the_reserve_and_a_broken_one_does_not(kept: Queue, disk: Disk) -> None:
     fill(kept, disk, errno.EIO)
     assert state(kept) == (True, False, True)
+    disk.free = 2**30
     retry(kept)
     assert state(kept) == (False, False, True)
     fill(kept, disk)
@@ -217,6 +222,25 @@ def test_a_start_without_room_for_the_reserve_is_short_at_once(kept: Queue, disk
     disk.free = 1_000
     kept.restart()
     assert state(kept) == (False, True, False)
+
+
+def test_a_disk_that_is_seen_to_be_full_takes_no_new_work_before_a_write_fails(
+    kept: Queue, disk: Disk
+) -> None:
+    disk.free = reserve.BYTES_MIN // 4 - 1
+    kept.actor.notify(messages.DiskSeenFull())
+    assert state(kept) == (False, True, True)
+    assert kept.submit(spec()).refusal == ("DiskFullError", FULL)
+    assert "DISK FULL: the queue takes no new jobs" in kept.stage.log_stream.getvalue()
+    retry(kept)
+    assert state(kept) == (False, True, True)
+    disk.free = reserve.BYTES_MIN // 4
+    retry(kept)
+    assert state(kept) == (False, False, True)
+    kept.submitted(spec())
+    # What was seen is over when the queue hears of it.
+    kept.actor.notify(messages.DiskSeenFull())
+    assert state(kept) == (False, False, True)
 
 
 def test_zeros_are_written_ahead_only_where_there_is_room(kept: Queue, disk: Disk) -> None:

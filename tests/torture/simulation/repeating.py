@@ -81,6 +81,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ReadPlan,
     messages.ReportOrder,
     messages.StoreEstimates,
+    messages.DiskSeenFull,
     messages.LargeFilesGone,
     messages.StoreAges,
     messages.QueryLocks,
