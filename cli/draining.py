@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..storage import errors
 from ..storage.filters import filter_evaluation, filters, lock_predicate
+from ..storage.locks.locks import typed
 from ..storage.natural_order import natural_key
 from . import output
 
@@ -96,8 +97,7 @@ class Draining:
         for row in rows:
             if row.owners and any(map(self._touches, _candidates(row))):
                 for owner in row.owners:
-                    name = row.name.replace("[lockset]", "*")
-                    found.setdefault(owner, f"{name} ({row.mode})")
+                    found.setdefault(owner, f"{typed(row.name)} ({row.mode})")
         found = dict(sorted(found.items(), key=lambda one: natural_key(one[0])))
         return self._without_exceptions(found) if found and self._has_exceptions else found
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from ..storage.locks.locks import typed
 from . import lock_graph, output
 from .output import Column
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .call import Call
 
 _COLUMNS = {
-    "name": Column("name", lambda row: row.name),
+    "name": Column("name", lambda row: typed(row.name)),
     "mode": Column("mode", lambda row: row.mode or "-"),
     "owner": Column("owner", lambda row: ",".join(row.owners) or "-"),
     "pending": Column("pending", lambda row: _by_mode(row.pending) or "-"),
@@ -96,22 +97,26 @@ def _changes(
         row = after.get(name)
         if row == before.get(name):
             continue
+        shown_name = typed(name)
         if is_json:
             from ..transport.messages import LockRow  # noqa: PLC0415 - for this option alone
 
             shown = row or LockRow(name=name, mode=None, owners=[], pending=[])
+            shown = msgspec.structs.replace(shown, name=shown_name)
             # The lock manager does not know who wants a lock without a process.
             told = {key: getattr(shown, key) for key in ("name", "mode", "owners", "pending")}
             yield msgspec.json.encode(told).decode()
         elif row is None:
-            yield f"{name} is free"
+            yield f"{shown_name} is free"
         else:
             parts = [f"held {row.mode} by {', '.join(row.owners)}"] if row.owners else []
             parts += [f"wanted {mode} by {', '.join(owners)}" for mode, owners in row.pending]
-            yield f"{name} is {', '.join(parts)}"
+            yield f"{shown_name} is {', '.join(parts)}"
 
 
 def _plain(row: LockRow, name: str) -> object:
+    if name == "name":
+        return typed(row.name)
     return row.owners if name == "owner" else getattr(row, name)
 
 

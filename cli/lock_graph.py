@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..storage.locks.locks import typed
+
 if TYPE_CHECKING:
     from ..transport.messages import LockRow, LockWait
 
@@ -29,7 +31,7 @@ def arrows(waits: Iterable[LockWait], rows: Iterable[LockRow]) -> list[Arrow]:
     """The arrows of locks in the order of the line, then those of dependencies (``job/ID``)."""
     found = []
     for wait in waits:
-        owner, wanted = _shown(wait.owner), f"{wait.name} ({wait.mode})"
+        owner, wanted = _shown(wait.owner), f"{typed(wait.name)} ({wait.mode})"
         found += [
             Arrow(owner, _shown(holder), f"{wanted}, held {mode}", is_held=True)
             for holder, mode in wait.holders

@@ -7,6 +7,7 @@ unchanged.
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,9 +131,8 @@ def _with_place(
     if not left.strip() or left == text.encode():
         path.unlink()
         return error
-    kept = (
-        f"the edited text is kept in {path}; mend it, then `ganger job retry {job_id} --ops {path}`"
-    )
+    again = f"ganger job retry {job_id} --ops {shlex.quote(os.fspath(path))}"
+    kept = f"the edited text is kept in {path}; mend it, then `{again}`"
     if isinstance(error, click.ClickException):
         return click.ClickException(f"{error.message}; {kept}")
     return type(error)(f"{error.text.rstrip('.')}; {kept}")

@@ -8,7 +8,7 @@ import msgspec
 
 from ...storage.jobs import outcomes
 from ...storage.jobs.outcomes import ALWAYS, ANY_FAILED
-from ...storage.locks.locks import CONFIG_LOCK, LockMode
+from ...storage.locks.locks import CONFIG_LOCK, LockMode, typed
 from ...storage.settings import EXPLAINED_JOBS_MAX, START_ATTEMPTS_MAX
 from ...transport import remedy_words
 from ...transport.messages import (
@@ -161,7 +161,7 @@ def of_locks(row: Row, wanted: Iterable[WantedLock]) -> list[Obstacle]:
             Obstacle(
                 kind="lock",
                 held=row.id,
-                text=f"it waits for {lock.name} ({lock.mode}), {' and '.join(parts)}",
+                text=f"it waits for {typed(lock.name)} ({lock.mode}), {' and '.join(parts)}",
                 jobs=sorted({*holders, *lock.ahead}),
                 lock=lock.name,
                 since=min(moments, default=None),

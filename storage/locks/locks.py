@@ -148,6 +148,15 @@ def group_of(name: str) -> str | None:
     return _parse(name).group
 
 
+def typed(name: str) -> str:
+    """The lock as users type and read it: a level has ``*`` where Ganeti has ``[lockset]``.
+
+    >>> typed("node/fd53"), typed("node/[lockset]")
+    ('node/fd53', 'node/*')
+    """
+    return f"{name.removesuffix(_LOCK_SET)}*" if name.endswith(f"/{_LOCK_SET}") else name
+
+
 def show(name: str) -> str:
     """The lock as error texts write it.
 

@@ -72,6 +72,19 @@ def test_watch_prints_an_object_a_line_for_programs(tmp_path: Path) -> None:
     ]
 
 
+def test_a_whole_level_is_shown_as_users_type_it(tmp_path: Path) -> None:
+    level = row("node/[lockset]", "shared", "1", pending="2")
+    assert run(tmp_path, Locks([level], []), "watch") == [
+        "node/* is held shared by 1, wanted exclusive by 2",
+        "node/* is free",
+    ]
+    [line, *_] = run(tmp_path, Locks([level]), "watch", "--output", "json")
+    assert json.loads(line)["name"] == "node/*"
+    daemon = Locks()
+    daemon.waits = [LockWait("2", "node/[lockset]", LockMode.SHARED, [("1", LockMode.SHARED)], [])]
+    assert run(tmp_path, daemon, "graph")[1] == "`- job 2 waits for node/* (shared), held shared"
+
+
 def test_graph_shows_who_waits_for_whom(tmp_path: Path) -> None:
     daemon = Locks()
     assert run(tmp_path, daemon, "graph") == ["No job waits for a lock or for another job."]

@@ -108,7 +108,7 @@ class FullDaemon:
                 pending=pending,
                 wanted=[("shared", ["10"])],
             ),
-            LockRow(name="node/n1", mode=None, owners=[], pending=[]),
+            LockRow(name="node/[n1]", mode=None, owners=[], pending=[]),
         ]
 
 
@@ -215,8 +215,9 @@ def test_what_a_rule_matches_has_most_of_a_line_before_it_is_cut(shown: ShowsTab
 
 def test_brackets_of_a_name_are_shown(shown: ShowsTable) -> None:
     _, first, second = shown("lock", "list")
-    assert first.split() == ["node/[lockset]", "shared", "7", "exclusive:8/9", "shared:10"]
-    assert second.split() == ["node/n1", "-", "-", "-", "-"]
+    # As users type it.
+    assert first.split() == ["node/*", "shared", "7", "exclusive:8/9", "shared:10"]
+    assert second.split() == ["node/[n1]", "-", "-", "-", "-"]
 
 
 def test_a_table_without_rows_is_its_headings(
