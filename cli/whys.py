@@ -86,7 +86,10 @@ def shown(answer: JobExplained) -> str:
         )
     if answer.change:
         starts = "start" if answer.ahead is not None else "go on"
-        lines.append(f"  It would {starts} if: {answer.change}")
+        steps = remedy_words.steps(answer.remedy, answer.id, _COMMANDS) or [answer.change]
+        lines.append(f"  It would {starts} if: {steps[0]}")
+        # Each on a line of its own: it may name alternatives.
+        lines += [f"    and: {step}" for step in steps[1:]]
     return "\n".join(lines)
 
 

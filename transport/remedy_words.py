@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..storage.locks.locks import typed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -28,7 +30,17 @@ class Commands(NamedTuple):
 
 
 def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:  # noqa: B008
-    """The change that lets job ``job_id`` go on, as a condition; "" if there is none."""
+    """The change that lets job ``job_id`` go on, as a condition; "" if there is none.
+
+    >>> from ganger.transport.messages import Remedy
+    >>> remedy(Remedy(locks=[1], depends=[2]), 7)
+    'job 2 ends as it must; and job 1 ends, or gives the lock back'
+    """
+    return "; and ".join(steps(wanted, job_id, commands))
+
+
+def steps(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> list[str]:  # noqa: B008
+    """The conditions that must all be met; a condition may name alternatives."""
     parts = [f"the disk takes writes again{commands.give_space}"] if wanted.is_disk else []
     if wanted.depends:
         ends = "ends as it" if len(wanted.depends) == 1 else "end as they"
@@ -45,12 +57,12 @@ def remedy(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> str:
         parts.append(_there_are(wanted.needs_slots, commands))
     if wanted.priority is not None:
         command = commands.set_priority.format(job=job_id, priority=wanted.priority)
-        parts.append(f"it has priority {wanted.priority} or better{command}")
+        why = "so that its turn is first"
+        parts.append(f"it has priority {wanted.priority} or better, {why}{command}")
     if wanted.is_turn:
         first = f", first {jobs(wanted.first_ahead)}" if wanted.first_ahead else ""
         parts.append(f"those before it have had their turn{first}")
-    # The parts have commas of their own.
-    return ", and ".join(parts)
+    return parts
 
 
 def jobs(ids: Sequence[int], count: int | None = None) -> str:
@@ -88,7 +100,7 @@ def taken(held_back: HoldingBack) -> str:
     parts = [f"held by {' and '.join(owners)}"] if owners else []
     if held_back.soon:
         parts.append(f"about to be taken by {jobs(held_back.soon)}")
-    return f"{held_back.lock} ({held_back.mode}), {' and '.join(parts)}"
+    return f"{typed(held_back.lock)} ({held_back.mode}), {' and '.join(parts)}"
 
 
 def _rules(wanted: Remedy, commands: Commands) -> str:

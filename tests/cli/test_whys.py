@@ -11,7 +11,7 @@ from ganger.cli import following, main, whys
 from ganger.storage import errors
 from ganger.storage.jobs.job_views import JobInfo, StatusChange
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.transport.messages import JobExplained, Obstacle
+from ganger.transport.messages import JobExplained, Obstacle, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +44,19 @@ def test_jobs_that_are_held_back_are_not_said_to_come_later(ahead: int, words: s
         f"  Its priority is 0; {words} a turn before it, apart from those that rules or locks hold"
         " back."
     )
+
+
+def test_each_condition_that_must_be_met_has_a_line_with_its_alternatives_and_reason() -> None:
+    remedy = Remedy(locks=[1], rules=["hold node/*"], until="noon", priority=-1)
+    answer = JobExplained(id=3, status=QUEUED, text="job 3 waits", change="words", remedy=remedy)
+    assert whys.shown(answer).splitlines()[1:] == [
+        "  It would go on if: job 1 ends, or gives the lock back",
+        "    and: `ganger release 'node/*'`, or it is noon",
+        (
+            "    and: it has priority -1 or better, so that its turn is first"
+            " (`ganger job change-priority 3 --priority -1`)"
+        ),
+    ]
 
 
 class ExplainingDaemon:

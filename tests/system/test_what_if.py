@@ -94,7 +94,8 @@ def test_a_job_behind_others_that_want_the_same_lock_gets_the_priority_that_puts
         f"wanted earlier by job {first} and held (exclusive) by job {holder}"
     )
     assert why.change == (
-        f"job {holder} ends, or gives the lock back, and it has priority -1 or better"
+        f"job {holder} ends, or gives the lock back; "
+        "and it has priority -1 or better, so that its turn is first"
     )
     client.set_priority(second, -1)
     assert client.explain(second).change == f"job {holder} ends, or gives the lock back"
@@ -114,7 +115,9 @@ def test_a_job_behind_others_at_a_limit_gets_the_priority_that_puts_it_first(
     why = client.explain(second)
     assert f"before it waits for that: job {first}" in why.text
     assert (why.priority, why.ahead) == (0, 1)
-    assert why.change == (f"job {running} ends, and it has priority -1 or better")
+    assert why.change == (
+        f"job {running} ends; and it has priority -1 or better, so that its turn is first"
+    )
     assert client.simulate(ended={running: "success"}).start == [first]
     assert client.simulate(ended={running: "success"}, priorities={second: -1}).start == [second]
     client.set_priority(second, -1)

@@ -19,7 +19,7 @@ MANY = list(range(1, 13))
 
 @pytest.mark.parametrize(("remedy", "words"), [
     (Remedy(), ""),
-    (Remedy(is_disk=True, depends=[1]), "the disk takes writes again, and job 1 ends as it must"),
+    (Remedy(is_disk=True, depends=[1]), "the disk takes writes again; and job 1 ends as it must"),
     (Remedy(depends=[1, 2]), "jobs 1, 2 end as they must"),
     (Remedy(locks=[1]), "job 1 ends, or gives the lock back"),
     (Remedy(locks=MANY),
@@ -27,10 +27,10 @@ MANY = list(range(1, 13))
     (Remedy(rules=["a"], accept_below=3, until="noon"),
      "filter rule a is deleted, or an ACCEPT rule with a priority below 3, or it is noon"),
     (Remedy(ends=[[1], [2, 3]], slots=4),
-     "job 1 ends, and one of jobs 2, 3 ends, or there are 4 run slots"),
-    (Remedy(ends=[[1]], needs_slots=2), "job 1 ends, and there are 2 run slots"),
+     "job 1 ends; and one of jobs 2, 3 ends, or there are 4 run slots"),
+    (Remedy(ends=[[1]], needs_slots=2), "job 1 ends; and there are 2 run slots"),
     (Remedy(needs_slots=1), "there is 1 run slot"),
-    (Remedy(priority=-1), "it has priority -1 or better"),
+    (Remedy(priority=-1), "it has priority -1 or better, so that its turn is first"),
     (Remedy(is_turn=True, first_ahead=[8, 9]),
      "those before it have had their turn, first jobs 8, 9"),
 ])  # fmt: skip
@@ -53,7 +53,8 @@ class RemediesDaemon:
      "one of jobs 1, 2 ends, or there are 3 run slots (`ganger queue limit 3`)"),
     (Remedy(needs_slots=2), "there are 2 run slots (`ganger queue limit 2`)"),
     (Remedy(priority=-1),
-     "it has priority -1 or better (`ganger job change-priority 7 --priority -1`)"),
+     ("it has priority -1 or better, so that its turn is first"
+      " (`ganger job change-priority 7 --priority -1`)")),
     (Remedy(), "an older daemon's words"),
 ])  # fmt: skip
 def test_the_command_line_words_a_remedy_with_its_commands(remedy: Remedy, change: str) -> None:
