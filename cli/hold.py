@@ -174,7 +174,7 @@ def _stay(holding: Hold, target: Target, seconds: float | None, *, is_asked_to_w
     if not is_asked_to_wait:
         output.echo(f"{target.text} is held; {running(left)}; {target.end}")
         return 0
-    text = f"{running(left)} after {output.span(seconds)}; {target.text} stays held; {target.end}"
+    text = f"after {output.span(seconds)}, {running(left)}; {target.text} stays held; {target.end}"
     output.echo(f"ganger: {text}", err=True)
     return TIMED_OUT_EXIT_CODE
 
@@ -191,7 +191,7 @@ def _work(holding: Hold, command: Sequence[str], seconds: float | None) -> int:
                     return place.run(command)
             except EndedError as error:
                 return SIGNAL_BASE + error.number
-        text = f"{running(left)} after {output.span(seconds)}; {command[0]} has not run"
+        text = f"after {output.span(seconds)}, {running(left)}; {command[0]} has not run"
         output.echo(f"ganger: {text}", err=True)
         return TIMED_OUT_EXIT_CODE
     finally:

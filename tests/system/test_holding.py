@@ -240,7 +240,7 @@ def test_a_hold_that_has_waited_long_enough_keeps_the_host_unless_it_has_a_comma
     until_running(client, running)
     done = daemon.run("hold", "node/n7", "--timeout", "0.5s", *words, check=False)
     assert (done.returncode, done.stdout) == (124, "")
-    text = f"ganger: 1 job runs there still: {running} after 0.5s"
+    text = f"ganger: after 0.5s, 1 job runs there still: {running}"
     assert done.stderr.endswith(f"{text}{told}")
     assert [rule.name for rule in client.filters()] == left
     gate.let_through()
