@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from .. import errors
-from ..locks.locks import LockLevel, LockMode, level_of
+from ..locks.locks import CLUSTER_LOCK_SET, LockLevel, LockMode, level_of
 from ..wording import brief
 from .filter_evaluation import MISSING
 from .filters import (
@@ -121,7 +121,8 @@ def parse_lock(text: object, where: str) -> tuple[str, str]:
     level, _, name = text.partition("/")
     name = _ALL if name == _LOCK_SET else name
     try:
-        known = level_of(text)
+        # Lists of locks show the set of the cluster's own locks so, too.
+        known = level_of(CLUSTER_LOCK_SET if text == "cluster/*" else text)
     except errors.LockRequestError as error:
         levels = ", ".join(one for one in LockLevel if one is not LockLevel.CONFIG)
         text = f"expected {_EXAMPLES}, not {brief(text)}; the levels are {levels}"

@@ -10,6 +10,7 @@ import pytest
 
 from ganger.storage import errors
 from ganger.storage.filters.lock_claims import claims_of
+from ganger.storage.filters.lock_predicate import parse_lock
 from ganger.storage.filters.predicates import (
     JobFacts,
     compile_predicate,
@@ -17,6 +18,7 @@ from ganger.storage.filters.predicates import (
     parse_predicates,
     to_raw,
 )
+from ganger.storage.locks.locks import LockLevel, typed
 
 
 def command(**locks: Any) -> dict[str, Any]:
@@ -53,6 +55,13 @@ def test_fields_say_how_a_lock_is_taken() -> None:
     assert not matches(alone, op)
     assert matches(["lock", ["&", ["=~", "name", "^n"], ["=", "mode", "exclusive"]]], op)
     assert matches(["lock", ["=", "touches", "node/[lockset]"]], op)
+
+
+@pytest.mark.parametrize("level", [one for one in LockLevel if one is not LockLevel.CONFIG])
+def test_each_lock_set_is_understood_as_lists_of_locks_show_it(level: LockLevel) -> None:
+    shown = typed(f"{level}/[lockset]")
+    assert shown == f"{level}/*"
+    assert parse_lock(shown, "here") == (level, "*")
 
 
 def test_a_negated_predicate_matches_if_no_part_of_the_job_does() -> None:
