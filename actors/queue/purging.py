@@ -124,7 +124,7 @@ class Purging:
             page.left_out.append((job_id, f"job {needed[job_id]} depends on job {job_id}"))
             return None
         page.add(job_id, size)
-        return list(files)
+        return page.files.paths(job_id)
 
     def _obstacle(self, job_id: int, row: Row | None, message: messages.PurgeJobs) -> str:
         """Why this job cannot be purged; empty: it can."""

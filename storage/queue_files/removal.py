@@ -42,21 +42,20 @@ class JobFiles:
     def of(self, job_id: int) -> dict[str, int]:
         """The files of the job, its own first, each with the bytes that it takes on the disk."""
         found = {}
-        for path in self._paths(job_id):
+        for path in self.paths(job_id):
             with contextlib.suppress(OSError):
                 found[path] = os.lstat(path).st_blocks * _BLOCK_BYTES
         return found
 
-    def _paths(self, job_id: int) -> list[str]:
+    def paths(self, job_id: int) -> list[str]:
+        """Where the files of the job may be, its own first: it may be archived meanwhile."""
         folder = job_files.archive_folder(self._archive, job_id)
         if folder != self._listed:
             self._listed, self._inputs = folder, _inputs_in(folder)
-        places = (
-            (self._queue, self._live_inputs(job_id)),
-            (folder, self._inputs.get(job_id, ())),
-        )
-        found = [job_files.path(place, job_id) for place, _ in places]
-        for place, inputs in places:
+        inputs = sorted({*self._live_inputs(job_id), *self._inputs.get(job_id, ())})
+        places = self._queue, folder
+        found = [job_files.path(place, job_id) for place in places]
+        for place in places:
             beside = spool.folder(place)
             found.append(f"{beside}/{spool.output_name(job_id)}")
             found += [f"{beside}/{name}" for name in inputs]

@@ -41,6 +41,12 @@ def write_output(queue: Queue, job_id: int, size: int = 100_000) -> Path:
     return path
 
 
+def large_input() -> dict[str, Any]:
+    """An opcode whose standard input lies beside the job."""
+    stdin = "x" * 20_000
+    return {"OP_ID": "OP_EXEC", "argv": ["cat"], "stdin": stdin}
+
+
 def left(queue: Queue) -> list[str]:
     return sorted(path.name for path in queue.stage.places.queue.rglob("job-*"))
 
@@ -184,6 +190,18 @@ def test_the_files_of_few_jobs_go_in_one_turn(
         counts.append(len(left(queue)))
     assert len(asker.answer_as(messages.PurgeOutcome).jobs) == 7
     assert [count for count, _ in itertools.groupby(counts)] == [7, 5, 3, 1, 0]
+
+
+def test_a_job_that_is_archived_while_it_is_purged_leaves_nothing(queue: Queue) -> None:
+    queue.submitted(messages.JobSpec(ops=[large_input()]))
+    queue.finish(1)
+    write_output(queue, 1)
+    purged = queue.actor.say(messages.PurgeJobs(ids=[1]))
+    queue.actor.say(messages.ArchiveJob(id=1))
+    queue.actor.end_turn()
+    queue.actor.work_off()
+    assert ids(purged.answer_as(messages.PurgeOutcome)) == [1]
+    assert left(queue) == []
 
 
 def test_an_archived_job_that_cannot_be_read_goes_by_its_id_and_not_by_its_age(
