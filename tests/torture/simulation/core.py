@@ -79,6 +79,8 @@ class Character(msgspec.Struct, frozen=True, kw_only=True):
     """Whether clients wait for each change of each job."""
     tool_actions: int = 0
     """How many requests come in at LUXI's socket; 0: there is none."""
+    purges: int = 0
+    """How often a user has jobs purged."""
 
 
 CALM = Character(

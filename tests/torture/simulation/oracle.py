@@ -151,6 +151,14 @@ class Oracle:
         self._world.note(f"job {job_id}", f"ends opcode {index}")
         del self._holding[job_id, index]
 
+    def purged(self, job_id: int) -> None:
+        """A client was told that the job has gone."""
+        running = [other for (other, _), (program, _) in self._holding.items() if program.is_alive]
+        if job_id in running:
+            self._world.problem(f"job {job_id} was purged while it ran")
+        if job_id not in self._finals:
+            self._world.problem(f"job {job_id} was purged before it had ended")
+
     # What the queue says.
 
     def begun(self) -> set[tuple[int, int]]:
@@ -374,7 +382,7 @@ class Oracle:
         queue, executor = daemon.component("job_queue"), daemon.component("executor")
         if world.tools is not None:
             world.tools.look_at_end(queue)
-        for job_id in sorted(world.user.acknowledged):
+        for job_id in self._kept(queue):
             end = queue.store.endings.of(job_id)
             status = None if end is None else end.status
             if status is None:
@@ -400,11 +408,18 @@ class Oracle:
         self._look_for_lock_files()
 
     def _look_at_clients(self, queue: JobQueue) -> None:
-        world = self._world
-        for follower in world.user.followers:
-            self._look_at_follower(queue, follower)
-        for waiter in world.user.waiters:
-            self._waiting.look_at_end_of(queue, waiter)
+        user = self._world.user
+        for follower in user.followers:
+            if not user.purger.is_gone(queue, follower.job_id):
+                self._look_at_follower(queue, follower)
+        for waiter in user.waiters:
+            if not user.purger.is_gone(queue, waiter.job_id):
+                self._waiting.look_at_end_of(queue, waiter)
+
+    def _kept(self, queue: JobQueue) -> list[int]:
+        """The jobs that were acknowledged, and that nobody had purged."""
+        user = self._world.user
+        return [one for one in sorted(user.acknowledged) if not user.purger.is_gone(queue, one)]
 
     def _look_at_spool(self, queue: JobQueue) -> None:
         """Each input lies beside its job, and none without its job."""
@@ -415,7 +430,7 @@ class Oracle:
             beside = path.parent.parent / f"job-{job_id}"
             if not beside.exists() and queue.store.table.find(job_id) is None:
                 self._world.problem(f"at the end {path} lies beside no job")
-        for job_id in self._world.user.acknowledged:
+        for job_id in self._kept(queue):
             row, folder = queue.store.table.find(job_id), places.archive / "0"
             where = folder / "spool" if row is None else places.spool
             job = jobs.decode_job(queue.store.reader.document(job_id).body)
@@ -488,7 +503,7 @@ class Oracle:
             answer = msgspec.json.decode(line).get("answer")
             if answer is not None:
                 made[answer["job_id"], answer["op_index"]] += 1
-        for job_id in sorted(self._world.user.acknowledged):
+        for job_id in self._kept(queue):
             job = jobs.decode_job(queue.store.reader.document(job_id).body)
             for index, op in enumerate(job.ops):
                 if not op.input["OP_ID"].startswith("OP_TAGS_"):

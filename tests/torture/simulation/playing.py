@@ -31,10 +31,11 @@ DIFFERENCES_SHOWN = 2
 def run_simulated_faults(count: int, seed: int, folder: Path) -> Tally:
     """Any faults, then none: what must never be is not, and everything drains.
 
-    In every fourth world messages come twice (`repeating`), in every fourth one jobs change the
-    configuration, and in every fourth one Ganeti's tools are at work (`tools`).
+    In every fifth world messages come twice (`repeating`), in every fifth one jobs change the
+    configuration, in every fifth one Ganeti's tools are at work (`tools`), and in every fifth one
+    jobs are purged.
     """
-    return _play_all(("faults", "repeats", "changes", "tools"), count, seed, folder)
+    return _play_all(("faults", "repeats", "changes", "tools", "purges"), count, seed, folder)
 
 
 def run_lost_wake_ups(count: int, seed: int, folder: Path) -> Tally:
@@ -186,6 +187,15 @@ def _with_tools(dice: random.Random) -> Character:
     )
 
 
+def _purging(dice: random.Random) -> Character:
+    """Any faults, repeated messages, and jobs that are purged meanwhile."""
+    return msgspec.structs.replace(
+        _repeating(dice),
+        purges=dice.randint(2, 12),
+        focus=dice.choice(("", "job_queue", "job_queue", "executor")),
+    )
+
+
 def _wake_ups(dice: random.Random) -> Character:
     """Few slots, many wishes, and faults that are far enough apart to see what each did."""
     return msgspec.structs.replace(
@@ -224,6 +234,7 @@ _CHARACTERS: dict[str, Callable[[random.Random], Character]] = {
     "repeats": _repeating,
     "changes": _changing,
     "tools": _with_tools,
+    "purges": _purging,
     "wake-ups": _wake_ups,
     "clock": _steady,
 }

@@ -15,6 +15,7 @@ import msgspec
 from tests.torture.simulation.core import Core, Program, Task
 from tests.torture.simulation.network import Dealer
 from tests.torture.simulation.simulated_processes import JobTask
+from tests.torture.simulation.user_purges import Purger
 from tests.torture.simulation.user_rules import RuleChanger
 
 from ganger.storage import errors
@@ -104,6 +105,7 @@ class User(Task):
         self._retries = 0
         self._tags = 0
         self.rules = RuleChanger(self, core.oracle.book)
+        self.purger = Purger(self)
         core.run_as(self.program, self._connect)
 
     def _connect(self) -> None:
@@ -199,6 +201,7 @@ class User(Task):
         for _ in range(self.core.character.actions):
             moment += dice.expovariate(2.0)
             self.core.later(moment, self.act)
+        self.purger.plan()
         return moment
 
     def act(self) -> None:
@@ -239,7 +242,7 @@ class User(Task):
                 self.rules.change()
             case "archive":
                 self.ask(messages.ArchiveJob(id=some), self._note_archived)
-            case "all" if not self._may_repeat_submission():
+            case "all" if not self.may_repeat_submission():
                 # A key is known as long as its jobs are not archived.
                 self.ask(messages.AutoArchiveJobs(age_seconds=-1), self._note_archived)
             case "list":
@@ -261,7 +264,8 @@ class User(Task):
     def _waits_for(self, kind: type[Request[Any]]) -> bool:
         return any(isinstance(call.message, kind) for call, _ in self._calls)
 
-    def _may_repeat_submission(self) -> bool:
+    def may_repeat_submission(self) -> bool:
+        """Whether a submission has no answer yet: its key and its dependencies must be known."""
         is_open = any(asked.ids is None for asked in self.submissions)
         return is_open or self._waits_for(messages.RetryJob)
 
@@ -333,7 +337,7 @@ class User(Task):
         depends: list[tuple[int, list[str]]] = []
         if place and dice.random() < 0.5:
             depends.append((-dice.randint(1, place), dice.choice(([], ["success", "canceled"]))))
-        live = sorted(self.acknowledged - self.archived)
+        live = sorted(self.acknowledged - self.archived - self.purger.asked)
         for _ in range(dice.choice((0, 0, 0, 0, 1, 1, 2)) if live else 0):
             wanted = dice.choice(([], ["success"], ["success", "error", "canceled"]))
             depends.append((dice.choice(live), wanted))
