@@ -280,6 +280,9 @@ def _job(
             yield Finding(FindingKind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
         elif duplicates.get(job.job_id, False):
             yield Finding(FindingKind.DOUBLE, job.path, "lies in the archive too", job.job_id)
+        elif _has_ended_since(archived, job):
+            what = f"has state {job.serial}; the archive has state {archived.serial}"
+            yield Finding(FindingKind.DOUBLE_OLDER, job.path, what, job.job_id)
         else:
             what = "lies in the archive too, and is different there"
             yield Finding(FindingKind.DOUBLE_DIFFERS, job.path, what, job.job_id)
@@ -287,6 +290,12 @@ def _job(
         yield _ahead(job.path, state, job.problem or f"has state {job.serial}")
     elif job.problem is not None:
         yield Finding(FindingKind.JOB_UNREADABLE, job.path, job.problem, job.job_id)
+
+
+def _has_ended_since(archived: FoundJob, job: FoundJob) -> bool:
+    """Whether the file in the queue is an older one, which a loss of power has brought back."""
+    is_final = archived.status is not None and archived.status.is_final
+    return is_final and archived.serial > job.serial
 
 
 def _ahead(path: str, state: FoundJob, what: str) -> Finding:

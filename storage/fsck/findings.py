@@ -47,6 +47,7 @@ class FindingKind(enum.StrEnum):
     PROCESS_GONE = "process-gone"
     DEPENDENCY_MISSING = "dependency-missing"
     DOUBLE = "double"
+    DOUBLE_OLDER = "double-older"
     DOUBLE_DIFFERS = "double-differs"
     ARCHIVED_LOST = "archived-lost"
     ARCHIVED_UNREADABLE = "archived-unreadable"
@@ -173,6 +174,11 @@ KINDS: dict[FindingKind, KindInfo] = {
     ),
     FindingKind.DOUBLE: KindInfo(
         "the same file of the job lies in the queue and in the archive",
+        _R,
+        "moves the one in the queue into quarantine",
+    ),
+    FindingKind.DOUBLE_OLDER: KindInfo(
+        "the job has ended and lies in the archive, and an older state of it in the queue",
         _R,
         "moves the one in the queue into quarantine",
     ),

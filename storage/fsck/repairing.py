@@ -223,6 +223,7 @@ ACTIONS: dict[FindingKind, Callable[[_Repairer, Finding], str]] = {
     FindingKind.MISPLACED: _Repairer.move_to_place,
     FindingKind.JOB_UNREADABLE: _Repairer.quarantined,
     FindingKind.DOUBLE: _Repairer.quarantined,
+    FindingKind.DOUBLE_OLDER: _Repairer.quarantined,
     FindingKind.ARCHIVED_UNREADABLE: _Repairer.quarantined,
     FindingKind.SPOOL_MISPLACED: _Repairer.move_beside_job,
     FindingKind.SPOOL_ORPHAN: _Repairer.quarantined,

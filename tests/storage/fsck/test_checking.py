@@ -282,6 +282,31 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"jobs": [job()], "archived": [archived()], "duplicates": {3: False}},
         at("double-differs", "job-3"),
     ),
+    "an older state of an archived job in the queue": (
+        {
+            "jobs": [job(3, RUNNING, serial=4)],
+            "archived": [archived(serial=5)],
+            "archivals": {3: MOVED},
+            "duplicates": {3: False},
+        },
+        at("double-older", "job-3"),
+    ),
+    "a newer state of an archived job in the queue": (
+        {
+            "jobs": [job(serial=6)],
+            "archived": [archived(serial=5)],
+            "duplicates": {3: False},
+        },
+        at("double-differs", "job-3"),
+    ),
+    "a newer state in the archive that is not the end": (
+        {
+            "jobs": [job(3, RUNNING, serial=4)],
+            "archived": [archived(3, RUNNING, serial=5)],
+            "duplicates": {3: False},
+        },
+        at("double-differs", "job-3") + at("archived-unfinished", "archive/0/job-3"),
+    ),
     "a job is not moved over another one": (
         {
             "jobs": [job()],

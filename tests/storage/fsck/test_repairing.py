@@ -251,6 +251,10 @@ def add_job_of_an_impossible_id(disk: Damaged) -> None:
     disk.file(10**20).write_bytes(body(10**20, 1, SUCCESS))
 
 
+def bring_an_older_state_back(disk: Damaged) -> None:
+    disk.file(4).write_bytes(body(4, 2, RUNNING))
+
+
 def copy_into_the_archive(disk: Damaged) -> None:
     shutil.copy(disk.file(2), disk.places.archive / "0/job-2")
 
@@ -322,6 +326,7 @@ DAMAGES: dict[Callable[[Damaged], None], set[FindingKind]] = {
     add_foreign_job: {FindingKind.SERIAL, FindingKind.JOB_UNREADABLE},
     add_job_of_an_impossible_id: {FindingKind.JOB_UNREADABLE},
     copy_into_the_archive: {FindingKind.DOUBLE},
+    bring_an_older_state_back: {FindingKind.DOUBLE_OLDER},
     tear_an_archived_job: {FindingKind.ARCHIVED_UNREADABLE},
     tear_a_journaled_archived_job: {FindingKind.ARCHIVED_UNREADABLE},
     leave_input_without_a_job: {FindingKind.SPOOL_ORPHAN},
@@ -520,7 +525,7 @@ def test_locks_that_are_unreadable_stay_while_a_job_lives(disk: Damaged) -> None
         ("keys/clients/me.pub", b"", FindingKind.KEY_UNREADABLE),
         ("queue/archive/0/job-3", body(3, 1, RUNNING), FindingKind.DOUBLE_DIFFERS),
         ("queue/archive/0/job-4", body(4, 9, RUNNING), FindingKind.NOT_ARCHIVED),
-        ("queue/archive/0/job-2", body(2, 9, ERROR), FindingKind.DOUBLE_DIFFERS),
+        ("queue/archive/0/job-2", body(2, 1, ERROR), FindingKind.DOUBLE_DIFFERS),
     ],
 )
 def test_findings_for_the_operator_are_left_alone(

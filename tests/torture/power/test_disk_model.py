@@ -249,3 +249,8 @@ def test_a_case_is_repeated_by_its_numbers(tmp_path: Path, monkeypatch: pytest.M
     first = [repeat(5, case, tmp_path) for case in cases]
     assert any(first)
     assert [repeat(5, case, tmp_path) for case in cases] == first
+
+
+def test_what_a_second_loss_brought_back_of_an_archived_job_is_repaired(tmp_path: Path) -> None:
+    """A whole campaign has found it: the queue has state 4 again, and the archive has state 5."""
+    assert repeat(3279728223, 80, tmp_path) == []
