@@ -55,7 +55,8 @@ def sections() -> dict[str, str]:
 
 def commands(text: str) -> list[str]:
     """The indented lines, without their indentation; a file that is written is one command."""
-    lines = [line[4:] for line in text.split("\n") if line.startswith("    ")]
+    typed = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [line[4:] for line in typed.split("\n") if line.startswith("    ")]
     found: list[str] = []
     for line in lines:
         if found and "<<'END'" in found[-1] and not found[-1].endswith("\nEND"):

@@ -33,6 +33,8 @@ def test_a_campaign_that_is_ended_stops_its_daemons(tmp_path: Path, number: int)
     command = [sys.executable, "-m", "tests.torture", "--only", "restarts", "--percent", "100"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     end = time.monotonic() + PATIENCE_SECONDS
+    # A shell that starts the tests in the background lets them, and what they start, ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as campaign:
