@@ -136,6 +136,9 @@ def _is_same(found: JobInfo, known: KnownJob) -> bool:
 
 
 def _asked(job: JobInfo) -> tuple[Any, ...]:
-    """What was asked for, which stays the same while a job runs; not what the queue adds."""
-    asked = [{**op.input, "reason": None} for op in job.ops or ()]
+    """What was asked for, which stays the same while a job runs.
+
+    The queue adds to the reason, and a delay that runs names its nodes.
+    """
+    asked = [{**op.input, "reason": None, "on_node_uuids": None} for op in job.ops or ()]
     return job.id, asked, job.summary, job.received
