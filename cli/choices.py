@@ -444,20 +444,26 @@ def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--dry-run", is_flag=True, help="Check everything, store nothing.")
     @functools.wraps(function)
-    def wrapped(
-        *args: Any,  # noqa: ANN401
-        depends: tuple[tuple[int, list[str]], ...],
-        on_failure: tuple[int, ...],
-        **options: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        failed = [(job_id, [ANY_FAILED]) for job_id in on_failure]
-        try:
-            return function(*args, depends=[*depends, *failed], **options)
-        except errors.BadRequestError as error:
-            found = _PLACE_OF_DEPENDENCY.match(error.text)
-            if found is None or not (depends or failed):
-                raise
-            option = "--after" if int(found[1]) < len(depends) else "--on-failure"
-            raise type(error)(f"{option}: {error.text[found.end() :]}") from error
+    def wrapped(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+        return _with_dependencies(function, *args, **options)
 
     return wrapped
+
+
+def _with_dependencies(
+    function: Callable[..., Any],
+    *args: Any,  # noqa: ANN401
+    depends: tuple[tuple[int, list[str]], ...],
+    on_failure: tuple[int, ...],
+    **options: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """Call ``function`` with both kinds of dependencies; a refusal names the option."""
+    failed = [(job_id, [ANY_FAILED]) for job_id in on_failure]
+    try:
+        return function(*args, depends=[*depends, *failed], **options)
+    except errors.BadRequestError as error:
+        found = _PLACE_OF_DEPENDENCY.match(error.text)
+        if found is None or not (depends or failed):
+            raise
+        option = "--after" if int(found[1]) < len(depends) else "--on-failure"
+        raise type(error)(f"{option}: {error.text[found.end() :]}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -18,6 +18,7 @@ from .output import Column
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ..transport.client.client import Client
     from .call import Call
 
 
@@ -119,31 +120,16 @@ def list_jobs(
         conditions["outcomes"] = list(map(Outcome, outcomes))
     conditioned = JobFilter(**conditions) if any(map(_is_given, conditions.values())) else None
     wanted = _statuses(statuses, pending=pending, running=running, finished=finished)
-    with call.client() as client, progress.during("looking for jobs") as doing:
-        heard = ListingProgress()
-
-        def hear(said: ListingProgress) -> None:
-            nonlocal heard
-            heard = said
-            if said.looked_at is not None:
-                doing(f"looking for jobs: at job {said.looked_at:,}")
-
-        def listed(chosen: Sequence[int]) -> Sequence[job_views.JobInfo]:
-            found = client.jobs(
-                chosen or None,
-                statuses=wanted or None,
-                archived=archived or last is not None,
-                wanted=conditioned,
-                last=last,
-                progress=hear,
-            )
-            return sorted(found, key=lambda job: job.id)[-(last or 0) :]
-
-        found, code = known(ids, listed)
+    with call.client() as client:
+        asked = _Asked(
+            statuses=wanted or None,
+            archived=archived or last is not None,
+            wanted=conditioned,
+            last=last,
+        )
+        found, code = _found(client, ids, asked)
         if code and not found:
             return code
-        if heard.indexed is not None:
-            output.echo(f"ganger: {wording.unindexed(heard.indexed)}", err=True)
         columns = COLUMNS | ({"eta": etas.column(client.eta())} if "eta" in names else {})
     if style.output == "json":
         fields = names if style.fields else list(COLUMNS)
@@ -155,6 +141,38 @@ def list_jobs(
         names[2:2] = [name for name, is_shown in more if is_shown]
     output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
     return code
+
+
+class _Asked(TypedDict):
+    """What `Client.jobs` is asked for."""
+
+    statuses: Sequence[str] | None
+    archived: bool
+    wanted: JobFilter | None
+    last: int | None
+
+
+def _found(
+    client: Client, ids: Sequence[int], asked: _Asked
+) -> tuple[Sequence[job_views.JobInfo], int]:
+    """The jobs by id, and the exit code; says what takes long, and what is left out."""
+    heard = ListingProgress()
+    with progress.during("looking for jobs") as doing:
+
+        def hear(said: ListingProgress) -> None:
+            nonlocal heard
+            heard = said
+            if said.looked_at is not None:
+                doing(f"looking for jobs: at job {said.looked_at:,}")
+
+        def listed(chosen: Sequence[int]) -> Sequence[job_views.JobInfo]:
+            found = client.jobs(chosen or None, progress=hear, **asked)
+            return sorted(found, key=lambda job: job.id)[-(asked["last"] or 0) :]
+
+        found, code = known(ids, listed)
+    if heard.indexed is not None:
+        output.echo(f"ganger: {wording.unindexed(heard.indexed)}", err=True)
+    return found, code
 
 
 def _check(conditions: Mapping[str, Any]) -> None:

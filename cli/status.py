@@ -146,6 +146,10 @@ def _show(
         output.echo(line)
     for name, text in lines.items():
         output.echo(f"{name + ':':<12}{text}")
+    _show_parts(info)
+
+
+def _show_parts(info: DaemonInfo) -> None:
     output.echo("Components:")
     for component in info.components:
         state = "ready" if component.is_ready else "not ready"

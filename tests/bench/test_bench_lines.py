@@ -1,7 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from bench.lines import FUNCTION_LINES_MAX, MADE, long_functions, part_of
+from bench.lines import (
+    FILE_LINES_MAX,
+    FUNCTION_LINES_MAX,
+    MADE,
+    PRODUCT,
+    long_functions,
+    part_of,
+    sources,
+)
 from tests.checkout import ROOT
 
 
@@ -35,3 +43,11 @@ def test_a_function_is_long_from_one_line_above_the_limit_on() -> None:
     assert long_functions("a.py", source(FUNCTION_LINES_MAX)) == []
     [found] = long_functions("a.py", source(FUNCTION_LINES_MAX + 1))
     assert found == (FUNCTION_LINES_MAX + 1, "a.py:2 f")
+
+
+def test_no_file_and_no_function_of_the_product_is_too_long() -> None:
+    paths = [path for path in sources() if path and part_of(path) in PRODUCT]
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
+    assert texts
+    assert [path for path, text in texts.items() if text.count("\n") > FILE_LINES_MAX] == []
+    assert [found for path, text in texts.items() for found in long_functions(path, text)] == []
