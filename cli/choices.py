@@ -396,6 +396,12 @@ def checked_number(text: str, option: str) -> int:
     return number
 
 
+def check_one_lock(text: str, named: str) -> None:
+    """Raise `UsageError`, which begins with ``named``, for what looks like several locks."""
+    if "," in text or len(text.split()) > 1:
+        raise errors.UsageError(f"{named}: expected one lock, such as node/n7, got {text!r}")
+
+
 proposed_rule_option = click.option(
     "--rule",
     metavar="JSON|YAML|@FILE",

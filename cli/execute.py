@@ -197,6 +197,7 @@ def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         if not (level and name) or (colon and mode not in [*LockMode]):
             text = f"--lock: expected LEVEL/NAME or LEVEL/NAME:shared, got {one!r}"
             raise errors.UsageError(text)
+        choices.check_one_lock(one, "--lock")
         _check_lock(level, name)
         locks.setdefault(level, {}).setdefault(mode or LockMode.EXCLUSIVE, []).append(name)
     return locks

@@ -63,7 +63,7 @@ def read(line: str) -> FirstCredentials | None:
 
 NO_USER = (
     "the remote API has no user, because nobody would see the password here; make one: "
-    "ganger rapi user add NAME --role admin"
+    "ganger rapi user add NAME --role admin --exec"
 )
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..storage import errors
-from ..storage.filters import lock_predicate, rules
+from ..storage.filters import rules
 from ..storage.jobs import origins
 from ..storage.locks.locks import LockLevel
-from . import choices, completing
+from . import choices, completing, rule_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,10 +79,7 @@ def _lock(text: str) -> Target | None:
     level, slash, _ = text.partition("/")
     if text and not (slash and level in _LEVELS):
         return None
-    try:
-        return Target("/".join(lock_predicate.parse_lock(text, LOCK_OR_JOB)))
-    except errors.FilterRuleError as error:
-        raise errors.UsageError(error.text) from error
+    return Target(rule_options.one_lock(text, LOCK_OR_JOB))
 
 
 def _also_no_lock(text: str, error: errors.UnknownJobError) -> str:

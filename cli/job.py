@@ -128,7 +128,7 @@ def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
 
 def _named(planned: list[PlannedJob], name: str | None) -> tuple[list[PlannedJob], str | None]:
     """The jobs and the name of their plan, with ``name`` for the only job, else for the plan."""
-    plan = planned[0].plan
+    plan = planned[0].plan if planned else None
     if name is None:
         return planned, plan
     if len(planned) == 1:

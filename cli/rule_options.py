@@ -179,7 +179,7 @@ def described(
         named = [["=", "OP_ID", op_id] for op_id in opcodes]
         found.append(["opcode", named[0] if len(named) == 1 else ["|", *named]])
     if locks:
-        touched = [["=", "touches", _lock(lock)] for lock in locks]
+        touched = [["=", "touches", one_lock(lock, "--lock")] for lock in locks]
         found.append(["lock", touched[0] if len(touched) == 1 else ["|", *touched]])
     if reason_matches is not None:
         # An empty pattern is found in every reason: the rule would apply to all jobs.
@@ -205,12 +205,17 @@ def described(
     }
 
 
-def _lock(text: str) -> str:
+def one_lock(text: str, named: str) -> str:
+    """The lock that a rule looks at; `UsageError`, which begins with ``named``, for anything else.
+
+    A rule for what no job can mean would hold nothing, and say that it does.
+    """
     if text.endswith((":shared", ":exclusive")):
         mode = text.rpartition(":")[2]
-        raise errors.UsageError(f"--lock: leave out :{mode}: the rule is for every mode")
+        raise errors.UsageError(f"{named}: leave out :{mode}: the rule is for every mode")
+    choices.check_one_lock(text, named)
     try:
-        return "/".join(lock_predicate.parse_lock(text, "--lock"))
+        return "/".join(lock_predicate.parse_lock(text, named))
     except errors.FilterRuleError as error:
         raise errors.UsageError(error.text) from error
 

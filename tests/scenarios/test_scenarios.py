@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(path.name for path in HERE.glob("*.txt"))
 
 FILES = {
+    "empty.yaml": "jobs: []\n",
     "cycle.yaml": """
 jobs:
   - {name: a, after: [b], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
