@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, wait_until_true
 
 SIZE_KIB = 6 * 1024
 PATIENCE_SECONDS = 60.0
@@ -82,6 +82,12 @@ class Life:
         queue = self.daemon.places.queue
         self.note("held", "filter", "add", "--name", "held", "--action", "PAUSE")
         waiting = [int(self.run("exec", "-d", "true")[1]) for _ in range(20)]
+        # A file that is still to be written would be the write that fails.
+        files = [queue / f"job-{job_id}" for job_id in waiting]
+        wait_until_true(
+            lambda: all(file.exists() and file.stat().st_size > 0 for file in files),
+            "the files of the jobs are written",
+        )
         with (self.folder / "other").open("ab", buffering=0) as other:
             with contextlib.suppress(OSError):
                 while True:
@@ -89,7 +95,7 @@ class Life:
             # Nothing is free, and the queue has written nothing since.
             self.note("status when nothing is free", "status")
             self.told["status as JSON"] = self.status()
-            self.until("takes no new jobs: the disk is full", "exec", "true")
+            self.until("takes no new jobs: the disk is full", "exec", "-d", "true")
             self.note("queue when nothing is free", "queue", "info")
             self.told["reserve when nothing is free"] = (queue / "reserve").exists()
             while (queue / "reserve").exists():

@@ -274,6 +274,14 @@ def _told(pid: str) -> tuple[bytes, bytes]:
         return b"", b""
 
 
+def wait_until_true(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    """Look again and again until ``holds`` is true: for what tells nobody when it changes."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"it never came true that {what}"
+        time.sleep(0.02)
+
+
 def wait_for_end(descriptor: int) -> None:
     """Wait until the process of this pidfd has ended."""
     poll = select.poll()
