@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 INTERRUPTED_EXIT_CODE = 130
+UNREAD_EXIT_CODE = 141
+"""The reader of our output has left: the code of a command that SIGPIPE ends."""
 
 _Name = TypeVar("_Name")
 _Found = TypeVar("_Found")

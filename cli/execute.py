@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..storage import errors, settings, wording
 from ..storage.jobs import job_views, jobs
 from ..storage.locks.locks import LockLevel, LockMode
 from . import choices, completing, following, hints, logs, output, reading, repeating, whys
-from .call import INTERRUPTED_EXIT_CODE
+from .call import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,8 @@ def execute(
 
     The command runs as the daemon's user, in a clean environment. If the job is silent for a
     second, standard error tells what it waits for. Interrupting (Ctrl-C) stops following; the
-    job goes on.
+    job goes on. So does a reader of the output that leaves (`| head -1`): the exit code is 141,
+    as how the job ends is not known yet.
     """  # noqa: D301 - the mark that keeps lines apart
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:
@@ -143,11 +145,26 @@ def _ended(client: Client, job_id: int, *, quiet: bool) -> int:
     except KeyboardInterrupt:
         output.echo(f"\nganger: job {job_id} goes on; {watch}", err=True)
         return INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:
+        # Standard error may be the same pipe.
+        with suppress(BrokenPipeError):
+            text = f"nobody reads the output any more; job {job_id} {_now(client, job_id)}"
+            output.echo(f"ganger: {text}", err=True)
+        return UNREAD_EXIT_CODE
     except errors.DaemonUnreachableError:
         text = f"job {job_id} is stored; when a daemon runs again, {watch}"
         output.echo(f"ganger: {text}", err=True)
         raise
     return _exit_code(client, client.job(job_id))
+
+
+def _now(client: Client, job_id: int) -> str:
+    """How the job ended, or how to follow it."""
+    with suppress(errors.GangerError):
+        [job] = client.jobs([job_id])
+        if job.is_final:
+            return following.ending(job)
+    return f"goes on; follow it with `ganger job watch {job_id}`"
 
 
 def _follow(client: Client, job_id: int, *, quiet: bool) -> None:

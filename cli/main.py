@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from ..storage import errors
 from ..storage.disk import ownership, paths
 from . import hints, output
-from .call import INTERRUPTED_EXIT_CODE, Call
+from .call import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE, Call
 from .help_text import HelpFormatter
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ Exit codes:
   75   try again later
   124  a deadline has passed
   130  interrupted; jobs go on
+  141  the reader of the output has left, as of `ganger job list | head -1`;
+       jobs go on
 
 `ganger exec` ends with the exit code of its command (128 + the signal's
 number if a signal ended it), with 127 if there is no such command, and with
@@ -226,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except (BrokenPipeError, _EnoughError):
         _drop_output()
-        sys.exit(0)
+        sys.exit(UNREAD_EXIT_CODE)
     except OSError as error:
         _drop_output()
         _tell(ownership.explained(error.filename or "standard output", error))

@@ -40,14 +40,47 @@ def test_output_that_cannot_be_written_is_one_clear_line(daemon: Daemon, where: 
     assert done.stderr == f"ganger: standard output: {reason}\n"
 
 
-@pytest.mark.parametrize("words", ["exec -- seq 1 20000", "job info 1"])
-def test_a_reader_that_closes_the_pipe_is_no_failure(
+@pytest.mark.parametrize("words", ["job info 1", "job logs -f 1", "query-fields job"])
+def test_a_command_whose_reader_leaves_ends_quietly_as_others_end_on_sigpipe(
     daemon: Daemon, client: Client, words: str
 ) -> None:
-    long = {"OP_ID": "OP_EXEC", "argv": ["seq", "1", "3000"]}
+    long = {"OP_ID": "OP_EXEC", "argv": ["seq", "1", "30000"]}
     client.wait(client.submit(long))
-    done = shell(daemon, f"$G {words} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}")
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    done = shell(daemon, f"$G {words} | true; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+@pytest.mark.parametrize("is_one_pipe", [False, True])
+def test_exec_whose_reader_leaves_says_that_the_job_goes_on_and_does_not_succeed(
+    daemon: Daemon, client: Client, gate: Gate, *, is_one_pipe: bool
+) -> None:
+    script = f"seq 1 30000; dd bs=1 count=1 < {gate.path} 2>/dev/null; exit 7"
+    both = "2>&1" if is_one_pipe else ""
+    words = f"$G exec -- sh -c '{script}' {both} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = shell(daemon, words)
+    [job] = client.jobs(statuses=["running"])
+    follow = f"follow it with `ganger job watch {job.id}`"
+    line = f"ganger: nobody reads the output any more; job {job.id} goes on; {follow}\n"
+    assert (done.stdout, done.stderr) == ("1\n141\n", "" if is_one_pipe else line)
+    gate.let_through()
+    [ended] = client.wait(job.id)
+    assert ended.outcome == "failed"
+
+
+def test_exec_whose_reader_leaves_says_how_a_job_has_ended(daemon: Daemon) -> None:
+    line = "ganger: nobody reads the output any more; job 1 "
+    # Nobody reads from the first byte on, and the job ends at once after the last.
+    done = shell(daemon, "$G exec -- sh -c 'seq 1 9; exit 7' | true; echo ${PIPESTATUS[0]}")
+    assert done.stdout == "141\n"
+    assert done.stderr.startswith(line), done
+
+
+def test_a_wait_whose_reader_leaves_does_not_say_that_the_job_has_ended_well(
+    daemon: Daemon,
+) -> None:
+    submitted = """$G job submit --wait --op '{"OP_ID": "OP_EXEC", "argv": ["false"]}'"""
+    done = shell(daemon, f"{submitted} 2>&1 | true; echo ${{PIPESTATUS[0]}}")
+    assert done.stdout == "141\n"
 
 
 def test_nobody_needs_an_output_to_which_nothing_is_written(daemon: Daemon) -> None:
