@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..storage import errors
 from ..storage.disk import reserve
+from ..storage.errors import RETRY_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,12 +43,16 @@ _ELSEWHERE = {
 _SHELL_SIGNS = frozenset(" \t\n|&;<>$*?")
 
 
+_RETRY_FIRST = re.compile(RETRY_FIRST.format(r"(\d+)"))
+
 GIVE_SPACE = "`ganger job purge --larger-than 1M` gives space back"
 """What helps when the disk is full: jobs that have ended, with their output, are removed."""
 
 
 def remedy(error: errors.GangerError) -> str:
     """The command that does what the error says would help, or nothing."""
+    if isinstance(error, errors.JobStateError) and (found := _RETRY_FIRST.search(error.text)):
+        return f" (`ganger job retry {found[1]}`)"
     is_full = isinstance(error, errors.StorageError) and reserve.REMEDY in error.text
     return f" ({GIVE_SPACE})" if is_full else ""
 

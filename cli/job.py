@@ -300,7 +300,9 @@ def retry(
 ) -> None:
     """Submit a new job like one that ended, from its first opcode that did not succeed on.
 
-    Prints the new id. Each of the two jobs names the other.
+    Prints the new id. Each of the two jobs names the other. If the old job depends on one that did
+    not end as it should, the new one depends on the newest retry of that, and is refused as long as
+    there is none that may succeed: retry the job that failed first, then those that were skipped.
     """
     if file is not None and (edit or whole):
         raise errors.UsageError("--ops: goes neither with --edit nor with --all")

@@ -96,6 +96,10 @@ class JobStateError(BadRequestError):
     http_status = 409
 
 
+RETRY_FIRST = "retry job {} first"
+"""What helps against a `JobStateError`; interfaces name their own command where it stands."""
+
+
 class LockRequestError(BadRequestError):
     """The lock request is invalid."""
 

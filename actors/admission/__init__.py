@@ -7,6 +7,7 @@ waits (`JobQueue.receive`). A large one is worked at in slices.
 
 - `admission`: the order above, the drain, and the answer.
 - `submitting`: checks, and the jobs that will be stored. Pure.
+- `retrying`: what a retry depends on. Pure.
 - `submission_keys`: the ids that were given under a key. `repeating`: whether a submission is a
   repetition. Pure.
 """

@@ -17,7 +17,7 @@ from ...storage.queue_files import spool
 from ...transport import messages
 from ..store.job_classes import row_of
 from ..store.job_rows import Phase
-from . import submitting
+from . import retrying, submitting
 from .submission_keys import SubmissionKeys, mark_batch
 
 if TYPE_CHECKING:
@@ -71,8 +71,12 @@ class Admission:
         store: JobStore,
         gate: StartGate,
         link_retry: Callable[[int, int], None],
+        retries_of: Callable[[int], list[int]],
     ) -> None:
-        """``link_retry``: note in an ended job (its id first) that another one repeats it."""
+        """``link_retry``: note in an ended job (its id first) that another one repeats it.
+
+        ``retries_of``: the jobs of which that was noted.
+        """
         self._runtime = runtime
         self.is_drained = store.ledger.directory.is_drained
         self._store = store
@@ -80,6 +84,7 @@ class Admission:
         self._ledger = store.ledger
         self._gate = gate
         self._link_retry = link_retry
+        self._retries_of = retries_of
         self._keys = SubmissionKeys(store)
         self.rejections: Counter[str] = Counter()
         """How many jobs each filter rule has rejected."""
@@ -240,6 +245,10 @@ class Admission:
             )
             submitting.check_targets(drafts[part[0] :], first_id, len(specs), self._is_job)
             yield from _pause(specs)
+        if retry_of is not None:
+            [draft] = drafts
+            find_end = self._store.endings.of
+            retrying.renew_dependencies(draft.job, retry_of, find_end, self._retries_of)
         return drafts
 
     def _input(self, retry_of: int | None, name: object) -> spool.Stored:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.jobs import job_ends, jobs
+from ...storage.jobs import job_ends, job_views, jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
 from ..admission import submitting
@@ -312,6 +312,14 @@ class Control:
         if job is None:
             raise errors.UnknownJobError(f"there is no job {job_id}")
         return job
+
+    def retries_of(self, job_id: int) -> list[int]:
+        """The jobs that repeat an ended one."""
+        try:
+            noted = job_views.retried_by(self._read_ended(job_id))
+        except errors.UnknownJobError:
+            noted = []
+        return [*noted, *self._retries.get(job_id, ())]
 
     def link_retry(self, job_id: int, retried_by: int) -> None:
         """Let a final job name the one that repeats it. A crash may lose that."""

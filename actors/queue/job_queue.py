@@ -60,7 +60,9 @@ class JobQueue(Component[messages.QueueMessage]):
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.choices, self.lifecycle)
         self.purging = Purging(self.runtime, self.store)
-        self.admission = Admission(self.runtime, self.store, self.gate, self.control.link_retry)
+        self.admission = Admission(
+            self.runtime, self.store, self.gate, self.control.link_retry, self.control.retries_of
+        )
         self.diagnosis = Diagnosis(self.runtime, self.store, self.gate)
         self.answers = InstalledAnswers(self)
         self._routes = routes(self)

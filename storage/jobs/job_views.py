@@ -163,7 +163,7 @@ def job_info(body: bytes, *, archived: bool = False, summary: str = "") -> JobIn
         **listing.values_of(job, known),
         depends=_depends(job),
         retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
-        retried_by=_job_ids(job.extra.get(jobs.RETRIED_BY_KEY)),
+        retried_by=retried_by(job),
         ops=[_op_info(job.id, index, op, told) for index, op in enumerate(job.ops)],
     )
 
@@ -237,8 +237,10 @@ def _job_id(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _job_ids(value: object) -> list[int]:
-    given = value if isinstance(value, list) else []
+def retried_by(job: jobs.Job) -> list[int]:
+    """The jobs that repeat an ended one, as it was noted in its file."""
+    noted = job.extra.get(jobs.RETRIED_BY_KEY)
+    given = noted if isinstance(noted, list) else []
     return [job_id for one in given if (job_id := _job_id(one)) is not None]
 
 

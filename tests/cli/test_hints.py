@@ -34,12 +34,14 @@ def test_what_was_meant(word: str, expected: str) -> None:
             " (`ganger job purge --larger-than 1M` gives space back)",
         ),
         (errors.ReadOnlyError("no changes: Input/output error"), ""),
+        (
+            errors.JobStateError(f"skipped; {errors.RETRY_FIRST.format(17)}"),
+            " (`ganger job retry 17`)",
+        ),
         (errors.BadRequestError(reserve.REMEDY), ""),
     ],
 )
-def test_a_refusal_by_a_full_disk_names_the_command(
-    error: errors.GangerError, expected: str
-) -> None:
+def test_a_refusal_names_the_command_that_helps(error: errors.GangerError, expected: str) -> None:
     assert hints.remedy(error) == expected
 
 

@@ -17,7 +17,8 @@ SECONDS = 200.0
 BEFORE = {
     "failed-plan": "ganger job submit - <<'END'\n"
     "jobs:\n"
-    "- {name: check, ops: [{OP_ID: OP_EXEC, argv: [sh, -c, 'echo not good; exit 7']}]}\n"
+    "- {name: check, ops: [{OP_ID: OP_EXEC, argv: [sh, -c, "
+    "'mkdir /srv/once || exit 0; echo not good; exit 7']}]}\n"
     "- {name: upgrade, after: [check], ops: [{OP_ID: OP_EXEC, argv: ['true']}]}\n"
     "END\n"
     "ganger job wait check || :\n",

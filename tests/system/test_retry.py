@@ -194,3 +194,32 @@ def test_an_archived_job_is_retried_and_names_its_successors(
     assert "Status: error (archived)" in shown
     assert f"  Retried by: {plain}, {edited}\n" in shown
     assert list(kept.iterdir()) == []
+
+
+def test_skipped_jobs_are_retried_behind_the_retry_of_the_one_that_failed(
+    daemon: Daemon, client: Client, tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "code"
+    code.write_text("3")
+    first = {"OP_ID": "OP_EXEC", "argv": ["sh", "-c", f"exit $(cat {code})"]}
+    check = client.submit(first, name="check")
+    upgrade = client.submit(opcode("upgrade", tmp_path), depends=[(check, ["success"])])
+    tell = client.submit(opcode("tell", tmp_path), depends=[(upgrade, ["success"])])
+    client.wait(check, upgrade, tell, timeout=30)
+    assert client.job(tell).outcome == "skipped"
+    daemon.run("job", "archive", str(check), str(upgrade))
+    text = f"ganger: a retry of job {tell} would be skipped: it depends on job {upgrade}, which was"
+    help_text = f"skipped; retry job {upgrade} first (`ganger job retry {upgrade}`)"
+    assert refusal(daemon, client, str(tell)) == (1, f"{text} {help_text}")
+    code.write_text("0")
+    check_again = run(daemon, "check")
+    upgrade_again = run(daemon, str(upgrade))
+    # The editor shows the old dependency.
+    use_editor(monkeypatch, tmp_path, "touch $1")
+    tell_again = run(daemon, str(tell), "--edit")
+    again = client.wait(check_again, upgrade_again, tell_again, timeout=30)
+    assert [job.status for job in again] == [SUCCESS] * 3
+    assert client.job(upgrade_again).depends == [(check_again, ("success",))]
+    assert client.job(tell_again).depends == [(upgrade_again, ("success",))]
+    assert notes(tmp_path) == ["upgrade", "tell"]
+    assert list(kept.iterdir()) == []
