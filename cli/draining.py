@@ -6,7 +6,7 @@ Who has a lock, the lock manager tells with each change: nothing is asked again 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..storage import errors
 from ..storage.filters import filter_evaluation, filters, lock_predicate
@@ -16,44 +16,40 @@ from . import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from ..transport.client.client import Client
     from ..transport.messages import LockRow
+    from .held import Locks
 
 
 _LOOK_SECONDS = 10.0
 """Longest wait for a change: then it is looked whether the hold is still there."""
 
 
-class Draining:
-    """The jobs that still run where the rule holds all others.
+class HeldLock(NamedTuple):
+    """What the rule that holds a lock says.
 
-    ``touching``: the rule's expression on locks. ``rule``: its UUID. ``has_exceptions``: it does
-    not apply to each job that touches them. ``until``: when it ends, in seconds since the epoch.
-    ``is_shown``: tell of each job.
+    ``touching``: its expression on locks. ``rule``: its UUID. ``has_exceptions``: it does not apply
+    to each job that touches them. ``until``: when it ends, in seconds since the epoch.
     """
 
+    text: str
+    touching: list[Any]
+    rule: str
+    has_exceptions: bool
+    until: float | None
+
+
+class Draining:
+    """The jobs that still run where rules hold all others. ``is_shown``: tell of each job."""
+
     def __init__(
-        self,
-        client: Client,
-        text: str,
-        touching: list[Any],
-        *,
-        rule: str,
-        has_exceptions: bool,
-        until: float | None,
-        is_shown: bool,
+        self, client: Client, locks: Locks, held: list[HeldLock], *, is_shown: bool
     ) -> None:
         self._client = client
-        self._text = text
-        self._rule = rule
-        self._has_exceptions = has_exceptions
-        self._until = until
+        self._locks = locks
         self._is_shown = is_shown
-        self._touches = filter_evaluation.compile_filter(
-            lock_predicate.written_out(filters.parse_filter(touching))
-        )
+        self._held = [(one, _touching(one.touching)) for one in held]
 
     def await_end(self, seconds: float | None = None) -> list[str]:
         """Wait for changes of locks until none of these jobs has one that touches ours.
@@ -72,39 +68,44 @@ class Draining:
             if not owners or (end is not None and time.monotonic() >= end):
                 return list(owners)
             if not before or (self._is_shown and owners != before):
-                output.echo(f"ganger: {self._text} is held; {running(list(owners))}", err=True)
+                text = f"{self._locks.text} {self._locks.be} held; {running(list(owners))}"
+                output.echo(f"ganger: {text}", err=True)
             before = owners
 
     def _pause(self, end: float | None) -> float:
         ends = [_LOOK_SECONDS]
         ends += [] if end is None else [end - time.monotonic()]
-        ends += [] if self._until is None else [self._until - time.time()]
+        ends += [one.until - time.time() for one, _ in self._held if one.until is not None]
         return max(0.0, min(ends))
 
     def _check_held(self, *, is_empty: bool) -> None:
         still = "" if is_empty else ", and jobs still run there"
-        if self._until is not None and self._until <= time.time():
-            raise errors.JobStateError(f"the hold of {self._text} has ended by itself{still}")
-        try:
-            self._client.filters([self._rule])
-        except errors.UnknownFilterError as error:
-            text = f"somebody has released {self._text} meanwhile{still}"
-            raise errors.JobStateError(text) from error
+        for one, _ in self._held:
+            if one.until is not None and one.until <= time.time():
+                raise errors.JobStateError(f"the hold of {one.text} has ended by itself{still}")
+            try:
+                self._client.filters([one.rule])
+            except errors.UnknownFilterError as error:
+                text = f"somebody has released {one.text} meanwhile{still}"
+                raise errors.JobStateError(text) from error
 
     def _owners(self, rows: Sequence[LockRow]) -> dict[str, str]:
         """Who has a lock that touches ours, with the first such lock."""
         found: dict[str, str] = {}
-        for row in rows:
-            if row.owners and any(map(self._touches, _candidates(row))):
-                for owner in row.owners:
-                    found.setdefault(owner, f"{typed(row.name)} ({row.mode})")
-        found = dict(sorted(found.items(), key=lambda one: natural_key(one[0])))
-        return self._without_exceptions(found) if found and self._has_exceptions else found
+        for one, touches in self._held:
+            owners: dict[str, str] = {}
+            for row in rows:
+                if row.owners and any(map(touches, _candidates(row))):
+                    for owner in row.owners:
+                        owners.setdefault(owner, f"{typed(row.name)} ({row.mode})")
+            has_free = bool(owners) and one.has_exceptions
+            found = (self._without_exceptions(owners, one.rule) if has_free else owners) | found
+        return dict(sorted(found.items(), key=lambda one: natural_key(one[0])))
 
-    def _without_exceptions(self, owners: dict[str, str]) -> dict[str, str]:
+    def _without_exceptions(self, owners: dict[str, str], rule: str) -> dict[str, str]:
         """The hold does not apply to jobs with one of the reasons."""
         rows = self._client.test_filters()
-        free = {str(row.id) for row in rows if row.now is None or row.now[0] != self._rule}
+        free = {str(row.id) for row in rows if row.now is None or row.now[0] != rule}
         return {owner: lock for owner, lock in owners.items() if owner not in free}
 
     def _tell(self, before: dict[str, str], now: dict[str, str]) -> None:
@@ -112,6 +113,12 @@ class Draining:
             output.echo(f"ganger: {_state(self._client, owner)}", err=True)
         for owner in (one for one in now if one not in before):
             output.echo(f"ganger: {_state(self._client, owner)}; has {now[owner]}", err=True)
+
+
+def _touching(touching: list[Any]) -> filter_evaluation.FilterTest:
+    return filter_evaluation.compile_filter(
+        lock_predicate.written_out(filters.parse_filter(touching))
+    )
 
 
 def running(owners: Sequence[str]) -> str:

@@ -15,14 +15,14 @@ from ..storage.locks.locks import LockLevel
 from . import choices, completing, rule_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from click.shell_completion import CompletionItem
 
     from ..transport.client.client import Client
     from ..transport.messages import FilterRow
 
-LOCK_OR_JOB = "LOCK|JOB"
+LOCK_OR_JOB, LOCKS_OR_JOB = "LOCK|JOB", "LOCK...|JOB"
 
 
 class Target(NamedTuple):
@@ -42,6 +42,64 @@ class Target(NamedTuple):
         return f"`ganger release {shlex.quote(self.text)}` ends that"
 
 
+class Locks(NamedTuple):
+    """The locks that are held and released together."""
+
+    targets: Sequence[Target]
+
+    @property
+    def text(self) -> str:
+        """All of them, in a sentence."""
+        *others, last = (one.text for one in self.targets)
+        return f"{', '.join(others)} and {last}" if others else last
+
+    @property
+    def be(self) -> str:
+        """The verb that goes with them."""
+        return "is" if len(self.targets) == 1 else "are"
+
+    @property
+    def stay(self) -> str:
+        """The verb that goes with them."""
+        return "stays" if len(self.targets) == 1 else "stay"
+
+    @property
+    def end(self) -> str:
+        """What a user types to end the hold, in a sentence."""
+        return f"`ganger release {shlex.join(one.text for one in self.targets)}` ends that"
+
+
+class HoldCommand(click.Command):
+    """A command in which all that stands behind ``--`` is another command."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """As of each command."""
+        pieces = super().collect_usage_pieces(ctx)
+        several = [LOCKS_OR_JOB if one == LOCK_OR_JOB else one for one in pieces]
+        return [*several, "[-- COMMAND...]"]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As of each command; raises `UsageError` for a COMMAND without ``--`` before it."""
+        mark = args.index("--") if "--" in args else len(args)
+        command = [choices.Text().convert(word, None, ctx) for word in args[mark + 1 :]]
+        if mark + 1 == len(args):
+            raise click.UsageError("COMMAND is missing behind --", ctx)
+        words = [word for word in args[:mark] if not word.startswith("-")]
+        try:
+            left = super().parse_args(ctx, args[:mark])
+        except click.NoSuchOption as error:
+            if mark == len(args) and len(words) > 1:
+                first, second, *_ = map(shlex.quote, words)
+                behind = _BEHIND.format(f"{first} -- {second}")
+                raise click.UsageError(f"{error.message.rstrip('.')}{behind}", ctx) from error
+            raise
+        ctx.params["command"] = command
+        return left
+
+
+_BEHIND = "; a COMMAND stands behind --, as in `ganger hold {}`"
+
+
 class LockOrJob(click.ParamType[Target]):
     """A lock with its level (``node/n7``), or what stands for one job (`choices.JobId`).
 
@@ -57,10 +115,16 @@ class LockOrJob(click.ParamType[Target]):
             return value
         text = choices.Text().convert(value, param, ctx)
         if (lock := _lock(text)) is not None:
+            if ctx is not None:
+                ctx.meta.setdefault(_FIRST, text)
             return lock
         try:
             number = choices.JobId().convert(text, param, ctx)
         except errors.UnknownJobError as error:
+            first = None if ctx is None else ctx.meta.get(_FIRST)
+            if first is not None:
+                behind = _BEHIND.format(f"{shlex.quote(first)} -- {shlex.quote(text)}")
+                raise click.UsageError(f"{text!r} is no lock and no job{behind}", ctx) from error
             raise errors.UnknownJobError(_also_no_lock(text, error)) from error
         return Target(str(number), number)
 
@@ -70,6 +134,9 @@ class LockOrJob(click.ParamType[Target]):
         found = completing.locks(ctx, param, incomplete)
         return found if "/" in incomplete else [*found, *completing.jobs(ctx, incomplete)]
 
+
+_FIRST = "ganger.first_lock"
+"""Key of a context: the lock that was named first. A command may follow it."""
 
 _LEVELS = frozenset(map(str, LockLevel))
 

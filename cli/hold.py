@@ -15,6 +15,7 @@ from . import choices, completing, held, output, rule_options
 from .call import INTERRUPTED_EXIT_CODE
 from .draining import running
 from .execute import TIMED_OUT_EXIT_CODE
+from .held import Locks
 from .holding import Hold, Wish, hold_job
 from .in_place import SIGNAL_BASE, EndedError, InPlace
 
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from .held import Target
 
 
-@click.command(short_help="Let no job begin on a host, or hold one job.")
-@click.argument("target", metavar=held.LOCK_OR_JOB, type=held.LockOrJob())
-@click.argument("command", nargs=-1, type=choices.Text())
+@click.command(cls=held.HoldCommand, short_help="Let no job begin on a host, or hold a job.")
+@click.argument("targets", nargs=-1, required=True, metavar=held.LOCK_OR_JOB, type=held.LockOrJob())
 @click.option(
     "--except-reason",
     "exceptions",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 def hold(
     call: Call,
     *,
-    target: Target,
+    targets: Sequence[Target],
     command: Sequence[str],
     exceptions: Sequence[str],
     until: float | None,
@@ -70,11 +70,11 @@ def hold(
     timeout: float | None,
     reason: str,
 ) -> int:
-    """Let no job begin that touches LOCK, wait until none runs there, and run COMMAND.
+    """Let no job begin that touches a LOCK, wait until none runs there, and run COMMAND.
 
     \b
     ganger hold node/n7 --reason 'new memory' --until +2h
-    ganger hold node/n7 -- ssh n7 reboot
+    ganger hold node/n7 node/n8 -- ssh n7 reboot
     ganger hold 4711
     ganger hold backup
 
@@ -84,8 +84,10 @@ def hold(
     `ganger release`, also after Ctrl-C: the same command goes on waiting then, for the same hold.
     A JOB that runs is held before its next opcode; nothing is waited for.
     """  # noqa: D301 - the mark that keeps lines apart
+    locks = Locks(list(dict.fromkeys(targets)))
+    target = _job(locks)
     _check(target, command, is_waited_for=not no_wait, timeout=timeout)
-    if target.job_id is not None and (exceptions or drain):
+    if target is not None and (exceptions or drain):
         raise errors.UsageError("--except-reason and --drain go with a lock, not a job")
     if until is not None and until <= time.time():
         raise errors.UsageError(f"--until: {output.absolute(until)} is over")
@@ -93,19 +95,28 @@ def hold(
         rule_options.check_named(each, "--except-reason")
     wish = Wish(until, reason, exceptions)
     with call.client() as client:
-        if target.job_id is not None:
+        if target is not None:
             output.echo(hold_job(client, target, wish))
             return 0
-        holding = Hold(client, target, wish, is_shown=drain)
+        holding = Hold(client, locks, wish, is_shown=drain)
         if command:
             return _work(holding, command, timeout)
-        return _stay(holding, target, 0 if no_wait else timeout, is_asked_to_wait=not no_wait)
+        return _stay(holding, locks, 0 if no_wait else timeout, is_asked_to_wait=not no_wait)
+
+
+def _job(locks: Locks) -> Target | None:
+    """The job that is to be held; None: locks are."""
+    jobs = [one for one in locks.targets if one.job_id is not None]
+    if jobs and len(locks.targets) > 1:
+        text = f"job {jobs[0].text} is held by a command of its own: several locks go together"
+        raise errors.UsageError(f"{text}, and a COMMAND stands behind --")
+    return jobs[0] if jobs else None
 
 
 def _check(
-    target: Target, command: Sequence[str], *, is_waited_for: bool, timeout: float | None
+    target: Target | None, command: Sequence[str], *, is_waited_for: bool, timeout: float | None
 ) -> None:
-    if target.job_id is not None and (command or timeout is not None or not is_waited_for):
+    if target is not None and (command or timeout is not None or not is_waited_for):
         text = "COMMAND, --timeout and --no-wait go with a lock, not a job: it is not waited for"
         raise errors.UsageError(text)
     if not is_waited_for and (command or timeout is not None):
@@ -159,23 +170,23 @@ def _others(client: Client) -> str:
     return f"; held are {', '.join(found)}" if found else ""
 
 
-def _stay(holding: Hold, target: Target, seconds: float | None, *, is_asked_to_wait: bool) -> int:
+def _stay(holding: Hold, locks: Locks, seconds: float | None, *, is_asked_to_wait: bool) -> int:
     """Hold it, wait until nothing runs there, and leave it held."""
     holding.begin(may_join=True)
     try:
         left = holding.await_end(seconds)
     except KeyboardInterrupt:
-        text = f"jobs still run on {target.text}, which stays held; {target.end}"
+        text = f"jobs still run on {locks.text}, which {locks.stay} held; {locks.end}"
         output.echo(f"\nganger: {text}", err=True)
         return INTERRUPTED_EXIT_CODE
     if not left:
-        output.echo(f"{target.text} is held, and nothing runs there; {target.end}")
+        output.echo(f"{locks.text} {locks.be} held, and nothing runs there; {locks.end}")
         return 0
     if not is_asked_to_wait:
-        output.echo(f"{target.text} is held; {running(left)}; {target.end}")
+        output.echo(f"{locks.text} {locks.be} held; {running(left)}; {locks.end}")
         return 0
-    text = f"after {output.span(seconds)}, {running(left)}; {target.text} stays held; {target.end}"
-    output.echo(f"ganger: {text}", err=True)
+    stay = f"{locks.text} {locks.stay} held; {locks.end}"
+    output.echo(f"ganger: after {output.span(seconds)}, {running(left)}; {stay}", err=True)
     return TIMED_OUT_EXIT_CODE
 
 

@@ -13,8 +13,9 @@ from ..storage import errors
 from ..storage.filters import lock_predicate, rules
 from ..storage.opcodes.declarations import WHOLE_LEVEL
 from . import output
-from .draining import Draining
+from .draining import Draining, HeldLock
 from .filter import reason_text
+from .held import Locks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,51 +34,52 @@ class Wish(NamedTuple):
 
 
 class Hold:
-    """The hold of a lock: a rule of its own, or the one that holds it already."""
+    """The hold of locks: of each a rule of its own, or the one that holds it already."""
 
-    def __init__(self, client: Client, target: Target, wish: Wish, *, is_shown: bool) -> None:
+    def __init__(self, client: Client, locks: Locks, wish: Wish, *, is_shown: bool) -> None:
         self._client = client
-        self._target = target
+        self._locks = locks
         self._wish = wish
         self._is_shown = is_shown
-        # Named here: whoever is interrupted while it is stored can delete it.
-        self._own = str(uuid4())
+        # Named here: whoever is interrupted while they are stored can delete them.
+        self._own = {one: str(uuid4()) for one in locks.targets}
         self._draining: Draining | None = None
 
     def begin(self, *, may_join: bool) -> None:
         """Let no job begin there from now on.
 
-        If it is held already: go on with that rule, or raise `JobStateError`.
+        If a lock is held already: go on with that rule, or raise `JobStateError`. All are held, or
+        none by this.
         """
-        rule = _free_name(self._client, self._target)
-        if rule is None:
-            touching = _touching(self._client, self._target.text)
-            self._store(touching)
-            has_exceptions, until = bool(self._wish.exceptions), self._wish.until
-        else:
-            touching = self._joined(rule, may_join=may_join)
-            has_exceptions, until = len(rule.predicates) > 1, rule.valid_until
-        self._draining = Draining(
-            self._client,
-            self._target.text,
-            touching,
-            rule=self._own if rule is None else rule.uuid,
-            has_exceptions=has_exceptions,
-            until=until,
-            is_shown=self._is_shown,
-        )
+        held: list[HeldLock] = []
+        for target in self._locks.targets:
+            try:
+                held.append(self._begun(target, may_join=may_join))
+            except errors.GangerError:
+                for one in self._locks.targets[: len(held)]:
+                    self._end(one)
+                raise
+        self._draining = Draining(self._client, self._locks, held, is_shown=self._is_shown)
 
-    def _store(self, touching: list[Any]) -> None:
+    def _begun(self, target: Target, *, may_join: bool) -> HeldLock:
+        rule = _free_name(self._client, target)
+        if rule is not None:
+            touching = self._joined(target, rule, may_join=may_join)
+            has_exceptions = len(rule.predicates) > 1
+            return HeldLock(target.text, touching, rule.uuid, has_exceptions, rule.valid_until)
+        touching = _touching(self._client, target.text)
         named = [["=", "reason", each] for each in self._wish.exceptions]
         predicates = [["lock", touching], *([["!", ["reason", ["|", *named]]]] if named else [])]
-        _add(self._client, self._target, predicates, self._wish, uuid=self._own)
+        own = self._own[target]
+        _add(self._client, target, predicates, self._wish, uuid=own)
+        return HeldLock(target.text, touching, own, bool(named), self._wish.until)
 
-    def _joined(self, rule: FilterRow, *, may_join: bool) -> list[Any]:
+    def _joined(self, target: Target, rule: FilterRow, *, may_join: bool) -> list[Any]:
         """The expression of the rule that holds it already, on locks."""
         touching = _touched_by(rule)
         if touching is None or not may_join:
-            text = f"{self._target.text} is held already{about(rule)}"
-            raise errors.JobStateError(f"{text}; {self._target.end}")
+            text = f"{target.text} is held already{about(rule)}"
+            raise errors.JobStateError(f"{text}; {target.end}")
         given = {
             "--reason": self._wish.reason not in ("", reason_text(rule)),
             "--until": self._wish.until is not None,
@@ -85,7 +87,7 @@ class Hold:
         }
         unused = ", ".join(name for name, is_given in given.items() if is_given)
         more = f"; it stays as it is, without {unused} of this command" if unused else ""
-        text = f"{self._target.text} is held already{about(rule)}; that hold goes on{more}"
+        text = f"{target.text} is held already{about(rule)}; that hold goes on{more}"
         output.echo(f"ganger: {text}", err=True)
         return touching
 
@@ -99,16 +101,23 @@ class Hold:
 
     def end(self) -> None:
         """Let jobs begin there again."""
+        for place, target in enumerate(self._locks.targets):
+            try:
+                self._end(target)
+            except BaseException:
+                left = Locks(self._locks.targets[place:])
+                output.echo(f"ganger: {left.text} may still be held; {left.end}", err=True)
+                raise
+
+    def _end(self, target: Target) -> None:
         try:
-            self._client.delete_filter(self._own)
+            self._client.delete_filter(self._own[target])
         except errors.UnknownFilterError:
             # It was not stored, or somebody has released it meanwhile.
             return
-        except BaseException:
-            text = f"{self._target.text} may still be held; {self._target.end}"
-            output.echo(f"ganger: {text}", err=True)
-            raise
-        output.echo(f"ganger: {self._target.text} is released", err=True)
+        # A reader that has left must not keep the others held.
+        with suppress(OSError):
+            output.echo(f"ganger: {target.text} is released", err=True)
 
 
 def hold_job(client: Client, target: Target, wish: Wish) -> str:

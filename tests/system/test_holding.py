@@ -226,6 +226,30 @@ def test_a_hold_that_does_not_wait_says_what_still_runs(
     end(client, *jobs)
 
 
+def test_several_locks_are_held_together_and_what_runs_on_any_is_waited_for(
+    daemon: Daemon, client: Client, gate: Gate
+) -> None:
+    first, second = (client.submit(gate.job(locks=locks)) for locks in (SHARED, OTHER))
+    until_running(client, first, second)
+    hold = Typed(daemon, "hold", "node/n7", "node/n8", "node/n9", "--drain", "--", "echo", "worked")
+    both = f"2 jobs run there still: {first}, {second}\n"
+    assert hold.hear("held;") == f"ganger: node/n7, node/n8 and node/n9 are held; {both}"
+    held = client.submit(command(OTHER))
+    done = daemon.run("hold", "node/n7", "node/n8", "--timeout", "0.2s", check=False)
+    stay = "node/n7 and node/n8 stay held; `ganger release node/n7 node/n8` ends that\n"
+    assert (done.returncode, done.stderr.endswith(stay)) == (124, True)
+    gate.let_through()
+    hold.hear("has ended with success")
+    assert "are held; 1 job runs there still: " in hold.hear("held;")
+    gate.let_through()
+    code, shown, complaints = hold.ended()
+    assert (code, shown) == (0, "worked\n")
+    released = [f"ganger: node/{name} is released" for name in ("n7", "n8", "n9")]
+    assert complaints.splitlines()[-3:] == released
+    assert set(end(client, first, second, held).values()) == {SUCCESS}
+    assert client.filters() == []
+
+
 @pytest.mark.parametrize(
     ("words", "told", "left"),
     [
