@@ -138,8 +138,16 @@ def options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def run(call: Call, thresholds: Thresholds, *, pid: int | None) -> int:
-    """Print the line of the check, and give its exit code. ``pid``: of the daemon, if one runs."""
+def run(call: Call, thresholds: Thresholds, find_pid: Callable[[], int | None]) -> int:
+    """Print the line of the check, and give its exit code.
+
+    ``find_pid`` gives the pid of the daemon, if one runs.
+    """
+    try:
+        pid = find_pid()
+    except errors.GangerError as error:
+        # Whoever may not look into the directory does not know how the daemon is.
+        return _tell(UNKNOWN, [error.text])
     if pid is None:
         return _tell(CRITICAL, [f"no daemon runs in {call.places.data}"])
     try:

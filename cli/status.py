@@ -52,11 +52,10 @@ def status(
     is full; 70: the daemon does not listen where it should.
     """
     places = call.places
-    pid = up.running_pid(places)
     if check:
-        return monitoring.run(
-            call, monitoring.Thresholds(free_warn, free_critical, wait_warn), pid=pid
-        )
+        thresholds = monitoring.Thresholds(free_warn, free_critical, wait_warn)
+        return monitoring.run(call, thresholds, lambda: up.running_pid(places))
+    pid = up.running_pid(places)
     if pid is None:
         _tell_not_running(call, output_kind)
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)

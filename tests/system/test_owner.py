@@ -69,7 +69,7 @@ def run(data: Path, *words: str, as_other: bool = False) -> tuple[int, str]:
         timeout=60,
         cwd="/",
     )
-    return done.returncode, done.stderr
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -109,3 +109,13 @@ def test_another_user_gets_the_owner_of_the_directory_or_of_the_daemon(
     code, output = run(served, *words.split(), as_other=True)
     assert code not in (0, 3), output
     assert "belongs to root (uid 0), and this is nobody" in output
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_check_by_another_user_knows_nothing_of_the_daemon(served: Path, mode: int) -> None:
+    served.chmod(mode)
+    code, output = run(served, "status", "--check", as_other=True)
+    assert code == 3, output
+    assert output.startswith("GANGER UNKNOWN: ")
+    assert "belongs to root (uid 0), and this is nobody" in output
+    assert output.count("\n") == 1
