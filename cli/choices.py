@@ -423,7 +423,7 @@ def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--reason",
         type=Text(),
         metavar="TEXT",
-        help="Why; shown in listings and kept in the job.",
+        help="Why; `job info` shows it, and `job list --reason` finds it.",
     )
     @click.option(
         "--priority",

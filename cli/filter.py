@@ -120,7 +120,13 @@ def replace(
     rule_options.check_named(uuid)
     with call.client() as client, repeating.under(key) as used:
         [uuid] = rule_names.whole(client, [uuid])
-        output.echo(client.replace_filter(uuid, key=used, **rule))
+        try:
+            output.echo(client.replace_filter(uuid, key=used, **rule))
+        except errors.FilterRuleError as error:
+            if not error.text.startswith("uuid: "):
+                raise
+            text = f"there is no filter rule {uuid!r}; to store a new one: `ganger filter add`"
+            raise errors.UnknownFilterError(text) from error
 
 
 @filter_rules.command()

@@ -57,7 +57,10 @@ USUAL = ("id", "state", "summary", "received", "duration", "reason_ended")
 )
 @click.option("--user", type=choices.Text(), metavar="USER", help="Only jobs of this submitter.")
 @click.option(
-    "--reason", type=choices.Text(), metavar="TEXT", help="Only jobs with this in their reason."
+    "--reason",
+    type=choices.Text(),
+    metavar="TEXT",
+    help="Only jobs with this in their reason, in small letters or capitals.",
 )
 @click.option(
     "--text",
@@ -135,11 +138,13 @@ def list_jobs(
         fields = names if style.fields else list(COLUMNS)
         output.show_json([_plain(one, fields, columns) for one in found])
         return code
-    if not style.fields:
+    if all(name.startswith("+") for name in style.fields):
         is_mixed = len({one.archived for one in found}) > 1
         more = (("archived", is_mixed), ("name", any(one.name for one in found)))
-        names[2:2] = [name for name, is_shown in more if is_shown]
-    output.show_rows(found, [columns[name] for name in names], style, noun="jobs")
+        names[2:2] = [name for name, is_shown in more if is_shown and name not in names]
+    is_live = bool(conditioned or wanted) and not asked["archived"]
+    noun = "jobs (--archived looks for archived ones, too)" if is_live else "jobs"
+    output.show_rows(found, [columns[name] for name in names], style, noun=noun)
     return code
 
 

@@ -57,8 +57,8 @@ def steps(wanted: Remedy, job_id: int, commands: Commands = Commands()) -> list[
         parts.append(_there_are(wanted.needs_slots, commands))
     if wanted.priority is not None:
         command = commands.set_priority.format(job=job_id, priority=wanted.priority)
-        why = "so that its turn is first"
-        parts.append(f"it has priority {wanted.priority} or better, {why}{command}")
+        turn = "those before it have had their turn"
+        parts.append(f"{turn}, or it has priority {wanted.priority} or better{command}")
     if wanted.is_turn:
         first = f", first {jobs(wanted.first_ahead)}" if wanted.first_ahead else ""
         parts.append(f"those before it have had their turn{first}")

@@ -47,9 +47,11 @@ class Diagnosis:
         """Say why the job does not run, and what would let it."""
         row = self._table.find(job_id)
         if row is None:
-            if not self._store.is_archived(job_id):
+            job = self._store.read_archived(job_id)
+            if job is None:
                 raise errors.UnknownJobError(f"there is no job {job_id}")
-            raise errors.JobStateError(f"job {job_id} has ended, and is archived")
+            envelope.reply(explaining.explained_archived(job))
+            return
         if row.phase is Phase.PENDING:
             pending = messages.ExplainPending(id=job_id, job=self._announcements.whole(row))
             answer = functools.partial(self._answer_pending, envelope, job_id)

@@ -26,7 +26,8 @@ from ..scheduling.smallest_change import priority_before
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...storage.jobs.jobs import JobStatus
+    from ...storage.jobs.jobs import Job, JobStatus
+    from ...storage.jobs.outcomes import Ending
     from ..store.job_rows import Row
 
 
@@ -230,9 +231,7 @@ def explained(
 ) -> JobExplained:
     """The whole answer. ``remedy`` lets the job go on; ``position``: that of a pending job."""
     if row.status.is_final:
-        # Who sees no output of commands may ask this, too.
-        reason = outcomes.without_output(row.shown_ending.reason)
-        text = f"job {row.id} has ended: {row.end.outcome}{reason and f', {reason}'}"
+        text = _ended(row.id, row.shown_ending)
     elif obstacles:
         text = f"job {row.id} is {row.status}: {obstacles[0].text}"
     elif row.process_id is not None:
@@ -258,6 +257,22 @@ def explained(
         has_more_ahead=position is not None and position.has_more_ahead,
         remedy=remedy,
     )
+
+
+def explained_archived(job: Job) -> JobExplained:
+    """What is said of a job in the archive."""
+    ending = outcomes.ending_of(job)
+    assert ending is not None, "a job that has not ended is not archived"
+    text = f"{_ended(job.id, ending)}; it is archived"
+    return JobExplained(
+        id=job.id, status=job.status, text=text, obstacles=[], change="", priority=job.priority
+    )
+
+
+def _ended(job_id: int, ending: Ending) -> str:
+    # Who sees no output of commands may ask this, too.
+    reason = outcomes.without_output(ending.reason)
+    return f"job {job_id} has ended: {ending.outcome}{reason and f', {reason}'}"
 
 
 def explained_without_store(row: Row) -> JobExplained:

@@ -25,9 +25,10 @@ class JobFilter(
 
     ``name``: the name of the job, or that of its plan, with ``*`` and ``?``. ``user``: who
     submitted it; ``bob`` stands for ``key:bob``, too. ``reason``: a part of its reason.
+    ``reason`` and ``text`` are looked for in small letters or capitals.
     ``since``, ``until``: it was received from then on, or before; seconds since the epoch.
-    ``text``: each of these words is a part of its id, summary, reason, name, plan or user, in small
-    letters or capitals. ``outcomes``: it has ended in one of these.
+    ``text``: each of these words is a part of its id, summary, reason, name, plan or user.
+    ``outcomes``: it has ended in one of these.
     """
 
     name: str | None = None
@@ -73,24 +74,28 @@ class JobFilter(
                 (job.name and is_called(job.name)) or (job.plan and is_called(job.plan))
             )
         if (reason := self.reason) is not None:
-            yield lambda job: reason in job.reason
+            part = reason.lower()
+            yield lambda job: part in job.reason.lower()
         if self.text is not None:
             words = self.text.lower().split()
             yield lambda job: _has_words(job, words)
+
+    def _words(self) -> list[str]:
+        return [*([self.reason] if self.reason else ()), *(self.text or "").split()]
 
     def needles(self) -> Needles:
         """What stands in the JSON of each job that passes."""
         name = "" if self.name is None or set("*?[") & set(self.name) else self.name
         of_name = [] if self.name is None or "[" in self.name else re.split("[*?]", self.name)
         parts: list[tuple[bytes, ...]] = [
-            (_in_json(text),) for text in (*of_name, self.reason, self.user) if text
+            (_in_json(text),) for text in (*of_name, self.user) if text
         ]
         if self.outcomes is not None:
             parts.append(tuple(b'"outcome":"%b"' % one.encode() for one in self.outcomes))
         return Needles(
             name=name or self.user or "",
             parts=tuple(parts),
-            words=tuple(_in_json(word).lower() for word in (self.text or "").lower().split()),
+            words=tuple(_in_json(_small(word)).lower() for word in self._words()),
         )
 
 
@@ -116,11 +121,17 @@ class Needles(msgspec.Struct, frozen=True):
         if not self.words:
             return True
         # Other letters have small forms that bytes do not know.
-        small = text.lower() if text.isascii() else text.decode("utf-8", "replace").lower().encode()
+        is_plain = text.isascii()
+        small = text.lower() if is_plain else _small(text.decode("utf-8", "replace")).encode()
         return all(word in small for word in self.words)
 
 
 NOTHING = Needles()
+
+
+def _small(text: str) -> str:
+    """In small letters. Of a sigma the small form depends on its neighbours, so it has one here."""
+    return text.lower().replace("\u03c2", "\u03c3")
 
 
 def _in_json(text: str) -> bytes:

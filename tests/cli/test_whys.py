@@ -53,7 +53,7 @@ def test_each_condition_that_must_be_met_has_a_line_with_its_alternatives_and_re
         "  It would go on if: job 1 ends, or gives the lock back",
         "    and: `ganger release 'node/*'`, or it is noon",
         (
-            "    and: it has priority -1 or better, so that its turn is first"
+            "    and: those before it have had their turn, or it has priority -1 or better"
             " (`ganger job change-priority 3 --priority -1`)"
         ),
     ]

@@ -95,7 +95,7 @@ def test_a_job_behind_others_that_want_the_same_lock_gets_the_priority_that_puts
     )
     assert why.change == (
         f"job {holder} ends, or gives the lock back; "
-        "and it has priority -1 or better, so that its turn is first"
+        "and those before it have had their turn, or it has priority -1 or better"
     )
     client.set_priority(second, -1)
     assert client.explain(second).change == f"job {holder} ends, or gives the lock back"
@@ -116,7 +116,7 @@ def test_a_job_behind_others_at_a_limit_gets_the_priority_that_puts_it_first(
     assert f"before it waits for that: job {first}" in why.text
     assert (why.priority, why.ahead) == (0, 1)
     assert why.change == (
-        f"job {running} ends; and it has priority -1 or better, so that its turn is first"
+        f"job {running} ends; and those before it have had their turn, or it has priority -1 or better"
     )
     assert client.simulate(ended={running: "success"}).start == [first]
     assert client.simulate(ended={running: "success"}, priorities={second: -1}).start == [second]

@@ -30,7 +30,7 @@ MANY = list(range(1, 13))
      "job 1 ends; and one of jobs 2, 3 ends, or there are 4 run slots"),
     (Remedy(ends=[[1]], needs_slots=2), "job 1 ends; and there are 2 run slots"),
     (Remedy(needs_slots=1), "there is 1 run slot"),
-    (Remedy(priority=-1), "it has priority -1 or better, so that its turn is first"),
+    (Remedy(priority=-1), "those before it have had their turn, or it has priority -1 or better"),
     (Remedy(is_turn=True, first_ahead=[8, 9]),
      "those before it have had their turn, first jobs 8, 9"),
 ])  # fmt: skip
@@ -53,7 +53,7 @@ class RemediesDaemon:
      "one of jobs 1, 2 ends, or there are 3 run slots (`ganger queue limit 3`)"),
     (Remedy(needs_slots=2), "there are 2 run slots (`ganger queue limit 2`)"),
     (Remedy(priority=-1),
-     ("it has priority -1 or better, so that its turn is first"
+     ("those before it have had their turn, or it has priority -1 or better"
       " (`ganger job change-priority 7 --priority -1`)")),
     (Remedy(), "an older daemon's words"),
 ])  # fmt: skip

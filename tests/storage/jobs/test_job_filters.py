@@ -39,6 +39,7 @@ JOB = JobSummary(
         {"user": "laptop"},
         {"user": "key:laptop"},
         {"reason": '"nightly"'},
+        {"reason": 'THE "Nightly'},
         {"since": 1_000.0, "until": 1_000.1},
         {"text": "MAKE nightly 17"},
         {"outcomes": [Outcome.FAILED, Outcome.SUCCESS]},
@@ -59,7 +60,7 @@ def test_a_job_that_meets_all_conditions_is_shown(given: dict[str, Any]) -> None
         {"name": "dump"},
         {"name": "*x"},
         {"user": "key"},
-        {"reason": "NIGHTLY"},
+        {"reason": "weekly"},
         {"since": 1_000.1},
         {"until": 1_000.0},
         {"outcomes": [Outcome.LOST]},
@@ -87,6 +88,13 @@ def test_an_exact_name_has_no_signs_for_others() -> None:
 def test_an_empty_condition_is_refused(field: str) -> None:
     with pytest.raises(errors.BadRequestError, match=f"{field}: expected 1 to"):
         msgspec.structs.replace(JobFilter(), **{field: ""}).check()
+
+
+def test_a_sigma_behind_a_line_feed_is_found() -> None:
+    job = msgspec.structs.replace(JOB, reason="a\n\u03a3")
+    for wanted in (JobFilter(reason="\u03a3"), JobFilter(text="\u03a3")):
+        assert wanted.test()(job)
+        assert wanted.needles().are_in(msgspec.json.encode(job))
 
 
 _TEXTS = st.text(st.sampled_from('abkKäÄ\u212aΣς"\\\n\t ,:{}1'), max_size=6)
