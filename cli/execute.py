@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, settings, wording
+from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
-from ..storage.locks.locks import LockLevel, LockMode
+from ..storage.locks.locks import LockMode
 from . import choices, completing, following, hints, logs, output, reading, repeating, whys
 from .call import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 
@@ -215,21 +215,9 @@ def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
             text = f"--lock: expected LEVEL/NAME or LEVEL/NAME:shared, got {one!r}"
             raise errors.UsageError(text)
         choices.check_one_lock(one, "--lock")
-        _check_lock(level, name)
+        choices.check_lock(level, name, "--lock")
         locks.setdefault(level, {}).setdefault(mode or LockMode.EXCLUSIVE, []).append(name)
     return locks
-
-
-def _check_lock(level: str, name: str) -> None:
-    """Raise `UsageError` for a lock that no other job could mean."""
-    known = [str(one) for one in LockLevel if one is not LockLevel.CONFIG]
-    if level not in known:
-        meant = wording.likeness(level.lower(), known)
-        text = f"--lock: there is no level {wording.shown(level)}{meant}"
-        raise errors.UsageError(f"{text}; the levels are {', '.join(known)}")
-    if "*" in name and name != "*":
-        text = f"--lock: {wording.shown(name)} is no pattern: {level}/* is the whole level"
-        raise errors.UsageError(text)
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:

@@ -214,6 +214,9 @@ def one_lock(text: str, named: str) -> str:
         mode = text.rpartition(":")[2]
         raise errors.UsageError(f"{named}: leave out :{mode}: the rule is for every mode")
     choices.check_one_lock(text, named)
+    level, _, name = text.partition("/")
+    if level and name:
+        choices.check_lock(level, name, named)
     try:
         return "/".join(lock_predicate.parse_lock(text, named))
     except errors.FilterRuleError as error:

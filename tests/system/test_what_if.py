@@ -116,7 +116,8 @@ def test_a_job_behind_others_at_a_limit_gets_the_priority_that_puts_it_first(
     assert f"before it waits for that: job {first}" in why.text
     assert (why.priority, why.ahead) == (0, 1)
     assert why.change == (
-        f"job {running} ends; and those before it have had their turn, or it has priority -1 or better"
+        f"job {running} ends; and those before it have had their turn, "
+        "or it has priority -1 or better"
     )
     assert client.simulate(ended={running: "success"}).start == [first]
     assert client.simulate(ended={running: "success"}, priorities={second: -1}).start == [second]
