@@ -212,6 +212,14 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
     return code
 
 
+_LINES_MAX = 50
+"""So many jobs that a command has changed get a line of their own; of more there is the count."""
+
+_verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help=f"A line for each job, also for more than {_LINES_MAX}."
+)
+
+
 @job.command(short_help="Cancel jobs that wait, or with --kill run.")
 @click.option(
     "--kill",
@@ -219,9 +227,10 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
     help="Also those that run: their commands get SIGTERM, and SIGKILL 5 seconds later; a job "
     "that does not react at all is ended after 10 seconds.",
 )
+@_verbose_option
 @click.pass_obj
 @choices.job_ids()
-def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
+def cancel(call: Call, *, ids: Sequence[int], kill: bool, verbose: bool) -> int:
     """Cancel jobs that wait; an opcode that runs already is interrupted only with --kill."""
     with call.client() as client:
 
@@ -229,7 +238,7 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
             outcome = client.cancel(job_id, kill=kill)
             return _outcome(client, job_id, outcome, "; --kill ends it" if not kill else "")
 
-        return _one_by_one(ids, cancel_one)
+        return _one_by_one(ids, cancel_one, is_whole=verbose)
 
 
 @job.command("change-priority", short_help="Set the priority of what has not started.")
@@ -240,32 +249,43 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool) -> int:
     metavar="N",
     help="-20 (most urgent) to 19, or high, normal, low.",
 )
+@_verbose_option
 @click.pass_obj
 @choices.job_ids()
-def change_priority(call: Call, ids: Sequence[int], priority: int) -> int:
+def change_priority(call: Call, *, ids: Sequence[int], priority: int, verbose: bool) -> int:
     """Set the priority (-20, most urgent, to 19) of the opcodes of jobs that have not started."""
     with call.client() as client:
 
         def change_one(job_id: int) -> tuple[bool, str]:
             return _outcome(client, job_id, client.set_priority(job_id, priority))
 
-        return _one_by_one(ids, change_one)
+        return _one_by_one(ids, change_one, is_whole=verbose)
 
 
-def _one_by_one(ids: Sequence[int], act: Callable[[int], tuple[bool, str]]) -> int:
+def _one_by_one(
+    ids: Sequence[int], act: Callable[[int], tuple[bool, str]], *, is_whole: bool = True
+) -> int:
     """Call ``act`` for each job and print its line; 0 if all accept it, else 1.
 
     A refusal for one job does not stop the others. Each line is printed at once: if the daemon
-    goes away, the user knows what was done.
+    goes away, the user knows what was done. Unless ``is_whole``, of the jobs beyond `_LINES_MAX`
+    that accept it only the count is printed.
     """
-    code = 0
-    for job_id in ids:
-        try:
-            accepted, text = act(job_id)
-        except errors.BadRequestError as error:
-            accepted, text = False, error.text
-        output.echo(text if accepted else f"ganger: {text}", err=not accepted)
-        code = code if accepted else 1
+    code = accepting = last = 0
+    try:
+        for job_id in ids:
+            try:
+                accepted, text = act(job_id)
+            except errors.BadRequestError as error:
+                accepted, text = False, error.text
+            accepting, last = (accepting + 1, job_id) if accepted else (accepting, last)
+            if is_whole or not accepted or accepting <= _LINES_MAX:
+                output.echo(text if accepted else f"ganger: {text}", err=not accepted)
+            code = code if accepted else 1
+    finally:
+        if not is_whole and accepting > _LINES_MAX:
+            more = wording.counted(accepting - _LINES_MAX, "more job")
+            output.echo(f"... and so for {more}, up to job {last}")
     return code
 
 
@@ -369,9 +389,10 @@ def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> in
 
 
 @job.command(short_help="Archive jobs that have ended.")
+@_verbose_option
 @click.pass_obj
 @choices.job_ids()
-def archive(call: Call, ids: Sequence[int]) -> int:
+def archive(call: Call, *, ids: Sequence[int], verbose: bool) -> int:
     """Move jobs that have ended to the archive."""
     with call.client() as client:
 
@@ -386,7 +407,7 @@ def archive(call: Call, ids: Sequence[int]) -> int:
                 return False, f"Job {job_id} is in the archive already"
             return True, f"Job {job_id} is archived"
 
-        return _one_by_one(ids, archive_one)
+        return _one_by_one(ids, archive_one, is_whole=verbose)
 
 
 @job.command(short_help="Archive jobs that ended some time ago.")

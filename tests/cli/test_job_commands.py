@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import click
 import pytest
@@ -447,3 +448,25 @@ def test_the_help_explains_a_batch_of_which_a_part_is_rejected() -> None:
     text = " ".join(run("submit", "--help").stdout.split())
     assert "a filter rule may reject some" in text
     assert "the exit code is 1 even if all others succeed" in text
+
+
+def test_of_many_canceled_jobs_the_first_have_lines_and_the_rest_a_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemon = mock.Mock(is_away=False)
+    daemon.cancel = lambda job_id, kill: CancelOutcome(  # noqa: ARG005
+        accepted=job_id != 7, text=f"Dequeued job {job_id}"
+    )
+    daemon.jobs = lambda ids: [info(ids[0], "canceled")]
+    stand_in.use(monkeypatch, daemon)
+    ids = [str(one) for one in range(1, 61)]
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(ganger, ["job", "cancel", *words, *ids], standalone_mode=False)
+
+    done = run()
+    lines = done.stdout.splitlines()
+    assert len(lines) == 51
+    assert lines[-2:] == ["Dequeued job 51", "... and so for 9 more jobs, up to job 60"]
+    assert (done.stderr, done.return_value) == ("ganger: Job 7 has ended (canceled)\n", 1)
+    assert run("-v").stdout.splitlines()[-1] == "Dequeued job 60"
