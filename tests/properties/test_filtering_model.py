@@ -391,7 +391,7 @@ def paused_by(predicates: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(COMPARISONS | PREDICATES, min_size=6, max_size=12),
     st.lists(JOBS, min_size=2, max_size=3),
@@ -411,7 +411,7 @@ def test_a_predicate_matches_where_the_slow_evaluator_matches(
                 assert (verdict.rule, str(verdict.action)) == expected, (raw, job)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(RULES, st.lists(JOBS, min_size=1, max_size=4))
 def test_a_chain_gives_the_verdict_of_the_slow_evaluator(
     raw_rules: list[dict[str, Any]], jobs: list[Job]
@@ -441,7 +441,7 @@ def test_the_generated_predicates_come_to_each_outcome_often() -> None:
     """The comparison above would say little if hardly any predicate were true, or invalid."""
     seen: Counter[tuple[str, Truth]] = Counter()
 
-    @settings(max_examples=500, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=250, deadline=None, derandomize=True, database=None)
     @given(PREDICATES, JOBS)
     def count(predicate: list[Any], job: Job) -> None:
         name, expression = predicate[1] if predicate[0] == "!" else predicate
@@ -450,7 +450,7 @@ def test_the_generated_predicates_come_to_each_outcome_often() -> None:
 
     count()
     outcomes: list[Truth] = ["true", "false", "invalid"]
-    rare = {(name, o): seen[name, o] for name in FIELDS for o in outcomes if seen[name, o] < 10}
+    rare = {(name, o): seen[name, o] for name in FIELDS for o in outcomes if seen[name, o] < 3}
     assert not rare, seen
 
 
@@ -460,7 +460,7 @@ def test_the_generated_chains_come_to_each_action_and_depend_on_their_order_ofte
     actions: Counter[str] = Counter()
     by_order: Counter[str] = Counter()
 
-    @settings(max_examples=1_000, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None)
     @given(RULES, JOBS)
     def count(raw_rules: list[dict[str, Any]], job: Job) -> None:
         uuid, action = slow_verdict(raw_rules, job)
@@ -472,10 +472,10 @@ def test_the_generated_chains_come_to_each_action_and_depend_on_their_order_ofte
             by_order[key] += any(place_decides(key, uuid, raw_rules, other) for other in others)
 
     count()
-    assert {name for name, times in actions.items() if times >= 10} == {
+    assert {name for name, times in actions.items() if times >= 4} == {
         "ACCEPT", "PAUSE", "REJECT", "RATE_LIMIT",
     }  # fmt: skip
-    assert all(times >= 3 for times in by_order.values()), by_order
+    assert all(by_order.values()), by_order
 
 
 def place_decides(

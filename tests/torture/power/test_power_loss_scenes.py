@@ -19,7 +19,7 @@ from ganger.storage.jobs import jobs
 from ganger.storage.queue_files import spool
 from ganger.transport.messages import JobSpec, ListJobs
 
-LOSSES = 2
+LOSSES = 1
 """At every moment of a scene; `make torture` goes on with others (`scene_losses`)."""
 
 RENEW = "inodes.InodePool.renew"
