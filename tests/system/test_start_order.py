@@ -109,6 +109,8 @@ def test_a_job_that_needs_two_locks_is_passed_by_none_that_is_less_urgent(
         for place in range(OTHERS)
     ]
     urgent = client.submit(starts.job("urgent", "n1", "n2"), priority=-20)
+    # From then on its locks are known: they are asked for once it is stored.
+    assert client.explain(urgent).remedy.ends == [[holder]]
     gate.let_through()
     end(client, holder, urgent, *others)
     assert starts.take()[0] == "urgent"
