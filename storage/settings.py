@@ -260,6 +260,15 @@ SEALED_SEGMENTS_MAX = 8
 JOURNAL_RESERVE_BYTES = 512 * 1024
 """Zeros that the journal writes ahead of its records."""
 
+JOB_FILE_BYTES = 4096
+"""What the file of a job takes on a disk, unless it is large: a block."""
+
+NEW_JOB_BYTES = 2 * JOB_FILE_BYTES
+"""What a new job takes on a disk until it has ended: its file, and its records in the log."""
+
+JOURNAL_LAST_BYTES = 64 * 1024
+"""The last of these zeros, which only records of purges take: those of 13,000 jobs have room."""
+
 JOURNALED_STATE_BYTES_MAX = 64 * 1024
 """A job state above this is flushed by its process instead of sharing the journal's flush."""
 

@@ -75,6 +75,28 @@ def filling(room: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Meanwhile nothing is free: files can be written over and removed, but neither grow nor be."""
+    write, open_real = os.pwrite, os.open
+
+    def write_over(descriptor: int, data: bytes, offset: int) -> int:
+        room = os.fstat(descriptor).st_size - offset
+        if room <= 0 < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[:room], offset)
+
+    def open_old(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_CREAT and not os.path.lexists(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return open_real(path, flags, *rest, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", write_over)
+        patch.setattr(os, "open", open_old)
+        yield
+
+
+@contextlib.contextmanager
 def refusing_flushes() -> Iterator[None]:
     """Meanwhile the journal cannot flush the file system."""
 

@@ -118,8 +118,8 @@ class Admission:
         is_stored = not message.dry_run
         if key is not None and is_stored and self._keys.is_repeat(envelope, key, message.jobs):
             return
-        if not self._ledger.takes_work and is_stored:
-            raise self._keys.doubt_of(key) or self._ledger.refusal()
+        if is_stored:
+            self._check_disk(key, count)
         self._keys.end_doubts()
         if self.is_drained and not message.ignores_drain:
             raise errors.QueueDrainedError
@@ -250,6 +250,13 @@ class Admission:
             find_end = self._store.endings.of
             retrying.renew_dependencies(draft.job, retry_of, find_end, self._retries_of)
         return drafts
+
+    def _check_disk(self, key: str | None, count: int) -> None:
+        """Raise a `StorageError` unless the disk takes so many new jobs."""
+        self._ledger.look_for_space()
+        if not self._ledger.takes_work:
+            raise self._keys.doubt_of(key) or self._ledger.refusal()
+        self._ledger.check_room(count)
 
     def _input(self, retry_of: int | None, name: object) -> spool.Stored:
         """Standard input that was sent before, or that the job has which is repeated."""

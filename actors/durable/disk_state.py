@@ -22,10 +22,19 @@ class DiskState:
     it is when somebody sees that nothing is free, though no write was refused yet.
     """
 
-    def __init__(self, kept: reserve.Reserve, on_refusal: Callable[[], None]) -> None:
-        """``on_refusal`` is called at each refused write."""
+    def __init__(
+        self,
+        kept: reserve.Reserve,
+        on_refusal: Callable[[], None],
+        to_come: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """``on_refusal`` is called at each refused write, and when the disk is seen to be full.
+
+        ``to_come`` says how many bytes the queue will write that it has promised.
+        """
         self.reserve = kept
         self._on_refusal = on_refusal
+        self._to_come = to_come
         self._cause = ""
         self._was_full = False
         self.is_read_only = False
@@ -44,18 +53,29 @@ class DiskState:
         self._on_refusal()
 
     @property
+    def is_full(self) -> bool:
+        """Whether the disk refuses writes because it is full: a purge is taken all the same."""
+        return self.is_read_only and self._was_full
+
+    @property
     def is_short(self) -> bool:
         """Whether the disk had no room, for the reserve or at all, when that was last tried."""
         return self.reserve.is_missing or self._is_low
 
     def look(self) -> None:
-        """Look whether anything is free."""
-        self._is_low = self.reserve.is_disk_low()
+        """Look whether anything is free beside what the queue has promised to write."""
+        was_low, self._is_low = self._is_low, self.reserve.is_disk_low(self._to_come())
+        if self._is_low and not was_low:
+            self._on_refusal()
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether the disk is not full with so many bytes more."""
+        return not self.reserve.is_disk_low(self._to_come() + size)
 
     def has_room_again(self) -> bool:
         """Make the reserve again; False: there is no room for it, or at all."""
         self.look()
-        return self.reserve.make() and not self._is_low
+        return not self._is_low and self.reserve.make(self._to_come())
 
     @property
     def takes_work(self) -> bool:

@@ -199,10 +199,16 @@ class FileWriter:
             self._drop(job_id)
 
     def write_file(self, job_id: int) -> None:
-        """Write the newest state into the job's file; if the disk refuses, `retry` does it."""
+        """Write the newest state into the job's file; if the disk refuses, `retry` does it.
+
+        On a full disk it waits until there is room: the log has the state.
+        """
         self._withdraw(job_id)
         known = self._known(job_id)
         if known is None:
+            return
+        if self._disk.is_short:
+            self._unwritten[job_id] = None
             return
         try:
             self._directory.write(job_id, known[1], flush=False)
@@ -218,12 +224,12 @@ class FileWriter:
         known = self._states[job_id]
         self.write_file(job_id)
         self._states[job_id] = known
-        return not self._disk.is_read_only
+        return job_id not in self._unwritten
 
     @property
     def is_short_of_spares(self) -> bool:
         """Whether to `make_spares` when there is time."""
-        return self._directory.spares.is_short and not self._disk.is_read_only
+        return self._directory.spares.is_short and self._disk.takes_work
 
     def make_spares(self, is_enough: Callable[[], bool]) -> None:
         """Make spare files ahead; ``is_enough`` is asked before each."""
@@ -292,7 +298,7 @@ class FileWriter:
         ``is_enough`` is asked after each.
         """
         for job_id in list(itertools.islice(reversed(self._unwritten), count)):
-            if self._disk.is_read_only:
+            if not self._disk.takes_work:
                 return
             self.write_file(job_id)
             if is_enough():
@@ -400,4 +406,6 @@ class FileWriter:
     def write_pending(self) -> None:
         """Write all files that are missing, but for those that the compactor writes."""
         for job_id in sorted(self._unwritten):
+            if self._disk.is_short:
+                return
             self.write_file(job_id)

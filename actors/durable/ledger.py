@@ -20,8 +20,8 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage import errors, settings
-from ...storage.disk.reserve import Reserve
+from ...storage import errors, settings, wording
+from ...storage.disk import reserve
 from ...storage.log.records import (
     ConfigWritten,
     JobArchived,
@@ -87,8 +87,8 @@ class Ledger:
         """The highest id of a job that was given out."""
 
         self._journal = journal
-        kept = Reserve(str(directory.places.reserve), is_kept=keeps_reserve)
-        self._disk = DiskState(kept, self._give_up_room)
+        kept = reserve.Reserve(str(directory.places.reserve), is_kept=keeps_reserve)
+        self._disk = DiskState(kept, self._give_up_room, self._bytes_to_come)
         self.files = FileWriter(directory, self._disk, lambda: replay.read_journal(journal))
         self.segments = LogSegments(
             directory,
@@ -139,12 +139,24 @@ class Ledger:
         return self._disk.reserve.size
 
     def look_for_space(self) -> None:
-        """Somebody has seen that the disk is full: look, before a write fails."""
-        self._disk.look()
+        """Look whether the disk is full, before a write fails."""
+        if self._disk.reserve.size:
+            self._disk.look()
+
+    def check_room(self, count: int) -> None:
+        """Raise `DiskFullError` unless the disk has room for so many new jobs."""
+        size = count * settings.NEW_JOB_BYTES
+        if self._disk.reserve.size and not self._disk.has_room_for(size):
+            raise errors.DiskFullError(
+                f"the disk has no room for {wording.counted(count, 'more job')}: about "
+                f"{wording.size(size)} are needed; {reserve.REMEDY}"
+            )
 
     def has_room_again(self) -> bool:
         """Make the reserve again; False: there is no room for it, or at all."""
-        return self._disk.has_room_again()
+        if not self._disk.has_room_again():
+            return False
+        return not self.segments.is_adopted or self.segments.renew()
 
     def refusal(self) -> errors.StorageError:
         """The answer to requests for changes while the disk refuses writes, or is short."""
@@ -153,6 +165,10 @@ class Ledger:
     def refuse_writes(self, error: errors.StorageError) -> None:
         """Take no changes from now on, because of this error, until `retry` has gone well."""
         self._disk.refuse_writes(error)
+
+    def _bytes_to_come(self) -> int:
+        files = self.files.missing_count * settings.JOB_FILE_BYTES
+        return files + self.segments.bytes_to_renew
 
     def _give_up_room(self) -> None:
         self.files.stop_compaction()
@@ -224,7 +240,7 @@ class Ledger:
             self.segments.purge(files)
             done()
 
-        self._append(JobsPurged(list(files)), stored, failed)
+        self._append_all([JobsPurged(list(files))], stored, failed, gives_space=True)
 
     def store_changes(
         self,
@@ -275,11 +291,11 @@ class Ledger:
             self.segments.seal()
 
     def retry(self) -> bool:
-        """Begin a new segment; after a failure: whether the disk takes writes again."""
+        """Begin a new segment, or after the disk was full go on; whether it takes writes."""
         # First: a failure drops records, whose effects must not run then.
         while self._effects and not self.segments.is_compacting and self._commit_once():
             pass
-        return self.segments.renew()
+        return self.segments.retry()
 
     def was_compacted(self, failure: errors.StorageError | None = None) -> None:
         """The compactor has come to an end; `LogSegments.was_compacted` says what may follow."""
@@ -357,8 +373,9 @@ class Ledger:
         ``is_enough`` is asked after each file: the journal has what the others lack.
         """
         self.files.end_compaction()
-        self.files.write_newest(self.files.unwritten_count, is_enough)
-        self.write_serial()
+        if self.takes_work:
+            self.files.write_newest(self.files.unwritten_count, is_enough)
+            self.write_serial()
         self._journal.close()
         self.directory.spares.close()
         self.directory.close()
@@ -373,9 +390,16 @@ class Ledger:
         appended: Iterable[Record | EncodedChange | StoredRecord],
         done: Callable[[], None],
         failed: Failed,
+        *,
+        gives_space: bool = False,
     ) -> int:
-        """The position of the last of these records; 0: the disk refuses writes."""
-        if self._disk.is_read_only:
+        """The position of the last of these records; 0: the disk refuses writes.
+
+        ``gives_space``: a full disk takes them nevertheless, in the last room of the journal.
+        """
+        if gives_space and (self._disk.is_full or not self.is_read_only):
+            self._journal.use_last_room()
+        elif self._disk.is_read_only:
             failed(self.refusal())
             return 0
         for record in appended:

@@ -79,6 +79,9 @@ class LogSegments:
         self.is_doubtful = False
         """Whether the next attempt writes everything anew, since a flush of it failed."""
 
+        self.is_adopted = False
+        """Whether we went on in the last segment, since there was no room for another one."""
+
         self.is_fresh = False
         """Whether nothing has been promised since `renew` began the newest segment, and failed."""
 
@@ -101,7 +104,8 @@ class LogSegments:
         """Start afresh after loading: a new segment that repeats the states of living jobs.
 
         What the disk did not take while loading is tried again; if it still refuses, the
-        ledger begins its life read-only.
+        ledger begins its life read-only. On a full disk it goes on in the segment of its
+        predecessor, until there is room.
         """
         self.changes = recovered.changes
         self._journal.go_on_from(recovered.position)
@@ -112,6 +116,8 @@ class LogSegments:
         self._refused_inputs = list(recovered.refused_inputs)
         # A flush by our predecessor failed, or it died during one, or before it.
         self.is_doubtful = self._journal.has_older
+        if self._disk.is_short and self._adopt():
+            return
         is_many = recovered.journaled > settings.FILES_UNWRITTEN_MAX
         if self._in_thread.compact is None or not is_many:
             self.renew()
@@ -122,6 +128,21 @@ class LogSegments:
             self._disk.refuse_writes(error)
             return
         self.compact()
+
+    def _adopt(self) -> bool:
+        """Go on in the last segment, which may be a predecessor's; False: that cannot be."""
+        # The kernel reports an error once: of two flushes, the wrong one might get it.
+        if self._compaction is not None:
+            return False
+        try:
+            if not self._journal.segments():
+                return False
+            self._journal.adopt()
+        except errors.GangerError:
+            return False
+        # Whatever the predecessor wrote is written anew when there is room.
+        self.is_adopted = self.is_doubtful = True
+        return True
 
     def _begin_beside_older(self, recovered: Recovered) -> None:
         """Begin a segment, and leave those of our predecessor to the compactor."""
@@ -167,6 +188,14 @@ class LogSegments:
         """
         self._refused_inputs += names
 
+    @property
+    def bytes_to_renew(self) -> int:
+        """What the segment takes that must be begun as soon as there is room; 0: none must."""
+        if not self.is_adopted:
+            return 0
+        bodies = (parts(state)[1] for state in self._files.states.values())
+        return sum(map(len, bodies)) + 2 * settings.JOURNAL_LAST_BYTES
+
     # ------------------------------------------------------------ when one is full
 
     @property
@@ -191,7 +220,7 @@ class LogSegments:
 
     def seal(self) -> None:
         """Begin a new segment, unless no more may be sealed, or the disk refuses writes."""
-        if self._disk.is_read_only or self._sealed >= settings.SEALED_SEGMENTS_MAX:
+        if not self._disk.takes_work or self._sealed >= settings.SEALED_SEGMENTS_MAX:
             return
         if self._in_thread.compact is None or self.is_doubtful:
             self.renew()
@@ -208,7 +237,7 @@ class LogSegments:
 
     def want_next(self) -> None:
         """Have a thread make the next segment, if it is time for that."""
-        if self._in_thread.make is None or self._disk.is_read_only:
+        if self._in_thread.make is None or not self._disk.takes_work:
             return
         # Without a list of the segments, one is made when it is needed, or refused.
         with contextlib.suppress(errors.StorageError):
@@ -224,7 +253,7 @@ class LogSegments:
 
     def compact(self) -> None:
         """Give the sealed segments to the compactor, unless it is at work."""
-        if self._sealed == 0 or self._compaction is not None or self._disk.is_read_only:
+        if self._sealed == 0 or self._compaction is not None or not self._disk.takes_work:
             return
         assert self._in_thread.compact is not None
         wanted, left_out = self._files.begin_compaction(self._covered)
@@ -284,6 +313,27 @@ class LogSegments:
 
     # ------------------------------------------------------------ all in one turn
 
+    def retry(self) -> bool:
+        """Whether the disk takes writes, also after a failure.
+
+        On a disk that was full, nothing is written that can wait: the space is for what gives more
+        space back. Otherwise all is begun anew.
+        """
+        if not self._disk.is_full or not (self._journal.is_open or self._adopt()):
+            return self.renew()
+        self._disk.is_read_only = False
+        try:
+            self._journal.append_last_id(self._last_id())
+            self._journal.write(self._last_id())
+        except errors.StorageError as error:
+            self._disk.refuse_writes(error)
+        else:
+            self._move_archived()
+            self.remove_purged()
+        if self._disk.is_read_only or not self._disk.has_room_again():
+            return not self._disk.is_read_only
+        return self.renew()
+
     def renew(self) -> bool:
         """Begin a new segment and delete the old ones, whose states the job files have.
 
@@ -323,7 +373,7 @@ class LogSegments:
         except errors.StorageError:
             self.is_doubtful = True
             raise
-        self.is_doubtful = self.is_fresh = False
+        self.is_doubtful = self.is_fresh = self.is_adopted = False
         self._sealed = 0
         self._purged.segments_gone(0, self._covered)
         names, self._refused_inputs = self._refused_inputs, []
@@ -375,8 +425,8 @@ class LogSegments:
             self._files.forget(job_id)
             done()
 
-    def remove_purged(self, count: int | None = None) -> None:
-        """Remove the files of ``count`` purged jobs, or all.
+    def remove_purged(self, count: int | None = None) -> bool:
+        """Remove the files of ``count`` purged jobs, or all; whether that went well.
 
         The journal remembers those that cannot be removed; `renew` removes them.
         """
@@ -385,9 +435,10 @@ class LogSegments:
                 self.large_files += removal.remove(paths)
             except errors.StorageError as error:
                 self._disk.refuse_writes(error)
-                return
+                return False
             del self._unremoved[job_id]
             self._directory.spool.forget(job_id)
+        return True
 
     def _remove_inputs(self, names: Iterable[str]) -> None:
         for name in names:

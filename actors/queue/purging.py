@@ -66,7 +66,6 @@ class Purging:
                 if files is not None:
                     found[job_id] = files
         if found and not message.is_dry_run:
-            self._make_room(found)
             yield from self._removing(found)
         outcome = messages.PurgeOutcome(page.jobs, page.left_out, page.next_after)
         self._ledger.after_commit(functools.partial(envelope.reply, outcome), envelope.refuse)
@@ -117,8 +116,8 @@ class Purging:
             return None
         files = page.files.of(job_id)
         size = sum(files.values())
-        # Another request may have purged it meanwhile.
-        if not files or size < message.bytes_min:
+        # Another request may have purged it meanwhile. A live job need not have a file yet.
+        if (row is None and not files) or size < message.bytes_min:
             return None
         if job_id in needed:
             page.left_out.append((job_id, f"job {needed[job_id]} depends on job {job_id}"))
@@ -148,22 +147,14 @@ class Purging:
 
     def _removing(self, files: Files) -> Generator[None, None, None]:
         """Have the log say that these jobs are purged, with one flush; then remove their files."""
-        segments, outcome = self._ledger.segments, list[errors.GangerError | None]()
-
-        def stored() -> None:
-            for job_id in files:
-                if self._table.find(job_id) is not None:
-                    self._table.remove(job_id)
-                self._store.reader.unreadable.pop(job_id, None)
-            outcome.append(None)
-
-        self._ledger.store_purged(files, stored, outcome.append)
-        while not outcome:
-            yield
-        if outcome[0] is not None:
-            raise outcome[0]
-        while segments.has_unremoved and not self._ledger.is_read_only:
-            segments.remove_purged(settings.REMOVED_AT_ONCE)
+        refusal = yield from self._recording(files)
+        if refusal is not None and self._ledger.is_read_only and self._ledger.is_short:
+            self._make_room(files)
+            refusal = yield from self._recording(files)
+        if refusal is not None:
+            raise refusal
+        segments = self._ledger.segments
+        while segments.has_unremoved and segments.remove_purged(settings.REMOVED_AT_ONCE):
             yield
         self._free_large()
         self._store.note_space()
@@ -185,18 +176,31 @@ class Purging:
             # There is no thread to be had.
             removal.close(large)
 
-    def _make_room(self, files: Files) -> None:
-        """If the disk is so full that the log takes nothing, remove output and input first.
+    def _recording(self, files: Files) -> Generator[None, None, errors.GangerError | None]:
+        """Have the log say that these jobs are purged; why it does not."""
+        outcome = list[errors.GangerError | None]()
 
-        The jobs themselves stay until the log can have that they are purged. `StorageError` if it
-        cannot: a repetition goes on from there.
+        def stored() -> None:
+            for job_id in files:
+                if self._table.find(job_id) is not None:
+                    self._table.remove(job_id)
+                self._store.reader.unreadable.pop(job_id, None)
+            outcome.append(None)
+
+        self._ledger.store_purged(files, stored, outcome.append)
+        while not outcome:
+            yield
+        return outcome[0]
+
+    def _make_room(self, files: Files) -> None:
+        """The disk is so full that the log takes nothing: remove output and input first.
+
+        The jobs themselves stay until the log can have that they are purged. A repetition goes on
+        from there.
         """
-        if self._ledger.is_read_only and self._ledger.is_short:
-            for paths in files.values():
-                removal.close(removal.remove(removal.beside(paths)))
-            self._store.note_space()
-        if self._ledger.is_read_only:
-            raise self._ledger.refusal()
+        for paths in files.values():
+            removal.close(removal.remove(removal.beside(paths)))
+        self._store.note_space()
 
 
 class _Page:

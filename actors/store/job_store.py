@@ -106,7 +106,7 @@ class JobStore:
             self._note_mended(*loaded.mended)
         self.unread = loaded.unread
         self.unread.read_from(self.ledger.newest, self._note_unreadable)
-        if self.ledger.is_read_only:
+        if self.ledger.is_read_only or self.ledger.segments.is_adopted:
             # Nothing was flushed: a loss of power may still undo what the journal does not have.
             for job_id, journaled in loaded.unflushed_finals.items():
                 self._withhold_end(job_id, journaled)
@@ -369,13 +369,18 @@ class JobStore:
             self.retry_disk()
 
     def _retry_later(self) -> None:
-        self._is_retry_due = True
+        is_first, self._is_retry_due = not self._is_retry_due, True
         if self._retry is not None:
             self._retry.cancel()
         # Each attempt may write files anew: pauses grow, to spare a disk that keeps failing.
-        self._failed_retries = self._failed_retries + 1 if self.ledger.segments.is_doubtful else 0
+        segments = self.ledger.segments
+        has_failed = segments.is_doubtful and not segments.is_adopted
+        self._failed_retries = self._failed_retries + 1 if has_failed else 0
         factor = min(2 ** max(0, self._failed_retries - 1), settings.DISK_RETRY_FACTOR_MAX)
         seconds = settings.DISK_RETRY_SECONDS * factor
+        if is_first and self.ledger.is_short:
+            # The queue has given up its reserve: there is room for what gives space back.
+            seconds = 0.0
         self._retry = self._runtime.later(seconds, messages.DiskRetried())
 
     def _compact_in_thread(self, compaction: Compaction, cut: Cut) -> None:
@@ -493,7 +498,7 @@ class JobStore:
     def _patience_seconds(self) -> float | None:
         """How long to wait for a message before the queue writes files."""
         ledger = self.ledger
-        if ledger.is_read_only:
+        if not ledger.takes_work:
             return None
         if ledger.has_work_at_rest or ledger.files.is_short_of_spares:
             return settings.FILES_REST_SECONDS

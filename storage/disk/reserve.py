@@ -108,8 +108,10 @@ class Reserve:
         """Whether the disk had no room for it when `make` last tried, or it was given up."""
         return self._is_kept and not self.size
 
-    def make(self) -> bool:
+    def make(self, taken: int = 0) -> bool:
         """Make it if there is room for it and as much again; whether it is there, or not missed.
+
+        ``taken``: bytes that are free, and that what was promised will take.
 
         A file system that cannot allocate, or that refuses for another reason than its space, has
         no reserve, and none is missed.
@@ -122,7 +124,7 @@ class Reserve:
             if self._allocated() >= wanted:
                 self.size = wanted
                 return True
-            if free < 2 * wanted:
+            if free - taken < 2 * wanted:
                 return False
             with documents.storage_errors(self._path):
                 self._allocate(wanted)
@@ -133,10 +135,14 @@ class Reserve:
             return not self._is_kept
         return True
 
-    def is_disk_low(self) -> bool:
-        """Whether the disk counts as full now; not if that cannot be found out."""
+    def is_disk_low(self, taken: int = 0) -> bool:
+        """Whether the disk counts as full now; not if that cannot be found out.
+
+        ``taken``: bytes that are free, and that what was promised will take.
+        """
         with contextlib.suppress(errors.StorageError):
-            return is_low(space_at(os.path.dirname(self._path)))
+            free, total = space_at(os.path.dirname(self._path))
+            return is_low(Space(free - taken, total))
         return False
 
     def give_up(self) -> None:

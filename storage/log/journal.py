@@ -7,9 +7,15 @@ checksum, and of zeros behind the last one; a replay ignores a torn tail. When a
 the journal begins the next one. `cut` deletes the older ones when the job files hold all their
 states durably.
 
-After a failed write or flush the journal truncates the segment to the last good record, and the
-next write begins a new segment. If the truncation fails too, it is repeated before a new segment
-begins: a replay must never find a record that was reported as failed.
+Behind the records lie zeros, of which the last `JOURNAL_LAST_BYTES` are for records that give space
+back (`use_last_room`): to write over them takes no space of a full disk, and no other program can
+have it. A write for which the disk has no room is taken back: the zeros are put there again, or the
+segment that it would have begun is deleted, and the journal goes on where it was. On a disk without
+room for another segment a start goes on in that of its predecessor (`adopt`).
+
+After another failed write or flush the journal truncates the segment to the last good record, and
+the next write begins a new segment. If the truncation fails too, it is repeated before a new
+segment begins: a replay must never find a record that was reported as failed.
 
 Another thread may make the next segment ahead (`make_ahead`), so that no turn of the queue waits
 for the flush of its directory.
@@ -26,7 +32,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import errors, settings
 from ..disk import documents, reserve
@@ -52,6 +58,16 @@ def unchecked(_: Sequence[Path]) -> None:
     """Whoever cuts has made sure by other means."""
 
 
+class _Place(NamedTuple):
+    """A segment, and how far it has come."""
+
+    number: int
+    descriptor: int
+    size: int
+    reserved: int
+    close: weakref.finalize[..., Journal]
+
+
 class Journal:
     """The journal in one directory. One thread uses it."""
 
@@ -71,6 +87,8 @@ class Journal:
         self._untruncated: tuple[int, int] | None = None
         self._watched: int | None = None
         self._ahead: SegmentAhead | None = None
+        self._before: _Place | None = None
+        self._may_use_last = False
         self.flushes = 0
         """The number of flushes, for measurements."""
         documents.make_directory(directory)
@@ -93,16 +111,58 @@ class Journal:
 
     def begin(self, last_id: int) -> None:
         """Begin a new segment; older ones stay until `cut`. A failure leaves no file."""
-        self._close()
         self.take_out_refused()
         self._watch_file_system()
+        self._forget_before()
+        if self._descriptor is not None:
+            # Until the new one has a record, this one may be gone back to.
+            self._before = _Place(
+                self._number, self._descriptor, self._size, self._reserved, self._close_segment
+            )
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and (descriptor := ahead.take()) is not None:
-            self._open(ahead.number, descriptor, ahead.size)
-        else:
-            self._make_segment(0 if ahead is None else ahead.number)
+        try:
+            if ahead is not None and (descriptor := ahead.take()) is not None:
+                self._open(ahead.number, descriptor, ahead.size)
+            else:
+                self._make_segment(0 if ahead is None else ahead.number)
+        except errors.StorageError as error:
+            self._go_back(error)
+            raise
         first = SegmentBegun(FORMAT_VERSION, last_id, self.durable + 1)
         self._buffer.insert(0, RECORDS.packed(first))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a segment to append to: no write or flush of it has failed."""
+        return self._descriptor is not None
+
+    def use_last_room(self) -> None:
+        """The records of the next write give space back: on a full disk they have the last room."""
+        self._may_use_last = True
+
+    def adopt(self) -> None:
+        """Go on in the last segment, of a predecessor say. `StorageError` if that cannot be.
+
+        Its records are written again, in their place: what can be read need not be on the disk.
+        """
+        self.take_out_refused()
+        self._watch_file_system()
+        path = self.segments()[-1]
+        data = documents.read(path) or b""
+        content = RECORDS.content(data, path)
+        if content.tail is not None and content.tail.has_records:
+            raise errors.StorageError(f"{path}: there are records behind a damaged one")
+        end = max([0, *(end for _, end in RECORDS.records_in(data, path))])
+        with documents.storage_errors(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                documents.write_all_at(descriptor, data[:end] + bytes(len(data) - end), 0)
+                os.fdatasync(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        self._open(segments.numbers(self._directory)[-1], descriptor, len(data))
+        self._size = end
 
     def leave_doubt(self) -> None:
         """Begin a segment, so that a successor writes anew what the older ones cover.
@@ -217,19 +277,25 @@ class Journal:
                 raise
         assert self._descriptor is not None
         data, self._buffer, position = self._buffer, [], self._position
+        is_whole = False
         try:
             with documents.storage_errors(self._newest):
                 end = self._write(self._descriptor, data)
+                is_whole = True
                 if meanwhile is not None:
                     _start_writing(self._descriptor, self._size, end - self._size)
                     meanwhile()
                 os.fdatasync(self._descriptor)
         except errors.StorageError as error:
             self._drop()
-            self._abandon_segment()
+            if is_whole or not reserve.is_full(error) or not self._take_back():
+                self._abandon_segment()
+                self._go_back(error)
             if self._untruncated is None:
                 raise
             raise errors.OutcomeUnknownError.of(error) from error
+        self._forget_before()
+        self._may_use_last = False
         self.flushes += 1
         self._size = end
         self.durable = position
@@ -238,6 +304,7 @@ class Journal:
         """Forget what was appended and is not durable: the next records take these positions."""
         self._buffer.clear()
         self._position = self.durable
+        self._may_use_last = False
 
     def cut(self, check: Check = unchecked) -> None:
         """Flush the whole file system, then delete every segment but the newest.
@@ -283,12 +350,59 @@ class Journal:
         A flush that does not extend the file costs half as much on an idle disk.
         """
         end = documents.write_parts_at(descriptor, data, self._size)
-        if end > self._reserved and self._has_room_for(settings.JOURNAL_RESERVE_BYTES):
-            with contextlib.suppress(OSError):
-                # If the disk is full now, it had room for the record itself.
-                documents.write_all_at(descriptor, bytes(settings.JOURNAL_RESERVE_BYTES), end)
-                self._reserved = end + settings.JOURNAL_RESERVE_BYTES
+        kept = 0 if self._may_use_last else _last_bytes()
+        if end + kept > self._reserved:
+            self._write_zeros(descriptor, end)
         return end
+
+    def _write_zeros(self, descriptor: int, end: int) -> None:
+        """Write zeros behind the records, which end here: many, or those that must be."""
+        start = max(end, self._reserved)
+        sizes = settings.JOURNAL_RESERVE_BYTES, 2 * _last_bytes()
+        ahead = next(filter(self._has_room_for, sizes), _last_bytes())
+        size = end + ahead - start
+        try:
+            documents.write_all_at(descriptor, bytes(size), start)
+        except OSError:
+            # If the disk is full now, it had room for the records themselves.
+            if not self._may_use_last:
+                raise
+        else:
+            self._reserved = start + size
+
+    def _take_back(self) -> bool:
+        """Put the segment back to where it was before a write that the disk had no room for.
+
+        Whether that went well; not if the segment would have had its first record.
+        """
+        descriptor, reserved = self._descriptor, max(self._size, self._reserved)
+        assert descriptor is not None
+        if not self._size:
+            return False
+        try:
+            documents.write_all_at(descriptor, bytes(reserved - self._size), self._size)
+            os.ftruncate(descriptor, reserved)
+            os.fdatasync(descriptor)
+        except OSError:
+            return False
+        return True
+
+    def _go_back(self, error: errors.StorageError) -> None:
+        """After a segment was begun in vain, because the disk is full: use the one before it."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        if self._untruncated is None and reserve.is_full(error):
+            self._number, self._descriptor, self._size, self._reserved, self._close_segment = before
+            self._newest = os.fspath(self._path(self._number))
+        else:
+            self._descriptor = None
+            before.close()
+
+    def _forget_before(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            before.close()
 
     def _has_room_for(self, size: int) -> bool:
         """Whether so many zeros take no space that is needed, on a small or full disk."""
@@ -334,6 +448,7 @@ class Journal:
                 os.close(descriptor)
 
     def _close(self) -> None:
+        self._forget_before()
         if self._descriptor is not None:
             self._descriptor = None
             self._close_segment()
@@ -378,6 +493,10 @@ class Cut:
         for path in self.old:
             with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
+
+
+def _last_bytes() -> int:
+    return min(settings.JOURNAL_LAST_BYTES, settings.JOURNAL_RESERVE_BYTES)
 
 
 def flush_file_system(path: Path, watched: int | None = None) -> None:

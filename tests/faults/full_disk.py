@@ -19,6 +19,7 @@ from tests.faults.harness import Daemon, wait_until_true
 
 SIZE_KIB = 6 * 1024
 PATIENCE_SECONDS = 60.0
+LARGE = "x" * 25_000
 VERBOSE = "while :; do head -c 100000 /dev/urandom | base64; sleep 0.02; done"
 
 
@@ -81,7 +82,8 @@ class Life:
         self.note("quiet", "exec", "-q", "sh", "-c", "head -c 1500000 /dev/urandom | base64")
         queue = self.daemon.places.queue
         self.note("held", "filter", "add", "--name", "held", "--action", "PAUSE")
-        waiting = [int(self.run("exec", "-d", "true")[1]) for _ in range(20)]
+        # The zeros behind the log's records have no room for so large states.
+        waiting = [int(self.run("exec", "-d", "true", LARGE)[1]) for _ in range(20)]
         # A file that is still to be written would be the write that fails.
         files = [queue / f"job-{job_id}" for job_id in waiting]
         wait_until_true(

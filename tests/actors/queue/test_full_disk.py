@@ -13,8 +13,9 @@ import msgspec
 import pytest
 from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Asker, Stage
-from tests.refusals import refusing
+from tests.refusals import full_disk, refusing
 
+from ganger.storage import settings
 from ganger.storage.disk import reserve
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files import spool
@@ -66,9 +67,9 @@ def report(queue: Queue) -> messages.QueueReport:
 
 def fill(queue: Queue, disk: Disk, number: int = errno.ENOSPC) -> None:
     """The disk refuses one submission, and has no room for a reserve from then on."""
-    disk.free = 0
-    with refusing("fdatasync", number=number):
+    with refusing("fdatasync", "pwrite", number=number):
         queue.submit(spec())
+        disk.free = 0
         queue.actor.end_turn()
 
 
@@ -143,8 +144,8 @@ def test_with_space_the_queue_goes_on_by_itself(kept: Queue, disk: Disk, how: st
 
 def test_it_is_tried_again_every_second_until_there_is_space(kept: Queue, disk: Disk) -> None:
     fill(kept, disk)
-    for _ in range(3):
-        [due] = [timer for timer in kept.stage.timers if timer.seconds == 1.0]
+    for seconds in (0.0, 1.0, 1.0):
+        due = next(timer for timer in kept.stage.timers if timer.seconds == seconds)
         kept.stage.timers.remove(due)
         retry(kept)
         kept.actor.end_turn()
@@ -178,9 +179,9 @@ def test_a_log_that_takes_nothing_has_room_again_after_the_output_has_gone(
     kept.finish_new()
     output = Path(spool.output_path(kept.stage.places.queue, 1))
     output.write_bytes(bytes(10_000))
-    disk.free = 0
     with refusing("fdatasync", "pwrite"):
         kept.submit(spec())
+        disk.free = 0
         kept.actor.end_turn()
         refused = purge(kept, 1).refusal
     assert (refused[0], output.exists()) == ("ReadOnlyError", False)
@@ -189,6 +190,33 @@ def test_a_log_that_takes_nothing_has_room_again_after_the_output_has_gone(
     purged = purge(kept, 1).answer_as(messages.PurgeOutcome)
     assert [job_id for job_id, _ in purged.jobs] == [1]
     assert kept.statuses() == {}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_on_a_disk_full_to_the_last_byte_a_purge_needs_no_space(
+    kept: Queue, disk: Disk, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", settings.JOURNAL_LAST_BYTES)
+    for _ in range(3):
+        kept.finish_new()
+    kept.restart()
+    with full_disk():
+        disk.free = 0
+        kept.actor.notify(messages.DiskSeenFull())
+        assert kept.actor.ask(messages.ArchiveJob(id=3)).refusal[0] == "ReadOnlyError"
+        assert state(kept) == (True, True, False)
+        if is_killed:
+            kept.restart()
+            assert state(kept) == (False, True, False)
+        purged = purge(kept, 1, 2).answer_as(messages.PurgeOutcome)
+        assert [job_id for job_id, _ in purged.jobs] == [1, 2]
+        assert kept.statuses() == {3: "success"}
+    disk.free = 2**30
+    retry(kept)
+    assert state(kept) == (False, False, True)
+    kept.restart()
+    assert kept.statuses() == {3: "success"}
+    kept.submitted(spec())
 
 
 def test_a_running_job_says_why_its_output_is_dropped_until_it_is_stored_or_ends(
@@ -237,15 +265,25 @@ def test_a_disk_that_is_seen_to_be_full_takes_no_new_work_before_a_write_fails(
     disk.free = reserve.BYTES_MIN // 4
     retry(kept)
     assert state(kept) == (False, False, True)
+    assert kept.submit(spec()).refusal == (
+        "DiskFullError",
+        f"the disk has no room for 1 more job: about 8.0 KiB are needed{REMEDY}",
+    )
+    disk.free += settings.NEW_JOB_BYTES
     kept.submitted(spec())
     # What was seen is over when the queue hears of it.
     kept.actor.notify(messages.DiskSeenFull())
     assert state(kept) == (False, False, True)
 
 
-def test_zeros_are_written_ahead_only_where_there_is_room(kept: Queue, disk: Disk) -> None:
-    fill(kept, disk)
-    retry(kept)
-    kept.actor.ask(messages.CancelJob(id=1))
+@pytest.mark.parametrize(("free", "zeros"), [(2**22, 512), (2**20, 128), (2**18, 64)])
+def test_zeros_are_written_ahead_as_far_as_there_is_room(
+    kept: Queue, disk: Disk, free: int, zeros: int
+) -> None:
+    path_of(kept).unlink()
+    disk.free = 2**30
+    kept.restart()
+    disk.free = free
+    kept.restart()
     [segment] = kept.stage.places.journal.iterdir()
-    assert segment.stat().st_size < 4_096
+    assert zeros * 1024 <= segment.stat().st_size < (zeros + 4) * 1024

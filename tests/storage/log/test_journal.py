@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.refusals import filling, refuse, refusing, refusing_flushes
+from tests.refusals import filling, full_disk, refuse, refusing, refusing_flushes
 
 from ganger.storage import errors, settings
 from ganger.storage.log import checked_records, journal, records
@@ -122,6 +122,7 @@ def test_a_record_that_fits_into_the_reserve_does_not_extend_the_file(
 ) -> None:
     reserve = len(records.RECORDS.packed(SECOND))
     monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", reserve)
+    monkeypatch.setattr(settings, "JOURNAL_LAST_BYTES", 0)
     kept = Journal(directory)
     found = []
     for record in RECORDS:
@@ -365,6 +366,76 @@ def test_a_record_written_in_part_does_not_come_back(directory: Path) -> None:
     with filling(room), pytest.raises(errors.StorageError):
         kept.write(2)
     assert replayed(directory) == [FIRST]
+
+
+def fill_up(kept: Journal) -> int:
+    """Write records over the zeros until a full disk takes no more; how many it took."""
+    for count in range(10_000):
+        kept.append(records.StateStored(1, count + 2, bytes(10_000)))
+        try:
+            kept.write(2)
+        except errors.StorageError:
+            return count
+    raise AssertionError("the disk is never full")
+
+
+def test_on_a_full_disk_only_what_gives_space_back_has_the_last_room(directory: Path) -> None:
+    kept = Journal(directory)
+    store(kept, FIRST)
+    with full_disk():
+        assert fill_up(kept) == (settings.JOURNAL_RESERVE_BYTES - settings.JOURNAL_LAST_BYTES) // (
+            10_030
+        )
+        kept.use_last_room()
+        store(kept, purged := records.JobsPurged([*range(70_000, 80_000)]))
+        with pytest.raises(errors.StorageError):
+            store(kept, SECOND)
+    assert replayed(directory)[-1] == purged
+    store(kept, THIRD)
+    assert replayed(directory)[-2:] == [purged, THIRD]
+    [path] = segments(directory)
+    assert path.stat().st_size >= kept.size + settings.JOURNAL_LAST_BYTES, "it is there again"
+    kept.close()
+
+
+def test_a_full_disk_has_no_room_for_another_segment_so_the_last_one_is_used(
+    directory: Path,
+) -> None:
+    kept = Journal(directory)
+    store(kept, FIRST)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with full_disk():
+        with pytest.raises(errors.StorageError):
+            kept.begin(2)
+        assert kept.is_open
+        store(kept, SECOND)
+    kept.begin(2)
+    with filling(0), pytest.raises(errors.StorageError):
+        kept.write(2)
+    store(kept, THIRD)
+    assert replayed(directory) == RECORDS
+    assert len(segments(directory)) == 1
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    kept.close()
+
+
+def test_a_start_on_a_full_disk_goes_on_in_the_segment_of_its_predecessor(directory: Path) -> None:
+    kept = Journal(directory)
+    store(kept, FIRST, SECOND)
+    end = kept.size
+    kept.close()
+    [path] = segments(directory)
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write(b"torn")
+    successor = Journal(directory)
+    with full_disk():
+        successor.adopt()
+        successor.go_on_from(2)
+        store(successor, THIRD)
+    assert (replayed(directory), successor.durable) == (RECORDS, 3)
+    assert tail(directory, path.read_bytes()) is None
+    successor.close()
 
 
 @pytest.mark.parametrize("call", ["open", "fsync"])
