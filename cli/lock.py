@@ -46,7 +46,9 @@ def list_locks(call: Call, style: output.Style) -> None:
     if style.output == "json":
         output.show_json([{name: _plain(row, name) for name in names} for row in rows])
         return
-    output.show_rows(rows, [_COLUMNS[name] for name in names], style, noun="locks")
+    # A lock set that is held only through its members says nothing here.
+    told = [row for row in rows if row.owners or row.pending or row.wanted]
+    output.show_rows(told, [_COLUMNS[name] for name in names], style, noun="locks")
 
 
 @lock.command(short_help="Show who waits for whom.")

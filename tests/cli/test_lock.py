@@ -98,3 +98,12 @@ def test_graph_shows_who_waits_for_whom(tmp_path: Path) -> None:
     assert '  "job 2" -> "job 1" [label="node/a (shared), held exclusive"];' in run(
         tmp_path, daemon, "graph", "--dot"
     )
+
+
+def test_a_lock_set_that_nobody_holds_or_wants_has_no_row(tmp_path: Path) -> None:
+    class Held(Locks):
+        def locks(self) -> list[LockRow]:
+            return [row("node/[lockset]"), row("node/a", "shared", "1")]
+
+    shown = run(tmp_path, Held(), "list")
+    assert [line.split()[0] for line in shown] == ["name", "node/a"]
