@@ -35,6 +35,7 @@ from ..storage.disk import (
     file_systems,
     ownership,
     paths,
+    reserve,
     run_directory,
 )
 from ..storage.opcodes import catalogue
@@ -96,6 +97,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         _prepare(places)
         directory_lock = directory_locks.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
+        reserve.give_to_start(places.start_reserve)
         places = run_directory.with_room(places)
         documents.make_private_directory(places.run)
         documents.remove_temporaries(places.data, lambda _: False)
@@ -127,6 +129,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
                 state = host.rapi_states[0]
                 credentials.url, credentials.problem = state.url, state.problem
             _record(options, places, announce, log)
+            reserve.keep_for_start(places.start_reserve)
             announce.ready(credentials)
 
         _supervise(host, shutdown, ready, Watchdog(host, shutdown, keeper, options.hung_after))

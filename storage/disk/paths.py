@@ -39,6 +39,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.queue / "reserve"
 
     @property
+    def start_reserve(self) -> Path:
+        """Space that is kept for a start of the daemon on a full disk."""
+        return self.queue / "reserve.start"
+
+    @property
     def quarantine(self) -> Path:
         """Unreadable files that `ganger fsck --repair` has put aside."""
         return self.queue / "quarantine"

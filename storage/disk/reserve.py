@@ -22,6 +22,9 @@ BYTES_MAX = 8 * 1024 * 1024
 BYTES_MIN = 256 * 1024
 """The reserve on a small one: archiving and purging a job needs less."""
 
+START_BYTES = 64 * 1024
+"""What a daemon that starts may need until it is ready: it replaces small files."""
+
 _PART = 64
 """Between the two, this part of the disk."""
 
@@ -93,6 +96,30 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
+def give_to_start(path: str | os.PathLike[str]) -> None:
+    """If the disk is full, give the reserve at this path to the daemon that starts."""
+    with contextlib.suppress(errors.StorageError, OSError):
+        if is_low(space_at(os.path.dirname(path))):
+            os.unlink(path)
+
+
+def keep_for_start(path: str | os.PathLike[str]) -> None:
+    """Make the reserve for the next start, as large as there is room for."""
+    with contextlib.suppress(errors.StorageError, OSError):
+        size = min(START_BYTES, space_at(os.path.dirname(path)).free)
+        if size and not os.path.lexists(path):
+            _allocate(os.fspath(path), size)
+
+
+def _allocate(path: str, size: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, documents.FILE_MODE)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    finally:
+        os.close(descriptor)
+
+
 class Reserve:
     """The reserve of one queue: a file, allocated and never read."""
 
@@ -127,7 +154,7 @@ class Reserve:
             if free - taken < 2 * wanted:
                 return False
             with documents.storage_errors(self._path):
-                self._allocate(wanted)
+                _allocate(self._path, wanted)
             self.size = wanted
         except errors.StorageError as error:
             self._remove()
@@ -154,14 +181,6 @@ class Reserve:
         with contextlib.suppress(OSError):
             return os.lstat(self._path).st_blocks * 512
         return 0
-
-    def _allocate(self, size: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, documents.FILE_MODE)
-        try:
-            os.posix_fallocate(descriptor, 0, size)
-        finally:
-            os.close(descriptor)
 
     def _remove(self) -> None:
         # If it stays, there is only less space.

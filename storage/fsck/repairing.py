@@ -17,7 +17,7 @@ import msgspec
 
 from .. import config_files, errors
 from ..alive import lock_files
-from ..disk import documents, quarantine
+from ..disk import documents, quarantine, reserve
 from ..log import journal, segments
 from ..queue_files import job_files, replay, spool
 from .checking import check, highest_id, serial
@@ -41,6 +41,14 @@ class RepairStep(msgspec.Struct, frozen=True):
     finding: Finding
     action: str = ""
     error: str | None = None
+    is_disk_full: bool = False
+    """Whether it failed because the disk is full: then nothing that needs space is tried."""
+
+
+_WHEN_FULL = (
+    "; what needs space is not tried any more: free some on this disk, or start the daemon "
+    "and purge jobs that have ended (`ganger up`, `ganger job purge`)"
+)
 
 
 class Result(msgspec.Struct):
@@ -65,11 +73,15 @@ def repair(places: Places, report: Callable[[RepairStep], None], progress: Progr
         ]
         if not todo:
             break
+        is_full = False
         for step in _repair(places, result.facts, todo):
             report(step)
+            is_full |= step.is_disk_full
             if step.error is not None:
                 failed.add((step.finding.kind, step.finding.path))
         result = _look(places, progress)
+        if is_full:
+            break
     return result
 
 
@@ -80,11 +92,17 @@ def _look(places: Places, progress: Progress) -> Result:
 
 def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[RepairStep]:
     repairer = _Repairer(places, facts)
+    is_full = False
     for finding in findings:
+        act = ACTIONS[finding.kind]
+        if is_full and act is not _Repairer.remove:
+            continue
         try:
-            action = ACTIONS[finding.kind](repairer, finding)
+            action = act(repairer, finding)
         except errors.StorageError as error:
-            yield RepairStep(finding, error=error.text)
+            is_full |= (is_first := reserve.is_full(error))
+            text = error.text + _WHEN_FULL if is_first else error.text
+            yield RepairStep(finding, error=text, is_disk_full=is_first)
         else:
             yield RepairStep(finding, action)
     # The repairs move and write files without flushing each.

@@ -53,6 +53,7 @@ _KNOWN_NAMES = {
     "journal",
     "quarantine",
     "reserve",
+    "reserve.start",
     output_limits.NAME,
     spool.FOLDER,
 }

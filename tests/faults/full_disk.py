@@ -112,11 +112,22 @@ class Life:
         self.told["full"] = self.status()
         self.note("refused", "exec", "true")
         self.note("check when full", "status", "--check")
+        self._start_when_full()
         self.note("purge when full", "job", "purge", "--larger-than", "1M")
         self.until("Queue:      open", "status")
         self.note("let go", "filter", "delete", "held")
         self.note("at work again", "exec", "true")
         os.unlink(self.folder / "other")
+
+    def _start_when_full(self) -> None:
+        """Kill the daemon, let others take what that has freed, and start another one."""
+        self.daemon.kill()
+        with (self.folder / "other").open("ab", buffering=0) as other:
+            with contextlib.suppress(OSError):
+                while True:
+                    other.write(bytes(4096))
+        self.note("start when full", "up")
+        self.told["started when full"] = self.status()
 
 
 def main() -> None:

@@ -94,6 +94,9 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_is_emptied_too(
     assert (code, "`ganger job purge --larger-than 1M` gives space back" in said) == (74, True)
     code, line = told["check when full"]
     assert (code, line.startswith("GANGER CRITICAL: ")) == (2, True)
+    code, said = told["start when full"]
+    assert (code, said.startswith("The daemon is ready")) == (0, True), said
+    assert told["started when full"]["is_disk_full"] is True
     code, said = told["purge when full"]
     assert (code, "1 job purged; 1." in said) == (0, True), said
     assert told["at work again"][0] == 0

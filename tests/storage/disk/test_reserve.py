@@ -123,3 +123,20 @@ def test_a_full_disk_is_told_from_a_broken_one_through_all_causes(
     outer.__cause__ = caught.value
     assert reserve.is_full(caught.value) is reserve.is_full(outer) is is_full
     assert not reserve.is_full(None)
+
+
+def test_a_start_on_a_full_disk_gets_the_space_that_was_kept_for_it(disk: Disk, path: str) -> None:
+    reserve.keep_for_start(path)
+    assert os.stat(path).st_blocks * 512 >= reserve.START_BYTES
+    reserve.give_to_start(path)
+    assert os.path.exists(path), "the disk is not full"
+    disk.free = 3 * 4096
+    reserve.give_to_start(path)
+    assert not os.path.exists(path)
+    reserve.give_to_start(path)
+    reserve.keep_for_start(path)
+    assert os.stat(path).st_size == 3 * 4096, "what is left"
+    os.unlink(path)
+    disk.free = 0
+    reserve.keep_for_start(path)
+    assert not os.path.exists(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.core_alone import NEEDS_HIDDEN
-from tests.refusals import refusing_flushes
+from tests.refusals import full_disk, refusing_flushes
 
 from ganger.storage import config_files, errors
 from ganger.storage.alive import lock_files
@@ -679,3 +679,20 @@ def test_damaged_output_is_found_and_left_as_it_is(disk: Damaged) -> None:
     assert FindingKind.OUTPUT_DAMAGED not in [outcome.finding.kind for outcome in outcomes]
     assert FindingKind.OUTPUT_DAMAGED in left
     assert (disk.places.spool / "job-3-output").read_bytes() == OUTPUT + b"torn"
+
+
+def test_a_full_disk_is_named_once_with_what_helps_and_space_is_given_back_nevertheless(
+    disk: Damaged,
+) -> None:
+    lose_version(disk)
+    lose_serial(disk)
+    leave_temporary_files(disk)
+    with full_disk():
+        outcomes, left = disk.repair()
+    [refused] = [outcome.error for outcome in outcomes if outcome.error is not None]
+    assert "No space left on device; what needs space is not tried any more: free " in refused
+    assert FindingKind.TEMPORARY in [outcome.finding.kind for outcome in outcomes]
+    assert FindingKind.TEMPORARY not in left
+    assert {FindingKind.VERSION_MISSING, FindingKind.SERIAL} <= set(left)
+    outcomes, left = disk.repair()
+    assert left == []
