@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.faults.harness import Daemon, wait_until_true
 
@@ -91,9 +91,7 @@ class Life:
             "the files of the jobs are written",
         )
         with (self.folder / "other").open("ab", buffering=0) as other:
-            with contextlib.suppress(OSError):
-                while True:
-                    other.write(bytes(4096))
+            _fill(other)
             # Nothing is free, and the queue has written nothing since.
             self.note("status when nothing is free", "status")
             self.told["status as JSON"] = self.status()
@@ -101,14 +99,10 @@ class Life:
             self.note("queue when nothing is free", "queue", "info")
             self.told["reserve when nothing is free"] = (queue / "reserve").exists()
             while (queue / "reserve").exists():
-                with contextlib.suppress(OSError):
-                    while True:
-                        other.write(bytes(4096))
+                _fill(other)
                 # The queue wants to write something, and notices.
                 self.run("job", "cancel", str(waiting.pop()))
-            with contextlib.suppress(OSError):
-                while True:
-                    other.write(bytes(4096))
+            _fill(other)
         self.told["full"] = self.status()
         self.note("refused", "exec", "true")
         self.note("check when full", "status", "--check")
@@ -123,11 +117,15 @@ class Life:
         """Kill the daemon, let others take what that has freed, and start another one."""
         self.daemon.kill()
         with (self.folder / "other").open("ab", buffering=0) as other:
-            with contextlib.suppress(OSError):
-                while True:
-                    other.write(bytes(4096))
+            _fill(other)
         self.note("start when full", "up")
         self.told["started when full"] = self.status()
+
+
+def _fill(other: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            other.write(bytes(4096))
 
 
 def main() -> None:
