@@ -12,7 +12,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
-from ...storage import errors, settings
+from ...storage import errors, settings, wording
 from ...storage.queue_files import removal
 from ...transport import messages
 from ..store.job_rows import Phase
@@ -20,6 +20,7 @@ from ..store.job_rows import Phase
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
+    from ...storage.jobs.jobs import JobStatus
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from ..runtime.component import Runtime
@@ -107,6 +108,8 @@ class Purging:
             if why := self._obstacle(job_id, row, message):
                 if message.ids is not None:
                     page.left_out.append((job_id, why))
+                elif message.bytes_min and row is not None and not row.status.is_final:
+                    page.note_large(job_id, row.status)
                 return None
             if message.age_seconds is not None and not self._is_older(job_id, row, message):
                 return None
@@ -151,6 +154,9 @@ class Purging:
         if refusal is not None and self._ledger.is_read_only and self._ledger.is_short:
             self._make_room(files)
             refusal = yield from self._recording(files)
+            if refusal is not None:
+                gone = "output and input of these jobs are removed already; purge them once more"
+                refusal = type(refusal)(f"{refusal.text}; {gone}")
         if refusal is not None:
             raise refusal
         segments = self._ledger.segments
@@ -219,6 +225,14 @@ class _Page:
         self.left_out: list[tuple[int, str]] = []
         self.next_after: int | None = None
         self._freed = 0
+
+    def note_large(self, job_id: int, status: JobStatus) -> None:
+        """Say if this job, which has not ended, is what has the space."""
+        size = sum(self.files.of(job_id).values())
+        if size >= self.message.bytes_min:
+            ends = f"`ganger job cancel --kill {job_id}` ends it"
+            text = f"job {job_id} is {status} and takes {wording.size(size)}: {ends}, then purge it"
+            self.left_out.append((job_id, text))
 
     def add(self, job_id: int, size: int) -> None:
         """This job goes, and takes so many bytes."""

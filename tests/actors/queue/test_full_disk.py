@@ -185,6 +185,7 @@ def test_a_log_that_takes_nothing_has_room_again_after_the_output_has_gone(
         kept.actor.end_turn()
         refused = purge(kept, 1).refusal
     assert (refused[0], output.exists()) == ("ReadOnlyError", False)
+    assert "; output and input of these jobs are removed already; purge them" in refused[1]
     assert kept.statuses() == {1: "success"}, "it is not purged yet"
     output.write_bytes(bytes(10_000))
     purged = purge(kept, 1).answer_as(messages.PurgeOutcome)

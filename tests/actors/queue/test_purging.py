@@ -92,6 +92,20 @@ def test_only_a_job_that_has_ended_goes_and_the_others_say_why(queue: Queue) -> 
     ]
 
 
+def test_a_running_job_that_has_the_space_is_named_with_what_helps(queue: Queue) -> None:
+    for _ in range(2):
+        queue.run_new()
+    queue.finish_new()
+    for job_id in (1, 3):
+        write_output(queue, job_id)
+    outcome = purge(queue, bytes_min=50_000)
+    assert ids(outcome) == [3]
+    [(job_id, why)] = outcome.left_out
+    assert (job_id, why.startswith("job 1 is running and takes 1")) == (1, True)
+    assert why.endswith(": `ganger job cancel --kill 1` ends it, then purge it")
+    assert purge(queue, age_seconds=-1.0).left_out == []
+
+
 def test_a_job_whose_process_has_not_left_stays(queue: Queue) -> None:
     queue.start_new()
     queue.recorded(1, 10, JobStatus.SUCCESS)
