@@ -129,9 +129,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests that take long before the others, or leave them out."""
+    """Put the tests that take long before the others; leave out, or shorten, some of them."""
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=quick.choose(items))
+    elif not explores() and quick.VARIABLE not in os.environ:
+        quick.draw_usual(items)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _rank(item.nodeid))
 

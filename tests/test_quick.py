@@ -62,6 +62,19 @@ def test_a_test_of_hypothesis_draws_few_examples() -> None:
     assert 0 < len(drawn) <= quick.EXAMPLES
 
 
+def test_a_test_of_hypothesis_usually_draws_a_share_once() -> None:
+    drawn = []
+
+    @settings(max_examples=100, database=None)
+    @given(strategies.integers())
+    def draw(number: int) -> None:
+        drawn.append(number)
+
+    quick.draw_usual([SimpleNamespace(obj=draw, cls=None)] * 3)
+    draw()
+    assert len(drawn) == 100 * quick.USUAL_SHARE
+
+
 def test_a_model_plays_few_cases() -> None:
     played = []
 

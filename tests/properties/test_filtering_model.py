@@ -391,7 +391,7 @@ def paused_by(predicates: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.lists(COMPARISONS | PREDICATES, min_size=6, max_size=12),
     st.lists(JOBS, min_size=2, max_size=3),
@@ -411,7 +411,7 @@ def test_a_predicate_matches_where_the_slow_evaluator_matches(
                 assert (verdict.rule, str(verdict.action)) == expected, (raw, job)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(RULES, st.lists(JOBS, min_size=1, max_size=4))
 def test_a_chain_gives_the_verdict_of_the_slow_evaluator(
     raw_rules: list[dict[str, Any]], jobs: list[Job]

@@ -40,7 +40,7 @@ from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
 
-EXAMPLES = int(os.environ.get("GANGER_EXAMPLES", "18"))
+EXAMPLES = int(os.environ.get("GANGER_EXAMPLES", "25"))
 # A case that fails is made small before it is shown; hypothesis gives that five minutes.
 pytestmark = pytest.mark.timeout(600 + EXAMPLES)
 

@@ -398,4 +398,4 @@ class ScheduleAgainstModel(RuleBasedStateMachine):
 
 
 TestSchedule = ScheduleAgainstModel.TestCase
-TestSchedule.settings = settings(max_examples=140, stateful_step_count=40)
+TestSchedule.settings = settings(max_examples=200, stateful_step_count=40)
