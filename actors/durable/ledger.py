@@ -140,13 +140,12 @@ class Ledger:
 
     def look_for_space(self) -> None:
         """Look whether the disk is full, before a write fails."""
-        if self._disk.reserve.size:
-            self._disk.look()
+        self._disk.look()
 
     def check_room(self, count: int) -> None:
         """Raise `DiskFullError` unless the disk has room for so many new jobs."""
         size = count * settings.NEW_JOB_BYTES
-        if self._disk.reserve.size and not self._disk.has_room_for(size):
+        if not self._disk.has_room_for(size):
             raise errors.DiskFullError(
                 f"the disk has no room for {wording.counted(count, 'more job')}: about "
                 f"{wording.size(size)} are needed; {reserve.REMEDY}"
@@ -421,6 +420,8 @@ class Ledger:
             for effect in effects:
                 effect.failed(refusal)
             return True
+        # A look costs some microseconds, and a flush much more.
+        self._disk.look()
         has_run = False
         while self._effects and self._effects[0].position <= self._journal.durable:
             self._effects.popleft().done()

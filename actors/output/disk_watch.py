@@ -1,14 +1,13 @@
 """How much of the disk the queue takes, and what follows: a limit for all output, and retention.
 
-Looks every few seconds whether anything is free: the queue must know before a write fails. Measures
-when somebody asks, and every few seconds while there is a limit. At the limit of all
-output, the processes of jobs find a refusal beside their jobs (`output_limits`). What is kept too
-long, or is too much, the queue purges, page by page, the oldest first.
+Measures when somebody asks, and every few seconds while there is a limit; the queue itself looks
+whether anything is free when it writes. At the limit of all output, the processes of jobs find a
+refusal beside their jobs (`output_limits`). What is kept too long, or is too much, the queue
+purges, page by page, the oldest first.
 """
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings, wording
@@ -49,8 +48,7 @@ class DiskWatch:
         """When jobs were last looked at that may be too old."""
 
     def begin(self) -> None:
-        """Ask for the limits: the store tells only of changes. Begin to look at the disk."""
-        self._look_later()
+        """Ask for the limits: the store tells only of changes."""
         self._runtime.ask(
             CONFIG_STORE,
             messages.ReadLimits(),
@@ -65,7 +63,7 @@ class DiskWatch:
         if not limits.output_bytes:
             self._put_in_force("")
         if not was_limited and self._is_limited:
-            self._measure()
+            self.look()
 
     @property
     def _is_limited(self) -> bool:
@@ -73,14 +71,10 @@ class DiskWatch:
         return bool(limits.output_bytes or limits.keep_bytes or limits.keep_seconds)
 
     def look(self) -> None:
-        """It is time to look, and to measure if there is a limit."""
-        self._look_later()
+        """It is time to measure, if there is a limit."""
         if self._is_limited:
+            self._look_later()
             self._measure()
-            return
-        # What cannot be looked at now, the queue meets in its writes.
-        with contextlib.suppress(errors.StorageError):
-            self._note_space(reserve.space_at(self._queue))
 
     def _look_later(self) -> None:
         # An alarm that comes twice must not become two for ever.

@@ -89,12 +89,10 @@ def test_the_limit_of_all_output_is_in_force_while_it_is_reached(watch: Watch) -
     assert watch.refusal == ""
 
 
-def test_the_queue_hears_of_a_full_disk_without_any_limit(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told() -> int:
-        return len(watch.stage.take(messages.DiskSeenFull))
-
+def test_nothing_is_looked_at_while_there_is_no_limit_and_nobody_asks(watch: Watch) -> None:
+    watch.look_again()
+    assert watch.stage.timers == []
+    watch.limit(output_bytes=16 * KIB)
     [due] = watch.stage.timers
     assert due.seconds == settings.DISK_WATCH_SECONDS
     # The alarm may come twice.
@@ -102,13 +100,18 @@ def test_the_queue_hears_of_a_full_disk_without_any_limit(
         watch.look_again()
     alarms = [one.alarm for one in watch.stage.timers if one.alarm is not None]
     assert [one.is_canceled for one in alarms] == [True, True, False]
+    watch.limit()
     watch.look_again()
-    assert told() == 0
+    assert len(watch.stage.timers) == len(alarms)
+
+
+def test_the_queue_hears_of_a_full_disk_from_whoever_measures(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> int:
+        return len(watch.stage.take(messages.DiskSeenFull))
+
     monkeypatch.setattr(reserve, "space_at", lambda _: reserve.Space(free=0, total=2**30))
-    for _ in range(2):
-        watch.look_again()
-        assert told() == 1
-    # Who asks for the figures hears of it at once, and so does the queue.
     asked = watch.actor.ask(messages.ReadDiskUse())
     watch.actor.work_off()
     assert asked.answer_as(messages.DiskUseRead).use.free == 0
@@ -161,7 +164,7 @@ def test_without_the_limit_output_is_stored_again_and_nothing_is_measured(
     watch.stage.timers.clear()
     monkeypatch.setattr(DiskMeter, "measuring", None)
     watch.look_again()
-    assert [one.seconds for one in watch.stage.timers] == [settings.DISK_WATCH_SECONDS]
+    assert watch.stage.timers == []
 
 
 def test_what_is_kept_too_long_is_purged_page_by_page_and_then_after_a_while(

@@ -288,3 +288,12 @@ def test_zeros_are_written_ahead_as_far_as_there_is_room(
     kept.restart()
     [segment] = kept.stage.places.journal.iterdir()
     assert zeros * 1024 <= segment.stat().st_size < (zeros + 4) * 1024
+
+
+def test_the_queue_looks_whether_anything_is_free_whenever_it_writes(
+    kept: Queue, disk: Disk
+) -> None:
+    kept.run_new()
+    disk.free = 0
+    kept.recorded(1, 20, JobStatus.RUNNING).answer_as(messages.StateRecorded)
+    assert state(kept) == (False, True, True)
