@@ -34,6 +34,9 @@ _KEPT_TIMES = 4
 _LOW_PART = 4
 """With less than this part of it free, the disk is full."""
 
+FILES_MIN = 64
+"""With fewer files to be had, the disk is full, too: some file systems have only so many."""
+
 REMEDY = "remove jobs that have ended, or free space elsewhere on this disk"
 """What helps when the disk is full; errors say it to users."""
 
@@ -52,6 +55,13 @@ def space_at(path: str | os.PathLike[str]) -> Space:
     with documents.storage_errors(path):
         found = os.statvfs(path)
     return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+
+def lacks_files(path: str | os.PathLike[str]) -> bool:
+    """Whether the file system with this path has no room for further files. `StorageError`."""
+    with documents.storage_errors(path):
+        found = os.statvfs(path)
+    return found.f_files > 0 and found.f_favail < FILES_MIN
 
 
 def reserve_bytes(total: int) -> int:
@@ -167,9 +177,10 @@ class Reserve:
 
         ``taken``: bytes that are free, and that what was promised will take.
         """
+        folder = os.path.dirname(self._path)
         with contextlib.suppress(errors.StorageError):
-            free, total = space_at(os.path.dirname(self._path))
-            return is_low(Space(free - taken, total))
+            free, total = space_at(folder)
+            return is_low(Space(free - taken, total)) or lacks_files(folder)
         return False
 
     def give_up(self) -> None:

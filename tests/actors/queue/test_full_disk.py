@@ -32,11 +32,12 @@ class Disk:
     """How much the system says is free."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.free = 2**30
+        self.free, self.free_files = 2**30, 1_000
         patch.setattr(os, "statvfs", self._say)
 
     def _say(self, _: object) -> SimpleNamespace:
-        return SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=2**30)
+        files = {"f_files": 1_000, "f_favail": self.free_files}
+        return SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=2**30, **files)
 
 
 @pytest.fixture(name="disk")
@@ -297,3 +298,18 @@ def test_the_queue_looks_whether_anything_is_free_whenever_it_writes(
     disk.free = 0
     kept.recorded(1, 20, JobStatus.RUNNING).answer_as(messages.StateRecorded)
     assert state(kept) == (False, True, True)
+
+
+def test_a_disk_that_has_no_room_for_further_files_is_full_too(kept: Queue, disk: Disk) -> None:
+    kept.finish_new()
+    kept.submitted(spec())
+    disk.free_files = reserve.FILES_MIN - 1
+    assert kept.submit(spec()).refusal == ("DiskFullError", FULL)
+    assert kept.actor.ask(messages.CancelJob(id=2)).answer_as(messages.CancelOutcome).accepted
+    assert [job_id for job_id, _ in purge(kept, 1, 2).answer_as(messages.PurgeOutcome).jobs] == [
+        1,
+        2,
+    ]
+    disk.free_files = 1_000
+    retry(kept)
+    assert state(kept) == (False, False, True)

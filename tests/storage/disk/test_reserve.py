@@ -26,7 +26,7 @@ class Disk:
     def _say(self, _: object) -> SimpleNamespace:
         size = 1024
         return SimpleNamespace(
-            f_frsize=size, f_bavail=self.free // size, f_blocks=self.total // size
+            f_frsize=size, f_bavail=self.free // size, f_blocks=self.total // size, f_files=0
         )
 
 
