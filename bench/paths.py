@@ -31,7 +31,8 @@ READ_MAX = 20
 _ROUNDS = 15
 _WARM_UP = 3
 _START_SECONDS = 60.0
-NO_OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
+NO_OP = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
+"""As in `bench.ganger_side`: a job that ends well."""
 
 
 class Passed(NamedTuple):

@@ -168,12 +168,7 @@ class Admission:
         """Check and store a submission, a large one in slices. Raises what the checks raise."""
         key, specs = message.key, message.jobs
         drafts = yield from self._drafting(message, first_id, retry_of)
-        assert self._gate.rules is not None
-        rejected = yield from self._gate.rules.rejecting(
-            [draft.job for draft in drafts],
-            settings.SUBMITTED_AT_ONCE,
-            None if message.dry_run else self.rejections,
-        )
+        rejected = yield from self._rejecting(drafts, is_dry_run=message.dry_run)
         places = [place for place in range(len(drafts)) if place not in rejected]
         accepted = [drafts[place].job for place in places]
         _mark(accepted, rejected, key, retry_of)
@@ -208,6 +203,18 @@ class Admission:
         new = _New(envelope, key, taken, rejected, [name for name, _ in inputs], retry_of)
         self._store_new(new, stored, record)
         return None
+
+    def _rejecting(
+        self, drafts: list[submitting.Draft], *, is_dry_run: bool
+    ) -> Generator[None, None, dict[int, str]]:
+        """Why a rule rejects jobs of the submission, by their places."""
+        rules = self._gate.rules
+        assert rules is not None
+        if not rules.may_reject:
+            return {}
+        hits = None if is_dry_run else self.rejections
+        submitted = [draft.job for draft in drafts]
+        return (yield from rules.rejecting(submitted, settings.SUBMITTED_AT_ONCE, hits))
 
     def _store_nothing(self, envelope: Envelope, key: str | None, rejected: dict[int, str]) -> None:
         """Answer a submission that leaves no job."""

@@ -37,8 +37,21 @@ class DiskState:
         self._to_come = to_come
         self._cause = ""
         self._was_full = False
-        self.is_read_only = False
         self._is_low = False
+        self.is_read_only = False
+        self._decide()
+
+    def _decide(self) -> None:
+        """Work out what each request asks, when it may have changed."""
+        self.is_short = self.reserve.is_missing or self._is_low
+        """Whether the disk had no room, for the reserve or at all, when that was last tried."""
+        self.takes_work = not (self.is_read_only or self.is_short)
+        """Whether new jobs are taken, and pending ones started."""
+
+    def take_writes(self) -> None:
+        """Try changes again."""
+        self.is_read_only = False
+        self._decide()
 
     def refuse_writes(self, error: errors.StorageError) -> None:
         """Take no changes from now on, because of this error."""
@@ -50,6 +63,7 @@ class DiskState:
         self._was_full = reserve.is_full(error)
         if self._was_full:
             self.reserve.give_up()
+        self._decide()
         self._on_refusal()
 
     @property
@@ -57,14 +71,10 @@ class DiskState:
         """Whether the disk refuses writes because it is full: a purge is taken all the same."""
         return self.is_read_only and self._was_full
 
-    @property
-    def is_short(self) -> bool:
-        """Whether the disk had no room, for the reserve or at all, when that was last tried."""
-        return self.reserve.is_missing or self._is_low
-
     def look(self) -> None:
         """Look whether anything is free beside what the queue has promised to write."""
         was_low, self._is_low = self._is_low, self.reserve.is_disk_low(self._to_come())
+        self._decide()
         if self._is_low and not was_low:
             self._on_refusal()
 
@@ -72,15 +82,16 @@ class DiskState:
         """Whether the disk is not full with so many bytes more."""
         return not self.reserve.is_disk_low(self._to_come() + size)
 
+    def make_reserve(self, to_come: int = 0) -> bool:
+        """Make the reserve if there is room for it; whether it is there, or not missed."""
+        is_there = self.reserve.make(to_come)
+        self._decide()
+        return is_there
+
     def has_room_again(self) -> bool:
         """Make the reserve again; False: there is no room for it, or at all."""
         self.look()
-        return not self._is_low and self.reserve.make(self._to_come())
-
-    @property
-    def takes_work(self) -> bool:
-        """Whether new jobs are taken, and pending ones started."""
-        return not (self.is_read_only or self.is_short)
+        return not self._is_low and self.make_reserve(self._to_come())
 
     def refusal(self) -> errors.StorageError:
         """The answer to requests for changes while the disk refuses writes, or is short."""

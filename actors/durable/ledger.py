@@ -105,7 +105,7 @@ class Ledger:
     def begin(self, recovered: Recovered) -> None:
         """Start afresh after loading; if the disk refuses, the ledger begins its life read-only."""
         self.last_id = recovered.last_id
-        self._disk.reserve.make()
+        self._disk.make_reserve()
         self.segments.begin(recovered)
 
     @property

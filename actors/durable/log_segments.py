@@ -321,7 +321,7 @@ class LogSegments:
         """
         if not self._disk.is_full or not (self._journal.is_open or self._adopt()):
             return self.renew()
-        self._disk.is_read_only = False
+        self._disk.take_writes()
         try:
             self._journal.append_last_id(self._last_id())
             self._journal.write(self._last_id())
@@ -342,7 +342,7 @@ class LogSegments:
         if self._compaction is not None:
             # The kernel reports an error once: of two flushes, the wrong one might get it.
             return not self._disk.is_read_only
-        self._disk.is_read_only = False
+        self._disk.take_writes()
         try:
             self._renew()
         except errors.StorageError as error:

@@ -42,10 +42,9 @@ class Submitters:
         is_local = identity.kind == "local" and identity.uid == os.geteuid()
         return is_local and identity.pid == self._processes.get(RAPI_KEEPER)
 
-    def check(self, identity: Credentials) -> None:
-        """Raise `NotAllowedError` if the key of a remote client was revoked."""
-        if identity.key is not None:
-            self._submitter(identity)
+    def check_key(self, identity: Credentials) -> None:
+        """Raise `NotAllowedError` if the key of this remote client was revoked."""
+        self._submitter(identity)
 
     def _submitter(self, identity: Credentials) -> Submitter:
         if identity.uid is not None:

@@ -389,7 +389,8 @@ class WireListener(Component[messages.ListenerMessage]):
     def _check_peer(self, identity: Credentials) -> None:
         if identity.kind == "local" and identity.uid not in self._admitted:
             raise errors.NotAllowedError(f"user {identity.uid} may not use this daemon")
-        self._submitters.check(identity)
+        if identity.key is not None:
+            self._submitters.check_key(identity)
 
     def _send(self, peer: bytes, number: int, message: Message) -> None:
         if not isinstance(message, _PARTS):

@@ -37,6 +37,8 @@ class RulesInForce:
         self, known: Iterable[rules.FilterRule], chain: int = 0, *, wall_clock: Callable[[], float]
     ) -> None:
         self._rules = tuple(known)
+        self.may_reject = any(rule.action.name is ActionName.REJECT for rule in self._rules)
+        """Whether a rule rejects jobs, at whatever time."""
         self._wall_clock = wall_clock
         self._compile()
         self.chain_number = chain

@@ -45,7 +45,7 @@ def row_of(job: jobs.Job, phase: Phase) -> Row:
         phase=phase,
         serial=job.serial,
         job_class=found,
-        run=_run_of(job),
+        run=_run_of(job, status),
     )
 
 
@@ -76,9 +76,9 @@ def _with_reasons(job: jobs.Job, template: _Template, known: JobClass) -> JobCla
     return found
 
 
-def _run_of(job: jobs.Job) -> Execution:
+def _run_of(job: jobs.Job, status: JobStatus) -> Execution:
     times = (job.start_timestamp, job.end_timestamp)
-    ending = ending_of(job)
+    ending = ending_of(job) if status.is_final else None
     is_unknown = ending is None or ending is SUCCEEDED
     if job.livelock is None and job.process_id is None and times == (None, None) and is_unknown:
         return NO_RUN

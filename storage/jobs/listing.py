@@ -8,15 +8,15 @@ nothing else. For another one the queue's row needs a value of that name (`actor
 # No `annotations` of the future: the getters would lose the names of this module.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
 from .. import opcodes, settings
 from . import jobs, outcomes
 from .jobs import Job, JobStatus
-from .origins import origin_of
-from .outcomes import Outcome
+from .origins import Origin, origin_of
+from .outcomes import Ending, Outcome
 
 ADDED_SOURCE = "gnt:opcode:"
 """Start of the source of the entry that the queue adds to each reason trail at submission."""
@@ -49,12 +49,24 @@ def job_reason(job: Job) -> str:
     return ""
 
 
-def _of_end(name: str, otherwise: Any = None) -> Callable[[Job], Any]:  # noqa: ANN401 - of a field
+class Told(NamedTuple):
+    """A job, and what several fields tell of it: found once for all of them."""
+
+    job: Job
+    ending: Ending | None
+    origin: Origin
+
+
+def told_of(job: Job) -> Told:
+    """What the job's file tells."""
+    return Told(job, outcomes.ending_of(job), origin_of(job.extra))
+
+
+def _of_end(name: str, otherwise: Any = None) -> Callable[[Told], Any]:  # noqa: ANN401 - of a field
     """The getter of a part of the job's ending."""
 
-    def find(job: Job) -> object:
-        ending = outcomes.ending_of(job)
-        return otherwise if ending is None else getattr(ending, name)
+    def find(told: Told) -> object:
+        return otherwise if told.ending is None else getattr(told.ending, name)
 
     return find
 
@@ -78,16 +90,16 @@ class Listed(msgspec.Struct, frozen=True):
 
     title: str
     doc: str
-    of_job: Callable[[Job], Any] | None = None
+    of_job: Callable[[Told], Any] | None = None
     of_inputs: Callable[[Inputs], Any] | None = None
     shown: tuple[Place, ...] = EVERYWHERE
 
-    def value(self, job: Job) -> Any:  # noqa: ANN401 - of the field's type
+    def value(self, told: Told) -> Any:  # noqa: ANN401 - of the field's type
         """The value that the job's file gives."""
         if self.of_inputs is not None:
-            return self.of_inputs(_inputs_of(job))
+            return self.of_inputs(_inputs_of(told.job))
         assert self.of_job is not None, "a field has a getter"
-        return self.of_job(job)
+        return self.of_job(told)
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,29 +110,32 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     # fmt: off
     id: Annotated[int, Listed(
-        "ID", "Job ID", lambda job: job.id)]
+        "ID", "Job ID", lambda told: told.job.id)]
     status: Annotated[JobStatus, Listed(
-        "Status", "Job status", lambda job: job.status)]
+        "Status", "Job status", lambda told: told.job.status)]
     summary: Annotated[str, Listed(
-        "Summary", "What the job does", job_summary, shown=("command", "page"))]
+        "Summary", "What the job does", lambda told: job_summary(told.job),
+        shown=("command", "page"))]
     priority: Annotated[int, Listed(
-        "Priority", "Current job priority (19 to -20)", lambda job: job.priority,
+        "Priority", "Current job priority (19 to -20)", lambda told: told.job.priority,
         shown=("command", "query", "page"))]
     received: Annotated[float | None, Listed(
         "Received", "When the job was received",
-        lambda job: jobs.seconds(job.received_timestamp), shown=("command", "page"))] = None
+        lambda told: jobs.seconds(told.job.received_timestamp), shown=("command", "page"))] = None
     started: Annotated[float | None, Listed(
         "Started", "When the job started",
-        lambda job: jobs.seconds(job.start_timestamp), shown=("command",))] = None
+        lambda told: jobs.seconds(told.job.start_timestamp), shown=("command",))] = None
     ended: Annotated[float | None, Listed(
         "Ended", "When the job ended",
-        lambda job: jobs.seconds(job.end_timestamp), shown=("command",))] = None
+        lambda told: jobs.seconds(told.job.end_timestamp), shown=("command",))] = None
     process_id: Annotated[int | None, Listed(
-        "Process", "The job's process", lambda job: job.process_id, shown=("command",))] = None
+        "Process", "The job's process", lambda told: told.job.process_id,
+        shown=("command",))] = None
     archived: Annotated[bool, Listed(
         "Archived", "Whether job is archived", lambda _: False, shown=("command", "query"))] = False
     reason: Annotated[str, Listed(
-        "Reason", "Why the job was submitted", job_reason, shown=("command",))] = ""
+        "Reason", "Why the job was submitted", lambda told: job_reason(told.job),
+        shown=("command",))] = ""
     outcome: Annotated[Outcome | None, Listed(
         "Outcome", "What happened to the job, if it has ended", _of_end("outcome"))] = None
     reason_ended: Annotated[str, Listed(
@@ -130,13 +145,13 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         shown=("command", "query", "rapi"))] = None
     name: Annotated[str, Listed(
         "Name", "The name that the submitter gave the job",
-        lambda job: origin_of(job.extra).name)] = ""
+        lambda told: told.origin.name)] = ""
     plan: Annotated[str, Listed(
         "Plan", "The name of the plan that the job is part of",
-        lambda job: origin_of(job.extra).plan)] = ""
+        lambda told: told.origin.plan)] = ""
     user: Annotated[str, Listed(
         "User", "Who submitted the job",
-        lambda job: origin_of(job.extra).user)] = ""
+        lambda told: told.origin.user)] = ""
     # fmt: on
 
 
@@ -162,8 +177,10 @@ def shown_in(place: Place) -> tuple[str, ...]:
 
 def values_of(job: Job, known: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all fields: those that are ``known``, and others from the job's file."""
+    told = told_of(job)
     return {
-        name: known[name] if name in known else listed.value(job) for name, listed in LISTED.items()
+        name: known[name] if name in known else listed.value(told)
+        for name, listed in LISTED.items()
     }
 
 

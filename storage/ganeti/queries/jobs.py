@@ -177,11 +177,11 @@ _OF_ROWS: Final[Mapping[str, Getter]] = {
 """Fields that no job's file has."""
 
 
-def _plain(find: Callable[[Job], Any]) -> Callable[[Job], Any]:
-    """The getter, with a text in place of a status or an outcome."""
+def _plain(listed: listing.Listed) -> Callable[[Job], Any]:
+    """The getter of the field, with a text in place of a status or an outcome."""
 
     def get(job: Job) -> object:
-        value = find(job)
+        value = listed.value(listing.told_of(job))
         return value.value if isinstance(value, JobStatus | Outcome) else value
 
     return get
@@ -191,7 +191,7 @@ def _listed() -> Iterator[Field[Rows]]:
     """The fields of the table of listed fields."""
     for name in listing.shown_in("query"):
         listed = listing.LISTED[name]
-        get = _OF_ROWS.get(name) or _of_job(name, _plain(listed.value))
+        get = _OF_ROWS.get(name) or _of_job(name, _plain(listed))
         yield field(name, listed.title, _KINDS[listing.TYPES[name]], listed.doc, get)
 
 

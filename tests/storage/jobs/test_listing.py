@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
-from ganger.storage.jobs import listing
+from ganger.storage.jobs import listing, origins, outcomes
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry
 from ganger.storage.jobs.listing import LISTED, Listed
+from ganger.storage.jobs.outcomes import Outcome
 
 
 def job(**parameters: object) -> Job:
@@ -27,16 +30,31 @@ def test_the_table_is_the_summary() -> None:
 
 @pytest.mark.parametrize("name", LISTED)
 def test_a_damaged_job_without_opcodes_has_a_value_of_each_field(name: str) -> None:
-    LISTED[name].value(Job(id=7, ops=[]))
+    LISTED[name].value(listing.told_of(Job(id=7, ops=[])))
 
 
 def test_a_getter_of_parameters_sees_neither_reasons_nor_private_values() -> None:
     field = Listed("Env", "", of_inputs=lambda inputs: dict(inputs[0]))
     given = job(env={"PASSWORD": "xyz"}, reason=[["me", "because", 1]], comment="c")
-    found = field.value(given)
+    found = field.value(listing.told_of(given))
     assert found["comment"] == "c"
     assert "reason" not in found
     assert "xyz" not in str(found)
+
+
+def test_what_several_fields_tell_of_a_job_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = job()
+    failed.ops[0].status = JobStatus.ERROR
+    failed.ops[0].result = ["OpExecError", ["disk full"]]
+    failed.extra[origins.NAME_KEY] = "nightly"
+    ending_of = mock.Mock(wraps=outcomes.ending_of)
+    origin_of = mock.Mock(wraps=origins.origin_of)
+    monkeypatch.setattr(outcomes, "ending_of", ending_of)
+    monkeypatch.setattr(listing, "origin_of", origin_of)
+    values = listing.values_of(failed, {})
+    assert (values["outcome"], values["reason_ended"]) == (Outcome.FAILED, "disk full")
+    assert values["name"] == "nightly"
+    assert (ending_of.call_count, origin_of.call_count) == (1, 1)
 
 
 def test_shared_values_are_those_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
