@@ -117,11 +117,9 @@ def execute(
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:
         opcode["locks"] = _locks(locks)
-    if leave_running:
-        opcode["leave_running"] = True
     if variables or from_here:
         opcode["env"] = _variables_here(from_here) | _variables(variables)
-    given = {"timeout": timeout, "cwd": _directory(cwd)}
+    given = {"timeout": timeout, "cwd": _directory(cwd), "leave_running": leave_running or None}
     opcode |= {name: value for name, value in given.items() if value is not None}
     with call.client() as client:
         opcode |= _standard_input(stdin, client, dry_run=dry_run)
