@@ -15,5 +15,6 @@
 - `reading`, `plans`, `yaml_documents`: read what users wrote.
 - `output`, `layout`: tables and JSON. `progress`, `following`, `whys`, `etas`, `logs`,
   `lock_graph`: show work, jobs and locks.
-- `submitting`, `retrying`: submit jobs. `start_report`, `first_rapi`: the start of a daemon.
+- `submitting`, `retrying`: submit jobs. `many`: a request for each of many jobs. `start_report`,
+  `first_rapi`: the start of a daemon.
 """

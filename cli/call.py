@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..storage.disk.paths import Places
+    from ..transport.client.async_client import AsyncClient
     from ..transport.client.client import Client
 
 
@@ -45,6 +46,12 @@ class Call(msgspec.Struct, frozen=True):
         deadline = settings.CLIENT_DEADLINE_SECONDS if timeout is None else timeout
         with Client(self.data, timeout=deadline, on_outage=_tell) as client:
             yield client
+
+    def async_client(self) -> AsyncClient:
+        """A client for asyncio, for requests that wait for their replies together."""
+        from ..transport.client.async_client import AsyncClient  # noqa: PLC0415 - as above
+
+        return AsyncClient(self.data, on_outage=_tell)
 
 
 def known(

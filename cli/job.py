@@ -16,6 +16,7 @@ from . import (
     following,
     job_list,
     logs,
+    many,
     output,
     progress,
     purging,
@@ -28,8 +29,9 @@ from . import (
 from .call import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from ..transport.client.async_client import AsyncClient
     from ..transport.client.client import Client
     from ..transport.messages import CancelOutcome, PriorityOutcome
     from .call import Call
@@ -212,11 +214,11 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
     return code
 
 
-_LINES_MAX = 50
-"""So many jobs that a command has changed get a line of their own; of more there is the count."""
-
 _verbose_option = click.option(
-    "-v", "--verbose", is_flag=True, help=f"A line for each job, also for more than {_LINES_MAX}."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help=f"A line for each job, also for more than {many.LINES_MAX}.",
 )
 
 
@@ -232,13 +234,12 @@ _verbose_option = click.option(
 @choices.job_ids()
 def cancel(call: Call, *, ids: Sequence[int], kill: bool, verbose: bool) -> int:
     """Cancel jobs that wait; an opcode that runs already is interrupted only with --kill."""
-    with call.client() as client:
 
-        def cancel_one(job_id: int) -> tuple[bool, str]:
-            outcome = client.cancel(job_id, kill=kill)
-            return _outcome(client, job_id, outcome, "; --kill ends it" if not kill else "")
+    async def cancel_one(client: AsyncClient, job_id: int) -> tuple[bool, str]:
+        outcome = await client.cancel(job_id, kill=kill)
+        return await _outcome(client, job_id, outcome, "; --kill ends it" if not kill else "")
 
-        return _one_by_one(ids, cancel_one, is_whole=verbose)
+    return many.each(call, ids, cancel_one, is_whole=verbose)
 
 
 @job.command("change-priority", short_help="Set the priority of what has not started.")
@@ -254,48 +255,20 @@ def cancel(call: Call, *, ids: Sequence[int], kill: bool, verbose: bool) -> int:
 @choices.job_ids()
 def change_priority(call: Call, *, ids: Sequence[int], priority: int, verbose: bool) -> int:
     """Set the priority (-20, most urgent, to 19) of the opcodes of jobs that have not started."""
-    with call.client() as client:
 
-        def change_one(job_id: int) -> tuple[bool, str]:
-            return _outcome(client, job_id, client.set_priority(job_id, priority))
+    async def change_one(client: AsyncClient, job_id: int) -> tuple[bool, str]:
+        return await _outcome(client, job_id, await client.set_priority(job_id, priority))
 
-        return _one_by_one(ids, change_one, is_whole=verbose)
-
-
-def _one_by_one(
-    ids: Sequence[int], act: Callable[[int], tuple[bool, str]], *, is_whole: bool = True
-) -> int:
-    """Call ``act`` for each job and print its line; 0 if all accept it, else 1.
-
-    A refusal for one job does not stop the others. Each line is printed at once: if the daemon
-    goes away, the user knows what was done. Unless ``is_whole``, of the jobs beyond `_LINES_MAX`
-    that accept it only the count is printed.
-    """
-    code = accepting = last = 0
-    try:
-        for job_id in ids:
-            try:
-                accepted, text = act(job_id)
-            except errors.BadRequestError as error:
-                accepted, text = False, error.text
-            accepting, last = (accepting + 1, job_id) if accepted else (accepting, last)
-            if is_whole or not accepted or accepting <= _LINES_MAX:
-                output.echo(text if accepted else f"ganger: {text}", err=not accepted)
-            code = code if accepted else 1
-    finally:
-        if not is_whole and accepting > _LINES_MAX:
-            more = wording.counted(accepting - _LINES_MAX, "more job")
-            output.echo(f"... and so for {more}, up to job {last}")
-    return code
+    return many.each(call, ids, change_one, is_whole=verbose)
 
 
-def _outcome(
-    client: Client, job_id: int, outcome: CancelOutcome | PriorityOutcome, hint: str = ""
+async def _outcome(
+    client: AsyncClient, job_id: int, outcome: CancelOutcome | PriorityOutcome, hint: str = ""
 ) -> tuple[bool, str]:
     """The outcome as a line. Ganeti's text for an ended job is the one for an unknown job."""
     if outcome.accepted:
         return True, outcome.text
-    [now] = client.jobs([job_id])
+    now = await client.job(job_id)
     if now.is_final:
         where = " and is archived" if now.archived else ""
         return False, f"Job {job_id} has ended ({following.state(now)}){where}"
@@ -345,24 +318,24 @@ def why(call: Call, *, ids: Sequence[int], output_kind: str) -> int:
     The first line is the first thing that holds the job back; the others follow, and the smallest
     change that would let it start or go on.
     """
-    with call.client() as client:
-        if output_kind == "json":
+    if output_kind == "json":
+        with call.client() as client:
             answers, code = known(ids, lambda some: [whys.asked(client, each) for each in some])
             plan = client.eta()
-            output.show_json(
-                [
-                    msgspec.to_builtins(one) | {"eta": msgspec.to_builtins(etas.of(plan, one))}
-                    for one in answers
-                ]
-            )
-            return code
+        output.show_json(
+            [
+                msgspec.to_builtins(one) | {"eta": msgspec.to_builtins(etas.of(plan, one))}
+                for one in answers
+            ]
+        )
+        return code
 
-        def why_one(job_id: int) -> tuple[bool, str]:
-            answer = whys.asked(client, job_id)
-            lines = [] if answer.status.is_final else etas.lines(client.eta(), job_id)
-            return True, "\n".join([whys.shown(answer), *lines])
+    async def why_one(client: AsyncClient, job_id: int) -> tuple[bool, str]:
+        answer = whys.in_commands(await client.explain(job_id))
+        lines = [] if answer.status.is_final else etas.lines(await client.eta(), job_id)
+        return True, "\n".join([whys.shown(answer), *lines])
 
-        return _one_by_one(ids, why_one)
+    return many.each(call, ids, why_one, is_whole=True)
 
 
 @job.command(short_help="Tell when jobs will start and end.")
@@ -394,20 +367,19 @@ def eta(call: Call, *, ids: Sequence[int], is_all: bool, output_kind: str) -> in
 @choices.job_ids()
 def archive(call: Call, *, ids: Sequence[int], verbose: bool) -> int:
     """Move jobs that have ended to the archive."""
-    with call.client() as client:
 
-        def archive_one(job_id: int) -> tuple[bool, str]:
-            try:
-                client.archive(job_id)
-            except errors.UnknownJobError:
-                # The daemon archives live jobs only; an archived one can still be read.
-                [now] = client.jobs([job_id])
-                if not now.archived:
-                    raise
-                return False, f"Job {job_id} is in the archive already"
-            return True, f"Job {job_id} is archived"
+    async def archive_one(client: AsyncClient, job_id: int) -> tuple[bool, str]:
+        try:
+            await client.archive(job_id)
+        except errors.UnknownJobError:
+            # The daemon archives live jobs only; an archived one can still be read.
+            now = await client.job(job_id)
+            if not now.archived:
+                raise
+            return False, f"Job {job_id} is in the archive already"
+        return True, f"Job {job_id} is archived"
 
-        return _one_by_one(ids, archive_one, is_whole=verbose)
+    return many.each(call, ids, archive_one, is_whole=verbose)
 
 
 @job.command(short_help="Archive jobs that ended some time ago.")

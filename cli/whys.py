@@ -56,7 +56,12 @@ _COMMANDS = remedy_words.Commands(
 
 def asked(client: Client, job_id: int) -> JobExplained:
     """Why a job does not run, with the commands that would let it."""
-    answer = client.explain(job_id)
+    return in_commands(client.explain(job_id))
+
+
+def in_commands(answer: JobExplained) -> JobExplained:
+    """The answer of the daemon, with the commands that would let the job run."""
+    job_id = answer.id
     # An older daemon sends the change in words only.
     return msgspec.structs.replace(
         answer,

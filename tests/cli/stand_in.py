@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from ganger.cli import call as call_module
-from ganger.cli import main
+from ganger.cli import main, many
 from ganger.storage import errors
 from ganger.transport.messages import DaemonInfo, RapiState
 
@@ -47,7 +47,19 @@ def use(patch: pytest.MonkeyPatch, daemon: Any) -> None:
             raise errors.DaemonUnreachableError
         yield daemon
 
+    class Awaited(many.InTurn):
+        """The same daemon behind a client for asyncio."""
+
+        async def __aenter__(self) -> Self:
+            if getattr(daemon, "is_away", False):
+                raise errors.DaemonUnreachableError
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
     patch.setattr(call_module.Call, "client", client)
+    patch.setattr(call_module.Call, "async_client", lambda _call: Awaited(daemon))
 
 
 def called(*words: str) -> int:

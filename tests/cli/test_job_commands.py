@@ -457,7 +457,7 @@ def test_of_many_canceled_jobs_the_first_have_lines_and_the_rest_a_count(
     daemon.cancel = lambda job_id, kill: CancelOutcome(  # noqa: ARG005
         accepted=job_id != 7, text=f"Dequeued job {job_id}"
     )
-    daemon.jobs = lambda ids: [info(ids[0], "canceled")]
+    daemon.job = lambda job_id: info(job_id, "canceled")
     stand_in.use(monkeypatch, daemon)
     ids = [str(one) for one in range(1, 61)]
 
