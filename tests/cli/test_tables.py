@@ -108,7 +108,7 @@ class FullDaemon:
                 pending=pending,
                 wanted=[("shared", ["10"])],
             ),
-            LockRow(name="node/[n1]", mode=None, owners=[], pending=[]),
+            LockRow(name="node/[n1]", mode="shared", owners=["7"], pending=[]),
         ]
 
 
@@ -217,7 +217,7 @@ def test_brackets_of_a_name_are_shown(shown: ShowsTable) -> None:
     _, first, second = shown("lock", "list")
     # As users type it.
     assert first.split() == ["node/*", "shared", "7", "exclusive:8/9", "shared:10"]
-    assert second.split() == ["node/[n1]", "-", "-", "-", "-"]
+    assert second.split() == ["node/[n1]", "shared", "7", "-", "-"]
 
 
 def test_a_table_without_rows_is_its_headings(
