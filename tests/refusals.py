@@ -13,7 +13,7 @@ import pytest
 
 from ganger.storage import errors
 from ganger.storage.disk import documents
-from ganger.storage.log import journal
+from ganger.storage.log import cut
 
 
 def refuse(patch: pytest.MonkeyPatch, *calls: str, number: int = errno.ENOSPC) -> list[str]:
@@ -104,7 +104,7 @@ def refusing_flushes() -> Iterator[None]:
         raise errors.StorageError(f"{path}: no")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ganger.storage.log.journal.flush_file_system", fail)
+        patch.setattr("ganger.storage.log.cut.flush_file_system", fail)
         yield
 
 
@@ -126,8 +126,8 @@ class OneRefusal:
         patch.setattr(os, "open", self._counting("open", os.open, self._creates))
         swap = "ganger.storage.disk.documents._swap"
         patch.setattr(swap, self._counting("exchange", documents._swap))
-        flush = "ganger.storage.log.journal.flush_file_system"
-        patch.setattr(flush, self._counting("syncfs", journal.flush_file_system))
+        flush = "ganger.storage.log.cut.flush_file_system"
+        patch.setattr(flush, self._counting("syncfs", cut.flush_file_system))
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

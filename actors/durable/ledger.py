@@ -39,7 +39,8 @@ from .log_segments import InThread, LogSegments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ...storage.log.journal import Cut, Journal
+    from ...storage.log.cut import Cut
+    from ...storage.log.journal import Journal
     from ...storage.log.records import EncodedChange, Record
     from ...storage.log.segment_ahead import SegmentAhead
     from ...storage.queue_files.compaction import Compaction
@@ -343,6 +344,15 @@ class Ledger:
         if self.is_behind and self.segments.is_compacting:
             return False
         return self.has_unwritten
+
+    @property
+    def patience_seconds(self) -> float | None:
+        """How long to wait for a message before the queue writes files; None: it has none."""
+        if not self.takes_work:
+            return None
+        if self.has_work_at_rest or self.files.is_short_of_spares:
+            return settings.FILES_REST_SECONDS
+        return settings.MEMORY_REST_SECONDS if self.files.has_left_memory else None
 
     @property
     def is_behind(self) -> bool:

@@ -28,7 +28,8 @@ from .purged_jobs import PurgedJobs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ...storage.log.journal import Check, Cut, Journal
+    from ...storage.log.cut import Check, Cut
+    from ...storage.log.journal import Journal
     from ...storage.log.segment_ahead import SegmentAhead
     from ...storage.queue_files.job_files import QueueDirectory
     from .disk_state import DiskState

@@ -28,7 +28,8 @@ from .queue_reader import QueueReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...storage.log.journal import Cut, Journal
+    from ...storage.log.cut import Cut
+    from ...storage.log.journal import Journal
     from ...storage.log.segment_ahead import SegmentAhead
     from ...storage.queue_files.compaction import Compaction
     from ...storage.queue_files.job_files import QueueDirectory
@@ -448,7 +449,7 @@ class JobStore:
             else:
                 self._log.error("DISK FULL: the queue takes no new jobs", error=reason)
             self._retry_later()
-        self._runtime.patience_seconds = self._patience_seconds()
+        self._runtime.patience_seconds = self.ledger.patience_seconds
         kept = len(self.table) * settings.JOB_MEMORY_BYTES
         kept += self.ledger.files.missing_count * settings.UNWRITTEN_JOB_MEMORY_BYTES
         self._runtime.host.keep_memory("jobs", kept)
@@ -494,12 +495,3 @@ class JobStore:
     def make_spares(self) -> None:
         """Make spare files ahead, unless a message waits."""
         self.ledger.files.make_spares(lambda: self._runtime.has_news)
-
-    def _patience_seconds(self) -> float | None:
-        """How long to wait for a message before the queue writes files."""
-        ledger = self.ledger
-        if not ledger.takes_work:
-            return None
-        if ledger.has_work_at_rest or ledger.files.is_short_of_spares:
-            return settings.FILES_REST_SECONDS
-        return settings.MEMORY_REST_SECONDS if ledger.files.has_left_memory else None

@@ -18,7 +18,7 @@ import msgspec
 from .. import config_files, errors
 from ..alive import lock_files
 from ..disk import documents, quarantine, reserve
-from ..log import journal, segments
+from ..log import cut, journal, segments
 from ..queue_files import job_files, replay, spool
 from .checking import check, highest_id, serial
 from .findings import Finding, FindingKind, FindingRemedy
@@ -107,7 +107,7 @@ def _repair(places: Places, facts: Facts, findings: list[Finding]) -> Iterator[R
             yield RepairStep(finding, action)
     # The repairs move and write files without flushing each.
     try:
-        journal.flush_file_system(places.queue)
+        cut.flush_file_system(places.queue)
     except errors.StorageError:
         # The files may not be on the disk, though they can be read: the next daemon writes them.
         with contextlib.suppress(errors.StorageError):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ..log.journal import Cut
+    from ..log.cut import Cut
     from .job_files import QueueDirectory
 
 _RECORDS_AT_ONCE = 50

@@ -95,7 +95,7 @@ class JournalAgainstModel(RuleBasedStateMachine):
     def cut(self) -> None:
         # Its job files are durable; here there are none, and the flush would only take time.
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ganger.storage.log.journal.flush_file_system", lambda *_: None)
+            patch.setattr("ganger.storage.log.cut.flush_file_system", lambda *_: None)
             self.journal.cut()
         del self.acknowledged[:-1]
 

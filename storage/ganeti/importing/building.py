@@ -19,7 +19,7 @@ from pathlib import Path
 from ... import errors
 from ...disk import documents, ownership, paths
 from ...jobs import jobs
-from ...log import journal
+from ...log import cut
 from ...queue_files import job_files
 from .. import watcher_pause
 from . import import_decision, read_only_source
@@ -152,7 +152,7 @@ def _fill(places: paths.Places, source: Source, progress: Progress, now: jobs.Ti
         _write(os.fspath(places.rapi_users), source.users.data, documents.SECRET_MODE)
     if source.pause is not None:
         _write(f"{places.data}/{watcher_pause.NAME}", source.pause)
-    journal.flush_file_system(places.data)
+    cut.flush_file_system(places.data)
     progress(total, total)
 
 

@@ -31,7 +31,7 @@ class Queue:
     def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stage = stage
         self.flushed: dict[Path, bytes] = {}
-        monkeypatch.setattr("ganger.storage.log.journal.flush_file_system", self.flush_file_system)
+        monkeypatch.setattr("ganger.storage.log.cut.flush_file_system", self.flush_file_system)
         self.actor: Staged[JobQueue] = stage.start(JobQueue)
         self.processes: dict[int, lock_files.LockFile] = {}
         self.channels: dict[int, Asker] = {}

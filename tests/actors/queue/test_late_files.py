@@ -16,7 +16,8 @@ from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store import recovery
 from ganger.storage import settings
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.log.journal import Cut, Journal
+from ganger.storage.log.cut import Cut
+from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import JobArchived, JobsStored, StateStored
 from ganger.storage.queue_files.compaction import Compaction
 

@@ -13,7 +13,8 @@ from tests.refusals import refusing, refusing_flushes
 from ganger.actors.durable.ledger import Ledger
 from ganger.actors.store.loaded import Loaded
 from ganger.storage import errors, settings
-from ganger.storage.log.journal import Cut, Journal
+from ganger.storage.log.cut import Cut
+from ganger.storage.log.journal import Journal
 from ganger.storage.log.segment_ahead import SegmentAhead
 from ganger.storage.queue_files import inodes, replay
 from ganger.storage.queue_files.compaction import Compaction

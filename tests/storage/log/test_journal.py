@@ -12,7 +12,7 @@ import pytest
 from tests.refusals import filling, full_disk, refuse, refusing, refusing_flushes
 
 from ganger.storage import errors, settings
-from ganger.storage.log import checked_records, journal, records
+from ganger.storage.log import checked_records, cut, records
 from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import JobArchived, JobsStored, SegmentBegun, StateStored
 
@@ -236,9 +236,9 @@ def test_cutting_makes_the_job_files_durable_first(directory: Path) -> None:
 
 def test_a_file_system_can_be_flushed(directory: Path) -> None:
     directory.mkdir()
-    journal.flush_file_system(directory)
+    cut.flush_file_system(directory)
     with pytest.raises(errors.StorageError, match="missing: No such file"):
-        journal.flush_file_system(directory / "missing")
+        cut.flush_file_system(directory / "missing")
 
 
 def test_a_segment_reports_that_it_is_full(
@@ -546,7 +546,7 @@ def test_the_file_system_is_flushed_by_a_descriptor_that_was_there_before(
             flushed.append(os.fstat(descriptor).st_ino)
             return 0
 
-    monkeypatch.setattr(journal, "_libc", Library)
+    monkeypatch.setattr(cut, "_libc", Library)
     with refusing("open"):
         kept.cut()
     assert flushed == [directory.stat().st_ino]

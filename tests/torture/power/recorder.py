@@ -37,7 +37,7 @@ from tests.torture.power.disk import (
 )
 
 from ganger.storage.disk import documents
-from ganger.storage.log import journal
+from ganger.storage.log import cut
 
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
@@ -86,7 +86,7 @@ class Recorder:
         for name in _REPLACED:
             patch.setattr(os, name, getattr(self, f"_{name}"))
         patch.setattr(documents, "_renameat2", self._exchange)
-        patch.setattr(journal, "_libc", SimpleNamespace(syncfs=self._syncfs))
+        patch.setattr(cut, "_libc", SimpleNamespace(syncfs=self._syncfs))
 
     def check(self) -> None:
         """Raise `AssertionError` unless the record leads to what lies in the directory."""

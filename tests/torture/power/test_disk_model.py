@@ -28,7 +28,7 @@ from tests.torture.power.power_loss import lose_power_everywhere, repeat
 from tests.torture.power.recorder import Recorder
 
 from ganger.storage.disk import documents
-from ganger.storage.log import journal
+from ganger.storage.log import cut
 from ganger.transport.messages import JobSpec
 
 FILE, OTHER, FOLDER = 1, 2, 3
@@ -109,7 +109,7 @@ def test_pages_that_leave_the_memory_are_read_from_the_disk(tmp_path: Path) -> N
         assert documents.read(f"{root}/b") == b"new"
         for name in "ab":
             documents.drop_pages(f"{root}/{name}")
-        journal.flush_file_system(root)
+        cut.flush_file_system(root)
         assert documents.read(f"{root}/a") == b"old"
         assert documents.read(f"{root}/b") == b"\0\0\0"
         documents.replace(f"{root}/c", b"dirty", flush=False)
@@ -196,7 +196,7 @@ def test_the_recorder_sees_every_way_in_which_storage_writes(
         assert documents.exchange(f"{root}/d/b", b"three", f"{root}/d/spare")
         os.link(root / "d" / "a", root / "linked")
         os.unlink(root / "d" / "a")
-        journal.flush_file_system(root)
+        cut.flush_file_system(root)
     recorder.check()
     kinds = [type(entry).__name__ for entry in recorder.entries]
     assert kinds.count("Flushed") == 3
@@ -215,7 +215,7 @@ def test_a_product_that_forgets_a_flush_is_found_out(
         machine.submit(JobSpec(ops=[opcode("work")]))
         machine.end_turn()
 
-    for flush in ("disk.documents.flush_directory", "log.journal.flush_file_system"):
+    for flush in ("disk.documents.flush_directory", "log.cut.flush_file_system"):
         monkeypatch.setattr(f"ganger.storage.{flush}", lambda *_: None)
     faults = lose_power_everywhere(submit, tmp_path, losses=6)
     assert any("gone without a word" in fault for fault in faults)
@@ -244,7 +244,7 @@ def test_a_product_that_only_repeats_a_failed_flush_is_found_out(
 
 
 def test_a_case_is_repeated_by_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganger.storage.log.journal.flush_file_system", lambda *_: None)
+    monkeypatch.setattr("ganger.storage.log.cut.flush_file_system", lambda *_: None)
     cases = range(24, 32)
     first = [repeat(5, case, tmp_path) for case in cases]
     assert any(first)

@@ -19,7 +19,7 @@ from ganger.storage.fsck import checking, survey
 from ganger.storage.ganeti.importing import building, source
 from ganger.storage.ganeti.importing.source import Source
 from ganger.storage.jobs import jobs
-from ganger.storage.log import journal
+from ganger.storage.log import cut
 from ganger.storage.queue_files import job_files
 
 NOW = (1_800_000_000, 0)
@@ -139,7 +139,7 @@ def test_all_of_it_is_on_disk_before_it_has_its_name(directory: Path, places: pa
         rename(old, new)
 
     with (
-        mock.patch.object(journal, "flush_file_system", flush),
+        mock.patch.object(cut, "flush_file_system", flush),
         mock.patch.object(os, "rename", moved),
         mock.patch.object(documents, "flush_directory", flush),
     ):
