@@ -98,9 +98,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         directory_lock = directory_locks.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
         reserve.give_to_start(places.start_reserve)
-        places = run_directory.with_room(places)
-        documents.make_private_directory(places.run)
-        documents.remove_temporaries(places.data, lambda _: False)
+        places = _with_run_directory(places)
         writer, log = _open_log(places, stack)
         announce.log = log
         _warn(options, places, announce, log)
@@ -140,6 +138,14 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         log.info("stopped")
         if shutdown.error is not None:
             raise shutdown.error
+
+
+def _with_run_directory(places: Places) -> Places:
+    """The places with a directory for sockets, which is made; what writes have left is removed."""
+    places = run_directory.with_room(places)
+    documents.make_private_directory(places.run)
+    documents.remove_temporaries(places.data, lambda _: False)
+    return places
 
 
 def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa: ANN401 - as `Host`
