@@ -105,16 +105,14 @@ async def list_queue(call: Call) -> Listed:
         sort = call.text("sort") or "-id"
         searched = await _with_archived(call, wanted, offset + limit)
     found = job_lists.ordered(wanted.among(searched), sort, time.time())
-    shown, timeline = found[offset : offset + limit], call.of(Timeline)
+    shown = found[offset : offset + limit]
     waiting = [job.id for job in shown if job.status in _WAITING]
-    timeline.look_at(waiting, time.time())
-    causes = {job_id: timeline.cause(job_id) for job_id in waiting}
     return Listed(
         jobs=shown,
         count=len(found),
         counts=job_lists.counts(worded, "status", JobStatus),
         outcomes=job_lists.counts(worded, "outcome", Outcome),
-        waits={job_id: cause for job_id, cause in causes.items() if cause is not None},
+        waits=await call.of(Timeline).await_causes(waiting),
         last=f"{feed.mark}.{feed.last}",
         columns=_COLUMNS,
     )

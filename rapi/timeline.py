@@ -7,6 +7,7 @@ order) and its resource; the process asks the daemon for the causes of some jobs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from .declarations import Call, Method, Parameter, Resource, Right
 from .problems import HttpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from ..transport.client.async_client import AsyncClient
     from ..transport.messages import JobExplained
@@ -76,6 +77,9 @@ class Timeline:
         self._ended: deque[Row] = deque()
         """Rows of jobs that have ended, in the order of their ends."""
         self._turn = 0
+        self._is_wanted = asyncio.Event()
+        self._round = asyncio.Event()
+        """Set when the causes have come that are being asked for."""
         self._looked_at: dict[int, float] = {}
         """When somebody has seen these waiting jobs last; who was asked for comes last."""
 
@@ -105,19 +109,24 @@ class Timeline:
 
     def explained(self, found: JobExplained, now: float) -> None:
         """The daemon has said why a job waits now."""
-        row = self._rows.get(found.id)
-        if row is None and (job := self._live.get(found.id)) is not None and found.obstacles:
-            row = self._rows[found.id] = _new_row(job, now)
-        if row is None or not row.spans or row.spans[-1].cause == RUNNING or not found.obstacles:
+        if found.obstacles:
+            first = found.obstacles[0]
+            resource = first.lock or first.rule or ", ".join(str(job) for job in first.jobs[:3])
+            self.waits(found.id, (first.kind, resource), now)
+
+    def waits(self, job_id: int, cause: tuple[str, str], now: float) -> None:
+        """The daemon has said for what a job waits now: kind and resource."""
+        row = self._rows.get(job_id)
+        if row is None and (job := self._live.get(job_id)) is not None:
+            row = self._rows[job_id] = _new_row(job, now)
+        if row is None or not row.spans or row.spans[-1].cause == RUNNING:
             return
-        first = found.obstacles[0]
-        resource = first.lock or first.rule or ", ".join(str(job) for job in first.jobs[:3])
         last = row.spans[-1]
         if last.cause == UNKNOWN:
             # Nothing else was known of this span.
-            last.cause, last.resource = first.kind, resource
-        elif (last.cause, last.resource) != (first.kind, resource):
-            self._change(row, now, first.kind, resource)
+            last.cause, last.resource = cause
+        elif (last.cause, last.resource) != cause:
+            self._change(row, now, *cause)
 
     def cause(self, job_id: int) -> tuple[str, str] | None:
         """For what a job waits now, and its resource; None: it does not, or nobody knows yet."""
@@ -131,18 +140,30 @@ class Timeline:
         for job_id in job_ids:
             self._looked_at[job_id] = now
 
-    def waiting(self, count: int, now: float = 0.0) -> list[int]:
-        """So many jobs that wait: most of them such as somebody sees, the others in their turn."""
+    async def await_causes(self, job_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+        """For what these waiting jobs wait, which somebody sees: what is known after a moment."""
+        self.look_at(job_ids, time.time())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(rapi_settings.CAUSES_AWAITED_SECONDS):
+                # The round that runs may have begun before, and be about other jobs.
+                for _ in range(2):
+                    if all(self.cause(job_id) for job_id in job_ids):
+                        break
+                    self._is_wanted.set()
+                    await self._round.wait()
+        known = {job_id: self.cause(job_id) for job_id in job_ids}
+        return {job_id: cause for job_id, cause in known.items() if cause is not None}
+
+    def in_turn(self, count: int) -> list[int]:
+        """So many of the jobs that wait: all of them have their turn."""
         rows = self._rows
         found = [one for one in self._live if (row := rows.get(one)) is None or _waits(row)]
         if len(found) <= count:
             return found
-        seen = self._seen(count - count // 4, now)
-        rest = count - len(seen)
-        self._turn = (self._turn + rest) % len(found)
-        return [*seen, *(found + found)[self._turn : self._turn + rest]]
+        self._turn = (self._turn + count) % len(found)
+        return (found + found)[self._turn : self._turn + count]
 
-    def _seen(self, count: int, now: float) -> list[int]:
+    def seen(self, count: int, now: float) -> list[int]:
         """So many of the waiting jobs that somebody sees, those without a known cause first."""
         old = now - rapi_settings.LOOKED_AT_SECONDS
         rows, live = self._rows, self._live
@@ -165,17 +186,36 @@ class Timeline:
         return Shown(now, since, last[-most:], len(rows) + len(others))
 
     async def follow(self, feed: Feed, client: AsyncClient) -> None:
-        """Ask, again and again, why some of the waiting jobs wait."""
+        """Ask again and again why some of the jobs wait: at once if somebody sees them."""
         while True:
-            await asyncio.sleep(rapi_settings.CAUSES_SECONDS)
-            count = rapi_settings.CAUSES_AT_ONCE if feed.is_connected else 0
-            for job_id in self.waiting(count, time.time()) if count else ():
-                try:
-                    self.explained(await client.explain(job_id), time.time())
-                except errors.TryAgainError:
-                    break
-                except errors.GangerError:
-                    continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_wanted.wait(), rapi_settings.CAUSES_SECONDS)
+            self._is_wanted.clear()
+            if feed.is_connected:
+                # The daemon cannot answer now, or the job has ended meanwhile.
+                with contextlib.suppress(errors.GangerError):
+                    await self._ask(client)
+            done, self._round = self._round, asyncio.Event()
+            done.set()
+
+    async def _ask(self, client: AsyncClient) -> None:
+        seen = self.seen(rapi_settings.CAUSES_AT_ONCE, time.time())
+        asked = [*dict.fromkeys([*seen, *self.in_turn(rapi_settings.CAUSES_IN_TURN)])]
+        if not asked:
+            return
+        found = await client.causes(asked)
+        now = time.time()
+        for job_id, cause in found.items():
+            self.waits(job_id, cause, now)
+        others = [job_id for job_id in asked if job_id not in found]
+        for job_id in others[: rapi_settings.EXPLAINED_AT_ONCE]:
+            try:
+                self.explained(await client.explain(job_id), time.time())
+            except errors.TryAgainError:
+                raise
+            except errors.GangerError:
+                # It has ended meanwhile.
+                continue
 
     # ------------------------------------------------------------ rows
 

@@ -105,6 +105,9 @@ LEARNT_BODY_BYTES_MAX = 16_384
 LIST_PAGE_ROWS = 5_000
 """Most rows in one reply to a listing; clients ask for the next page."""
 
+CAUSES_MAX = 1_000
+"""Most jobs of which one request may ask for what they wait."""
+
 VERSIONS_PAGE_ROWS = 20_000
 """Most jobs in one reply that tells their versions."""
 

@@ -105,7 +105,11 @@ class Estimating:
         limit = settings.PLANNED_JOBS_MAX
         if message.limit is not None:
             limit = min(limit, message.limit)
-        order = messages.ReportOrder(limit=limit, has_causes=message.has_causes)
+        asked = message.causes_of
+        if len(asked) > settings.CAUSES_MAX:
+            text = f"causes_of: expected at most {settings.CAUSES_MAX}, got {len(asked)}"
+            raise errors.BadRequestError(text)
+        order = messages.ReportOrder(limit=limit, has_causes=message.has_causes, causes_of=asked)
         answer = functools.partial(self._answer, envelope, message)
         self._runtime.ask(FILTER_EVALUATOR, order, answer, envelope.refuse, envelope.deadline)
 
@@ -114,6 +118,12 @@ class Estimating:
         rows = self._store.table.in_phase(Phase.HANDED_OVER)
         with_process = sum(row.status is JobStatus.WAITING for row in rows)
         return {**order.waiting, **({"process": with_process} if with_process else {})}
+
+    def _causes(self, order: messages.OrderReported) -> dict[int, tuple[str, str]]:
+        """For what the jobs wait that were asked for: a full disk holds all of them."""
+        if self._store.ledger.takes_work:
+            return order.causes
+        return dict.fromkeys(order.causes, ("disk", ""))
 
     def _answer(
         self, envelope: Envelope, message: messages.ReadPlan, order: messages.OrderReported
@@ -147,6 +157,7 @@ class Estimating:
                 standing=order.standing,
                 holds_back=order.holds_back,
                 waiting=self._waiting(order) if message.has_causes else {},
+                causes=self._causes(order),
             )
         )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...storage.jobs.jobs import JobStatus
 from ...storage.locks.locks import Owner
 from ...storage.prediction.lock_types import NO_LOCKS, LockForecast, merged
-from ...transport.messages import JobVerdict, PendingJob
+from ...transport.messages import JobVerdict, PendingJob, ReportOrder
 from ..locks.locking import LockState
 from ..runtime.slices import done
 from ..scheduling.scheduling import Schedule
@@ -147,7 +147,7 @@ class Player:
     def _plan(self, job_id: int, now: float) -> None:
         assert self._plans is not None
         snapshot = self._schedule.standing_now()
-        order = done(snapshot.reported(PLANNED_JOBS_MAX, PLANNED_JOBS_MAX))
+        order = done(snapshot.reported(ReportOrder(PLANNED_JOBS_MAX), PLANNED_JOBS_MAX))
         self._plans.predict(job_id, now, order, self._active, self._jobs)
 
     def _arrive(self, job: TracedJob) -> None:

@@ -11,6 +11,6 @@
   (jobs between which their ids alone decide), `ageing` (how old they are).
 - Which locks: `predicting` (how likely a job would wait), `holding` (what running jobs hold),
   `forecast_questions` (names to be asked of the configuration).
-- Questions: `queue_position` (where a job stands), `simulating` (what if), `remedies` and
-  `smallest_change` (what would let it start).
+- Questions: `queue_position` (where a job stands), `first_obstacle` (for what it waits),
+  `simulating` (what if), `remedies` and `smallest_change` (what would let it start).
 """

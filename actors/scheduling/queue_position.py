@@ -18,6 +18,7 @@ from ...storage.settings import EXPLAINED_JOBS_MAX
 from ...transport.messages import FullLimit, HoldingBack, OrderReported, QueuePosition
 from ..runtime.slices import done
 from .depending import dependency_outcome
+from .first_obstacle import first_obstacle
 from .holding import locks_between
 from .pending_job import HELD, REJECTED, Pending, SlotHolder, buckets_of
 from .remedies import Candidate, Candidates, Contention
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
     from ...storage.prediction.lock_types import LockForecast
-    from ...transport.messages import JobVerdict
+    from ...transport.messages import JobVerdict, ReportOrder
     from .lanes import Lane
     from .predicting import Prediction
 
@@ -122,15 +123,13 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Of `in_order`, those that no rule rejects."""
         return self._jobs_of(one for one in self.lanes if one.verdict.action != REJECTED)
 
-    def reported(
-        self, limit: int, at_once: int, *, has_causes: bool = False
-    ) -> Generator[None, None, OrderReported]:
-        """The first ``limit`` jobs in order, and what holds each back but the others.
+    def reported(self, asked: ReportOrder, at_once: int) -> Generator[None, None, OrderReported]:
+        """The first jobs in order, and what holds each back but the others.
 
         Yields after each ``at_once`` jobs: then jobs may come and go.
         """
         waiting: Counter[str] = Counter()
-        if has_causes:
+        if asked.has_causes:
             waiting = yield from self.counted(at_once)
         found: dict[int, tuple[int, list[int], bool]] = {}
         lock_sets = LockSets()
@@ -140,13 +139,14 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
                 lock_sets.add(owner, forecast)
                 if not is_held:
                     standing.append(owner)
-        for job in itertools.islice(self.in_order(), limit):
+        for job in itertools.islice(self.in_order(), asked.limit):
             is_full = any(self.taken[name] >= size for name, size in job.judged.buckets)
             # It comes twice if its priority has changed meanwhile.
             found[job.id] = (job.id, job.open, job.judged.action in HELD or is_full)
             lock_sets.add(job.id, job.wants.forecast)
             if len(found) % at_once == 0:
                 yield
+        causes = yield from self.causes(asked.causes_of, at_once)
         return OrderReported(
             pending=[one for job_id, one in found.items() if job_id in self.pending],
             count=len(self.pending),
@@ -157,7 +157,22 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
             standing=sorted(standing),
             holds_back=self.prediction.policy.is_predictive and self.prediction.policy.holds_back,
             waiting=dict(waiting),
+            causes=causes,
         )
+
+    def causes(
+        self, job_ids: Iterable[int], at_once: int
+    ) -> Generator[None, None, dict[int, tuple[str, str]]]:
+        """For what each of these jobs waits, if it is pending: see `OrderReported`."""
+        found: dict[int, tuple[str, str]] = {}
+        for looked, job_id in enumerate(job_ids, 1):
+            position = self.position(job_id, is_brief=True)
+            if position is not None:
+                kind, _, resource = first_obstacle(position)
+                found[job_id] = kind, resource
+            if looked % at_once == 0:
+                yield
+        return found
 
     def obstacles(self) -> Counter[str]:
         """As `counted`, in one slice."""

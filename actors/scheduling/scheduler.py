@@ -239,9 +239,7 @@ class Scheduler(Component[messages.SchedulerMessage]):
             self.runtime.work(simulating.outcoming(self._schedule, asked), envelope)
         elif isinstance(asked, messages.ReportOrder):
             standing = self._schedule.standing_now()
-            reported = standing.reported(
-                asked.limit, settings.LOOKED_AT_ONCE, has_causes=asked.has_causes
-            )
+            reported = standing.reported(asked, settings.LOOKED_AT_ONCE)
             self.runtime.work(reported, envelope)
         elif self._schedule.lacks_verdict(asked.id):
             return False

@@ -13,13 +13,13 @@ import msgspec
 
 from ...storage import settings
 from ...storage.jobs.jobs import JobStatus
-from ...transport import remedy_words
 from ...transport.messages import Simulated, WaitingJob
+from .first_obstacle import first_obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ...transport.messages import LocksSimulated, QueuePosition, RunSimulation
+    from ...transport.messages import LocksSimulated, RunSimulation
     from .scheduling import Schedule
 
 _WAITING_SHOWN_MAX = 200
@@ -94,7 +94,7 @@ def _waiting(schedule: Schedule) -> list[WaitingJob]:
     for job in itertools.islice(schedule.standing_now().waiting(), _WAITING_SHOWN_MAX):
         position = schedule.position(job.id, is_brief=True)
         assert position is not None
-        kind, text = first_obstacle(position)
+        kind, text, _ = first_obstacle(position)
         waiting.append(WaitingJob(id=job.id, kind=kind, text=text))
     return waiting
 
@@ -114,23 +114,3 @@ def with_locks(outcome: Simulated, locks: LocksSimulated) -> Simulated:
         waiting=outcome.waiting + waiting,
         counts=dict(+counts),
     )
-
-
-def first_obstacle(position: QueuePosition) -> tuple[str, str]:
-    """The first thing that holds a job back, in the order in which the scheduler looks at it."""
-    if position.open:
-        return "dependency", f"waits for {', '.join(map(str, position.open))}"
-    if position.full:
-        full = position.full[0]
-        runs = "runs" if full.size == 1 else "run"
-        return "limit", f"{full.name}: {full.size} {runs} already"
-    if position.action in ("PAUSE", "REJECT"):
-        return (
-            "rule",
-            f"{'paused' if position.action == 'PAUSE' else 'rejected'} by {position.rule}",
-        )
-    if position.held_back:
-        return "lock", remedy_words.taken(position.held_back[0])
-    if len(position.running) >= position.slots:
-        return "slots", remedy_words.slots_taken(position.slots)
-    return "order", "others are looked at first"

@@ -101,8 +101,17 @@ PURGED_SHOWN_MAX = 10_000
 CAUSES_SECONDS = 2.0
 """How often the process asks why jobs wait."""
 
-CAUSES_AT_ONCE = 20
-"""For how many jobs it asks at a time."""
+CAUSES_AT_ONCE = 900
+"""For how many jobs that somebody sees it asks at a time: in one request."""
+
+CAUSES_IN_TURN = 20
+"""For how many other waiting jobs it asks at a time."""
+
+EXPLAINED_AT_ONCE = 50
+"""Of how many jobs that have a process it asks for what they wait: each needs a request."""
+
+CAUSES_AWAITED_SECONDS = 0.5
+"""For so long a list waits for the causes that are not known yet."""
 
 USERS_MAX = 10_000
 """Most users."""

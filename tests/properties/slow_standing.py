@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ganger.actors.scheduling import simulating
+from ganger.actors.scheduling.first_obstacle import first_obstacle
 from ganger.actors.scheduling.pending_job import HELD, REJECTED, Pending, buckets_of
 from ganger.actors.scheduling.remedies import Candidate, Candidates, Contention
 from ganger.transport.messages import FullLimit, JobVerdict, QueuePosition
@@ -106,5 +106,5 @@ def obstacles(schedule: Schedule) -> Counter[str]:
         if job.judged.action != REJECTED:
             brief = schedule.position(job.id, is_brief=True)
             assert brief is not None
-            found[simulating.first_obstacle(brief)[0]] += 1
+            found[first_obstacle(brief)[0]] += 1
     return found

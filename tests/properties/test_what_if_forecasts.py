@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.actors.scheduling.schedules import pending_in_order, simulated
 from tests.properties.test_predictive_model import lock_forecasts, policies, submissions
 
-from ganger.actors.scheduling import simulating
+from ganger.actors.scheduling.first_obstacle import first_obstacle
 from ganger.actors.scheduling.scheduling import Schedule
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.prediction.lock_types import LockForecast
@@ -105,7 +105,7 @@ def test_what_is_simulated_is_what_then_starts(
     for job_id, kind in waiting.items():
         position = schedule.position(job_id)
         assert position is not None
-        assert kind == simulating.first_obstacle(position)[0]
+        assert kind == first_obstacle(position)[0]
     event(f"starts: {min(2, len(decided.start))}, for locks: {'lock' in waiting.values()}")
 
 

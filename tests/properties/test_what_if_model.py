@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.actors.scheduling.schedules import pending_in_order, remedy_for, simulated
 
 from ganger.actors.answers import explaining
-from ganger.actors.scheduling import simulating
+from ganger.actors.scheduling.first_obstacle import first_obstacle
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.actors.store.job_rows import JobClass, Row
 from ganger.storage.jobs.jobs import JobStatus
@@ -148,7 +148,7 @@ def test_a_job_that_does_not_run_is_held_back_by_the_cause_that_explain_names(
         alive = schedule.running | set(pending_in_order(schedule))
         assert {other for one in obstacles for other in one.jobs} <= alive
         # Simulation and explanation agree on what comes first.
-        kind, _ = simulating.first_obstacle(msgspec.structs.replace(position))
+        kind, _, _ = first_obstacle(msgspec.structs.replace(position))
         assert kind == obstacles[0].kind
 
 
@@ -222,7 +222,7 @@ def test_what_explain_names_first_is_what_to_remove_first(
             position = schedule.position(job_id)
             if position is None:
                 break
-            kind, _ = simulating.first_obstacle(position)
+            kind, _, _ = first_obstacle(position)
             match kind:
                 case "dependency":
                     wanted = dict(by_id[job_id].job.depends)[position.open[0]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -335,6 +336,37 @@ def test_all_jobs_that_match_are_chosen_on_whatever_page(page: Page, served: Ser
     with served.client() as client:
         assert {str(job.outcome) for job in client.wait(*many, timeout=30.0)} == {"canceled"}
     served.request("DELETE", f"/2/jobs/{holder}?kill=1")
+
+
+def test_a_long_list_says_at_once_for_what_each_job_of_the_page_waits(
+    page: Page, served: Served
+) -> None:
+    with served.client() as client:
+        holder = client.submit([delay(600.0, "node31")])
+        others = {f"node{n}": client.submit([delay(600.0, f"node{n}")]) for n in range(32, 36)}
+        many = client.submit_many([[delay(0.1, "node31")]] * 3_000, reason="a long list")
+        follower = client.submit([delay(0.1)], depends=[many[0]], reason="a long list")
+        path = "/2/queue?search=a+long+list&limit=1"
+        while served.get(path)["count"] < len(many) + 1:
+            # The page's process hears of the jobs a little later.
+            pass
+        log_in(page)
+        begin = time.monotonic()
+        visit(page, served, "jobs?search=a+long+list&sort=id&page=7")
+        page.locator("tbody tr").nth(99).wait_for()
+        known = page.locator(".waits", has_text="waits for a lock: node/node31")
+        known.nth(99).wait_for(timeout=1_000)
+        assert time.monotonic() - begin < 2.0
+        visit(page, served, "jobs?search=a+long+list&sort=-id")
+        page.get_by_text(f"waits for job {many[0]}").wait_for(timeout=1_000)
+        assert client.causes([many[7], follower, holder]) == {
+            many[7]: ("lock", "node/node31"),
+            follower: ("dependency", str(many[0])),
+        }
+        for job_id in (follower, *reversed(many)):
+            client.cancel(job_id)
+        for job_id in (holder, *others.values()):
+            client.cancel(job_id, kill=True)
 
 
 def test_a_command_is_split_as_a_shell_splits_it(page: Page) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
 from ganger import JobStatus
 from ganger.rapi.feed import Feed
 from ganger.rapi.timeline import Timeline
+from ganger.storage import errors
 from ganger.storage.access import rapi_settings
 from ganger.storage.jobs.job_views import JobInfo, StatusChange
 from ganger.storage.jobs.outcomes import Outcome
 from ganger.transport.messages import JobExplained, Obstacle
+
+if TYPE_CHECKING:
+    from ganger import AsyncClient
 
 S = JobStatus
 
@@ -19,9 +27,9 @@ class World:
     """A feed with a timeline behind it."""
 
     def __init__(self) -> None:
-        self._feed = Feed("a")
-        self.timeline = Timeline(self._feed.live)
-        self._feed.call(self.timeline.hear)
+        self.feed = Feed("a")
+        self.timeline = Timeline(self.feed.live)
+        self.feed.call(self.timeline.hear)
         self._statuses: dict[int, JobStatus] = {}
 
     def job(
@@ -47,7 +55,7 @@ class World:
         )
         previous = self._statuses.get(job_id)
         self._statuses[job_id] = status
-        self._feed.add(StatusChange(job_id=job_id, status=status, previous=previous, job=job), now)
+        self.feed.add(StatusChange(job_id=job_id, status=status, previous=previous, job=job), now)
 
     def cause(self, now: float, kind: str, job_id: int = 1, **named: object) -> None:
         one = Obstacle(kind=kind, held=job_id, text="", **named)  # type: ignore[arg-type]
@@ -123,27 +131,85 @@ def test_a_cause_that_comes_too_late_changes_nothing(world: World) -> None:
 def test_waiting_jobs_are_asked_for_in_turn(world: World) -> None:
     for job_id in range(1, 6):
         world.job(1, S.QUEUED, job_id)
-    asked = [job for _ in range(5) for job in world.timeline.waiting(2)]
+    asked = [job for _ in range(5) for job in world.timeline.in_turn(2)]
     assert sorted(asked) == sorted([1, 2, 3, 4, 5] * 2)
 
 
-def test_jobs_that_somebody_sees_are_asked_for_first_and_the_others_too(world: World) -> None:
+def test_jobs_that_somebody_sees_are_asked_for_while_they_wait(world: World) -> None:
     for job_id in range(1, 101):
         world.job(1, S.QUEUED, job_id)
     world.timeline.look_at([50, 51, 52, 53], 10.0)
-    first = world.timeline.waiting(4, 11.0)
-    assert first[:3] == [50, 51, 52]
-    for job_id in first[:3]:
-        world.cause(11, "slots", job_id)
+    assert world.timeline.seen(3, 11.0) == [50, 51, 52]
+    for job_id in (50, 51, 52):
+        world.timeline.waits(job_id, ("slots", ""), 11.0)
     # The one without a known cause, then that which was asked for longest ago.
-    assert world.timeline.waiting(4, 12.0)[:3] == [53, 50, 51]
+    assert world.timeline.seen(3, 12.0) == [53, 50, 51]
     world.job(13, S.RUNNING, 53, started=13.0)
-    assert 53 not in world.timeline.waiting(4, 13.0)
-    asked = {job for _ in range(100) for job in world.timeline.waiting(4, 14.0)}
-    assert asked == {*range(1, 101)} - {53}
-    late = 10.0 + rapi_settings.LOOKED_AT_SECONDS + 1.0
-    asked = {job for _ in range(5) for job in world.timeline.waiting(4, late)}
-    assert len(asked) == 20
+    assert world.timeline.seen(9, 13.0) == [52, 50, 51]
+    assert world.timeline.seen(9, 10.0 + rapi_settings.LOOKED_AT_SECONDS + 1.0) == []
+
+
+class Daemon:
+    """Tells the causes of jobs, one of which has a process, and counts the requests."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.is_ending = False
+
+    async def causes(self, job_ids: Sequence[int]) -> dict[int, tuple[str, str]]:
+        self.asked.append([*job_ids])
+        if self.is_ending:
+            raise errors.TryAgainError
+        return {one: ("lock", f"node/n{one}") for one in job_ids if one != 1}
+
+    async def explain(self, job_id: int) -> JobExplained:
+        self.asked.append([job_id])
+        one = Obstacle(kind="lock", held=job_id, text="", lock="node/own")
+        return JobExplained(id=job_id, status=S.WAITING, text="", obstacles=[one])
+
+
+def follow(world: World, daemon: Daemon, job_ids: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """The causes of these jobs, as a list shows them that is asked for now."""
+
+    async def shown() -> dict[int, tuple[str, str]]:
+        client = cast("AsyncClient", daemon)
+        following = asyncio.create_task(world.timeline.follow(world.feed, client))
+        await asyncio.sleep(0)
+        begin = asyncio.get_running_loop().time()
+        found = await world.timeline.await_causes(job_ids)
+        following.cancel()
+        assert asyncio.get_running_loop().time() - begin < rapi_settings.CAUSES_SECONDS / 2
+        return found
+
+    return asyncio.run(shown())
+
+
+def test_the_causes_of_all_jobs_of_a_list_come_with_it_by_one_request(world: World) -> None:
+    """And one more for a job that has a process."""
+    world.feed.is_connected = True
+    for job_id in range(1, 501):
+        world.job(1, S.QUEUED, job_id)
+    daemon = Daemon()
+    found = follow(world, daemon, range(1, 101))
+    assert found == {1: ("lock", "node/own")} | {n: ("lock", f"node/n{n}") for n in range(2, 101)}
+    assert {*daemon.asked[0]} >= {*range(1, 101)}
+    assert daemon.asked[1:] == [[1]]
+    # What is known is not awaited again.
+    daemon.asked.clear()
+    assert follow(world, daemon, range(1, 101)) == found
+    assert daemon.asked == []
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_list_does_not_wait_long_for_causes_that_do_not_come(
+    world: World, *, is_connected: bool
+) -> None:
+    world.feed.is_connected = is_connected
+    world.job(1, S.QUEUED, 7)
+    daemon = Daemon()
+    daemon.is_ending = True
+    assert follow(world, daemon, [7]) == {}
+    assert bool(daemon.asked) == is_connected
 
 
 def test_old_rows_are_forgotten_but_not_those_of_living_jobs(world: World) -> None:
@@ -202,7 +268,7 @@ def test_a_job_that_only_waits_is_shown_and_has_no_row_in_memory(world: World) -
     ]
     assert shown.count == 3
     assert world.spans(3) == [(1.0, None, "waiting", "")]
-    assert sorted(job for _ in range(3) for job in world.timeline.waiting(1)) == [1, 2, 3]
+    assert sorted(job for _ in range(3) for job in world.timeline.in_turn(1)) == [1, 2, 3]
 
 
 def test_only_the_newest_rows_are_shown_with_the_count_of_all(world: World) -> None:

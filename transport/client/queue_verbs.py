@@ -218,6 +218,17 @@ class QueueVerbs:
         asked = ReadPlan(limit=0, has_causes=True)
         return (self._caller.call(asked, timeout)).waiting
 
+    def causes(
+        self, job_ids: Iterable[int], *, timeout: float | None = None
+    ) -> dict[int, tuple[str, str]]:
+        """For what these pending jobs wait: the kind of the first obstacle, and what it is about.
+
+        That is a lock, a rule, a rate limit or the ids of jobs; "": nothing with a name. One
+        request for at most 1,000 jobs; those that have a process or have ended are left out.
+        """
+        asked = ReadPlan(limit=0, causes_of=[check_id(one) for one in job_ids])
+        return (self._caller.call(asked, timeout)).causes
+
     # The end.
 
     def stop(self, *, timeout: float | None = None) -> None:

@@ -72,7 +72,8 @@ class PlanRead(Reply, frozen=True):
     ``usual``: the seconds that count for work without history. ``accuracy``: how wrong the last
     predictions of run times were. ``locks``, ``lock_sets``, ``standing``, ``holds_back``: as the
     scheduler reports them (`OrderReported`). ``waiting``: for what all pending jobs wait, by the
-    kind of `Obstacle`, and as ``process`` the jobs that wait for locks with a process.
+    kind of `Obstacle`, and as ``process`` the jobs that wait for locks with a process. ``causes``:
+    as in `OrderReported`.
     """
 
     now: float
@@ -88,17 +89,20 @@ class PlanRead(Reply, frozen=True):
     standing: list[int] = []
     holds_back: bool = False
     waiting: dict[str, int] = {}
+    causes: dict[int, tuple[str, str]] = {}
 
 
 class ReadPlan(Request[PlanRead], frozen=True):
     """Send what a plan of the jobs to come needs.
 
     ``limit``: of at most so many pending jobs; None: of as many as a plan has. ``has_causes``:
-    also for what the pending jobs wait.
+    also for what the pending jobs wait. ``causes_of``: for what each of these waits, at most
+    `CAUSES_MAX` of them.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
     has_causes: bool = False
+    causes_of: list[int] = []
 
 
 class ReadRuleHits(Request[RuleHits], frozen=True):

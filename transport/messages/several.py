@@ -210,7 +210,8 @@ class OrderReported(Reply, frozen=True):
     the locks that jobs have, or with which they begin, as indexes of ``locks``; others need none,
     or it is not known. ``waiting``: how many pending jobs wait, by the kind of their first obstacle
     (if it was asked for). ``standing``: running jobs that still wait for theirs. ``holds_back``:
-    whether pending jobs that would wait for locks get no run slot.
+    whether pending jobs that would wait for locks get no run slot. ``causes``: of the jobs that
+    were asked for and are pending, the kind of the first obstacle, and the lock, rule or jobs.
     """
 
     pending: list[tuple[int, list[int], bool]]
@@ -222,13 +223,16 @@ class OrderReported(Reply, frozen=True):
     standing: list[int] = []
     holds_back: bool = False
     waiting: dict[str, int] = {}
+    causes: dict[int, tuple[str, str]] = {}
 
 
 class ReportOrder(Request[OrderReported], frozen=True):
     """From the job queue: report the first ``limit`` pending jobs in order.
 
-    ``has_causes``: also for what all of them wait, which costs more.
+    ``has_causes``: also for what all of them wait, which costs more. ``causes_of``: for what each
+    of these waits.
     """
 
     limit: int
     has_causes: bool = False
+    causes_of: list[int] = []

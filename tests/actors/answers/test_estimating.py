@@ -141,6 +141,13 @@ def test_a_plan_gets_the_order_and_the_estimates_of_each_kind_of_work(queue: Que
     assert (found.slots, found.count, found.accuracy) == (20, 3, None)
 
 
+def test_the_causes_of_too_many_jobs_are_refused(queue: Queue) -> None:
+    asked = messages.ReadPlan(causes_of=[*range(1, settings.CAUSES_MAX + 2)])
+    refused = queue.actor.say(asked).answer_as(messages.Failure)
+    assert refused.error == "BadRequestError"
+    assert refused.text == "causes_of: expected at most 1000, got 1001"
+
+
 def test_a_plan_says_how_long_a_job_has_been_running(queue: Queue) -> None:
     [job_id] = queue.submitted(command("make"))
     queue.start(job_id)

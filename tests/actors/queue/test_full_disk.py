@@ -168,6 +168,14 @@ def test_a_pending_job_says_that_the_disk_is_full(kept: Queue, disk: Disk) -> No
         "job 1 is queued: the disk is full, and nothing starts until there is space again"
     )
     assert explained.obstacles[0].kind == "disk"
+    many = kept.actor.ask(messages.ReadPlan(limit=0, causes_of=[1, 7]))
+    [order] = kept.stage.take_requests(messages.ReportOrder)
+    assert isinstance(order.message, messages.ReportOrder)
+    assert order.message.causes_of == [1, 7]
+    causes = {1: ("slots", "")}
+    order.reply(messages.OrderReported(pending=[], count=1, running=[], slots=1, causes=causes))
+    kept.actor.handle_mail()
+    assert many.answer_as(messages.PlanRead).causes == {1: ("disk", "")}
 
 
 def _is_question(entry: tuple[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from ganger.storage.prediction.lock_types import (
     shared,
 )
 from ganger.storage.prediction.policy import Policy
-from ganger.transport.messages import JobVerdict, PendingJob
+from ganger.transport.messages import JobVerdict, PendingJob, ReportOrder
 
 SUCCESS = JobStatus.SUCCESS
 HOT = forecast_of(node=exclusive(["hot"]))
@@ -220,13 +220,13 @@ def test_jobs_in_the_line_of_a_bucket_keep_the_order_of_weights() -> None:
 def test_the_order_says_which_locks_jobs_have_and_begin_with() -> None:
     known = schedule(verdict(1, HOT), verdict(2, HOT), verdict(3), verdict(4, own(4)))
     assert known.decide(0.0).start == [1, 3]
-    found = done(known.standing_now().reported(9, 9))
+    found = done(known.standing_now().reported(ReportOrder(9), 9))
     assert (found.standing, found.holds_back) == ([1], True)
     by_job = {job_id: found.locks[index] for job_id, index in found.lock_sets.items()}
     assert by_job == {1: HOT, 2: HOT, 4: own(4)}
     known.locks_changed(1, own(1))
     known.locks_changed("somebody", NODES)
-    found = done(known.standing_now().reported(9, 9))
+    found = done(known.standing_now().reported(ReportOrder(9), 9))
     assert found.standing == []
     assert found.locks[found.lock_sets[1]] == own(1)
 
@@ -236,7 +236,7 @@ def test_the_order_has_locks_until_there_are_too_many_names(
 ) -> None:
     monkeypatch.setattr(queue_position, "LOCK_NAMES_MAX", 3)
     known = schedule(*(verdict(n, own(n)) for n in (1, 2)), verdict(3, HOT), slots=1)
-    found = done(known.standing_now().reported(9, 9))
+    found = done(known.standing_now().reported(ReportOrder(9), 9))
     assert len(found.pending) == 3
     assert sorted(found.lock_sets) == [1, 3]
 

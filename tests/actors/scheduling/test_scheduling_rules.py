@@ -18,10 +18,17 @@ from tests.actors.scheduling.schedules import (
 
 from ganger.actors.runtime.slices import done
 from ganger.actors.scheduling import simulating
+from ganger.actors.scheduling.first_obstacle import first_obstacle
 from ganger.actors.scheduling.lanes import Lane
 from ganger.actors.scheduling.scheduling import Pass, Schedule
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.transport.messages import JobVerdict, QueuePosition, RunSimulation, Simulate
+from ganger.transport.messages import (
+    JobVerdict,
+    QueuePosition,
+    ReportOrder,
+    RunSimulation,
+    Simulate,
+)
 
 SUCCESS = JobStatus.SUCCESS
 NEXT = CHAIN + 1
@@ -82,7 +89,24 @@ def test_a_job_is_held_by_the_slots_where_all_are_taken(running: list[int], kind
         open=[], full=[], action="ACCEPT", rule=None, ahead=0, first_ahead=[], running=running,
         slots=2, best_priority=0,
     )  # fmt: skip
-    assert simulating.first_obstacle(position)[0] == kind
+    assert first_obstacle(position)[0] == kind
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 9])
+def test_of_many_jobs_it_is_told_for_what_each_waits(at_once: int) -> None:
+    known = schedule(
+        verdict(1),
+        verdict(2, (1, "")),
+        verdict(3, action="PAUSE", rule="held"),
+        *(verdict(n, action="RATE_LIMIT", rule="few", limit=1) for n in (4, 5)),
+        verdict(6),
+        slots=3,
+    )
+    assert started(known) == [1, 4, 6]
+    asked = ReportOrder(limit=0, causes_of=[9, 5, 1, 3, 2])
+    found = done(known.standing_now().reported(asked, at_once))
+    assert found.pending == []
+    assert found.causes == {5: ("limit", "few"), 3: ("rule", "held"), 2: ("dependency", "1")}
 
 
 def test_a_simulation_leaves_none_of_its_jobs_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
