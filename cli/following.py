@@ -91,13 +91,7 @@ def wait(
             if change.status.is_final:
                 final[change.job_id] = change.job
     except KeyboardInterrupt:
-        left = [str(job_id) for job_id in ids if job_id not in final]
-        goes_on = "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on"
-        output.echo(
-            f"ganger: {goes_on}; wait again with `ganger job wait {' '.join(left)}`",
-            err=True,
-        )
-        return INTERRUPTED_EXIT_CODE
+        return interrupted([job_id for job_id in ids if job_id not in final], "wait")
     code = 0
     for job_id in dict.fromkeys(ids):
         job = final.get(job_id)
@@ -110,6 +104,24 @@ def wait(
             output.echo(f"Job {job_id}{name} {ending(job)}", err=True)
             code = code if has_ended_well(client, job) else 1
     return code
+
+
+_NAMED_MAX = 10
+
+
+def interrupted(left: Sequence[int], command: str) -> int:
+    """Tell the user who no longer follows these jobs that they go on; the exit code.
+
+    ``command``: of ``ganger job``, which follows them again.
+    """
+    if left:
+        goes_on = "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on"
+        them = "it" if len(left) == 1 else "them"
+        named = " ".join(map(str, left)) if len(left) <= _NAMED_MAX else "IDS"
+        again = f"follow {them} again with `ganger job {command} {named}`"
+        # The terminal shows ^C at the end of the line.
+        output.echo(f"\nganger: {goes_on}; {again}", err=True)
+    return INTERRUPTED_EXIT_CODE
 
 
 def _shown(
@@ -204,7 +216,8 @@ def _show_job(job: job_views.JobInfo) -> None:
         "Plan": job.plan,
         "Submitted by": job.user,
         "Reason": job.reason,
-        "Priority": str(job.priority),
+        # Of a job that has ended it is 0, whatever it was.
+        "Priority": "" if job.is_final else str(job.priority),
         "Received": output.absolute(job.received),
         "Processing start": output.absolute(job.started),
         "Processing end": output.absolute(job.ended),

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..storage import errors, wording
-from ..storage.jobs import jobs
+from ..storage.jobs import job_views, jobs
 from . import (
     choices,
     completing,
@@ -209,8 +209,16 @@ def watch(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool)
         left, code = _there(client, ids)
         if code and not left:
             return code
-        for part in whys.watched(client, left, log=True, timeout=timeout, quiet=quiet):
-            following.tell(part)
+        going_on = dict.fromkeys(left)
+        try:
+            for part in whys.watched(client, left, log=True, timeout=timeout, quiet=quiet):
+                following.tell(part)
+                if isinstance(part, job_views.StatusChange) and part.status.is_final:
+                    going_on.pop(part.job_id, None)
+        except KeyboardInterrupt:
+            if left:
+                return following.interrupted([*going_on], "watch")
+            raise
     return code
 
 

@@ -28,6 +28,9 @@ def _columns() -> Iterator[tuple[str, Column]]:
         yield name, output.column(name, listing.TYPES[name])
         if name == "status":
             yield "state", following.STATE
+        if name == "priority":
+            # Of a job that has ended it is 0, whatever it was.
+            yield name, Column(name, lambda job: "-" if job.is_final else job.priority)
         if name == "ended":
             yield "duration", Column("duration", lambda job: output.span(following.duration(job)))
 

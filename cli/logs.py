@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import codecs
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
+from ..storage import errors
 from ..storage.jobs.job_views import LogLine
-from . import choices, output
-from .call import INTERRUPTED_EXIT_CODE
+from . import choices, following, output
 
 if TYPE_CHECKING:
     from ..storage.jobs.job_views import OutputChunk
+    from ..transport.client.client import Client
     from .call import Call
 
 _KEPT = "\n\t\r"
@@ -57,10 +59,17 @@ def logs(
                 else:
                     printer.show(part)
         except KeyboardInterrupt:
-            return INTERRUPTED_EXIT_CODE
+            return following.interrupted([job_id] if _goes_on(client, job_id) else [], "logs -f")
         finally:
             printer.finish()
     return 0
+
+
+def _goes_on(client: Client, job_id: int) -> bool:
+    with suppress(errors.GangerError):
+        [job] = client.jobs([job_id])
+        return not job.is_final
+    return False
 
 
 class Printer:

@@ -277,8 +277,12 @@ def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) ->
     from rich.console import Console  # noqa: PLC0415 - only for people
     from rich.text import Text  # noqa: PLC0415
 
-    headings = [_cell(column.heading.upper()) for column in columns]
     cells = [[_cell((column.pretty or column.plain)(row)) for column in columns] for row in rows]
+    if rows and not style.fields:
+        told = [place for place in range(len(columns)) if any(map(_tells, _at(cells, place)))]
+        columns = [columns[place] for place in told]
+        cells = [[row[place] for place in told] for row in cells]
+    headings = [_cell(column.heading.upper()) for column in columns]
     if style.headers:
         for heading in headings:
             heading.stylize("bold")
@@ -289,9 +293,23 @@ def _show_table(rows: Sequence[Any], columns: Sequence[Column], style: Style) ->
     wanted = [max(cell.cell_len for cell in found) for found in zip(*cells, strict=True)]
     least = [column.width_least for column in columns]
     lines = layout.lines(wanted, least, console.width)
-    shown = [_joined(row, line) for row in cells for line in lines]
+    shown = [
+        _joined(row, line)
+        for row in cells
+        for line in lines
+        if style.fields or not line.indent or any(_tells(row[place]) for place in line.places)
+    ]
     # A shortened UUID is useless: a long one runs over the edge.
     console.print(Text("\n").join(shown), soft_wrap=True)
+
+
+def _at(cells: Sequence[Sequence[Text]], place: int) -> Iterator[Text]:
+    return (row[place] for row in cells)
+
+
+def _tells(cell: Text) -> bool:
+    """Whether a cell says something: a terminal shows no line, and no usual column, of others."""
+    return cell.plain not in ("-", "0")
 
 
 def _joined(row: Sequence[Text], line: layout.Line) -> Text:

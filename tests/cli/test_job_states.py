@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -190,3 +191,36 @@ def test_of_a_daemon_that_tells_no_outcomes_the_status_says_what_it_can() -> Non
     old = JobInfo(id=9, status=JobStatus.ERROR, summary="", priority=0)
     assert following.outcome(old) is Outcome.FAILED
     assert following.state(old) == "failed"
+
+
+@pytest.mark.parametrize("command", ["watch", "wait"])
+def test_who_stops_following_is_told_which_jobs_go_on(
+    daemon: EndedJobs, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    watch = daemon.watch
+
+    def interrupted(*ids: int, **asked: object) -> Iterator[StatusChange]:
+        yield from watch(*ids, **asked)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(daemon, "watch", interrupted)
+    done = run(command, "1", "2")
+    again = f"follow it again with `ganger job {command} 1`"
+    assert done.stderr == f"\nganger: 1 job goes on; {again}\n"
+    assert done.return_value == 130
+
+
+def test_who_stops_reading_output_is_told_that_the_job_goes_on(
+    daemon: EndedJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "logs", mock.Mock(side_effect=KeyboardInterrupt), raising=False)
+    done = run("logs", "-f", "1")
+    assert done.stderr == ("\nganger: 1 job goes on; follow it again with `ganger job logs -f 1`\n")
+    assert done.return_value == 130
+    # One that has ended does not go on.
+    assert (run("logs", "2").stderr, run("logs", "2").return_value) == ("", 130)
+
+
+def test_the_priority_of_an_ended_job_is_left_out() -> None:
+    assert "  Priority: " in run("info", "1").output
+    assert "Priority: " not in run("info", "2").output

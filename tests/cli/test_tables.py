@@ -191,8 +191,8 @@ def test_no_table_is_wider_than_the_terminal(
 
 def test_a_long_summary_is_cut_and_nothing_else(shown: ShowsTable) -> None:
     _, first, second = shown("job", "list")
-    assert re.fullmatch(r"7   running  x{20,50}\u2026  .* ago +\w+ \w+ +-", first)
-    assert second.split() == ["8", "queued", "EXEC(true)", "-", "-", "-"]
+    assert re.fullmatch(r"7   running  x{20,50}\u2026  .* ago +\w+ \w+", first)
+    assert second.split() == ["8", "queued", "EXEC(true)", "-", "-"]
 
 
 def test_a_rule_is_shown_with_its_whole_uuid_however_narrow_the_terminal_is(
@@ -367,3 +367,31 @@ def test_a_column_that_is_wider_than_everything_has_a_line_for_itself() -> None:
 )
 def test_a_duration_has_its_two_largest_units(seconds: float | None, shown_as: str) -> None:
     assert output.span(seconds) == shown_as
+
+
+def test_a_terminal_shows_no_line_and_no_usual_column_that_says_nothing(
+    shown: ShowsTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = JobInfo(
+        id=7,
+        status=JobStatus.ERROR,
+        summary=LONG,
+        priority=0,
+        received=1.0,
+        name=LONG,
+        reason_ended=LONG,
+    )
+    waiting = JobInfo(id=8, status=JobStatus.QUEUED, summary="EXEC(true)", priority=4)
+    monkeypatch.setattr(FullDaemon, "jobs", lambda *_, **__: [ended, waiting])
+    heading, further, first, reason, second = shown("job", "list")
+    # Neither has begun: there is no duration.
+    assert heading.split() == ["ID", "STATE", "NAME", "SUMMARY", "RECEIVED"]
+    assert (further.split(), reason.strip("x ")) == (["REASON_ENDED"], "\u2026")
+    assert first.split()[:2] == ["7", "failed"]
+    assert second.split() == ["8", "queued", "-", "EXEC(true)", "-"]
+    # The priority of a job that has ended is not known any more.
+    assert shown("job", "list", "--fields", "id,priority,ended") == [
+        "ID  PRIORITY  ENDED",
+        "7   -         -",
+        "8   4         -",
+    ]
