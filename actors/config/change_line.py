@@ -355,6 +355,7 @@ class ChangeLine:
         self._tell_done()
         self._stored()
         self._go_on()
+        self._configuration.enter()
 
     def _note_refused(self, error: errors.GangerError) -> None:
         # Also those without changes: they were decided on changes that are not made.

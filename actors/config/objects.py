@@ -131,7 +131,9 @@ def _is_deeper(value: object, levels: int) -> bool:
         inner = value
     else:
         return False
-    return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
+    if levels == 0:
+        return True
+    return any(_is_deeper(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 def is_masked(value: object) -> bool:

@@ -1,8 +1,8 @@
 """The configuration as the store owns it: the present snapshot, and its files.
 
 A change is checked against the whole (`StoredConfiguration.draft`) and appended to the log. When it
-is durable there, it is visible, and entered into the history (`StoredConfiguration.stored`). A
-refused one leaves no trace (`refused`). Changes that are drafted meanwhile are the next batch.
+is durable there, it is visible (`StoredConfiguration.stored`), and then entered into the history
+(`enter`). A refused one leaves no trace (`refused`). What is drafted meanwhile is the next batch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -114,6 +114,7 @@ class StoredConfiguration:
         self._history = ConfigHistory(places.config_history)
         self._drafts: list[_Draft] = []
         self._sent: list[_Draft] = []
+        self._unentered: list[_Draft] = []
         self._known = stored.newest
         self._listeners: list[Listener] = []
         self._replies: dict[tuple[str, str], KeyedReply] = {}
@@ -208,7 +209,7 @@ class StoredConfiguration:
         self._doubtful.clear()
 
     def stored(self) -> None:
-        """The batch is durable: its changes are visible from now on."""
+        """The batch is durable: its changes are visible from now on. `enter` follows."""
         drafts, self._sent = self._sent, []
         self._doubtful.clear()
         self.snapshot = drafts[-1].after
@@ -216,9 +217,20 @@ class StoredConfiguration:
         for draft in drafts:
             for listener in self._listeners:
                 listener(draft.before, draft.after, draft.changes)
+            self._note_reply(draft.record)
+        self._unentered += drafts
+
+    def enter(self) -> None:
+        """Write the entries of what is stored into the history; whoever made it need not wait.
+
+        If the disk refuses them they are written later, and a start finds the changes in the log.
+        """
+        drafts, self._unentered = self._unentered, []
+        if not drafts:
+            return
+        for draft in drafts:
             self._enter(draft.before, draft.after, draft.record)
         with contextlib.suppress(errors.StorageError):
-            # The changes are stored; their entries are written later.
             self._history.write()
 
     # ------------------------------------------------------------ the whole
@@ -228,6 +240,7 @@ class StoredConfiguration:
 
         `StorageError`.
         """
+        self.enter()
         self._history.write()
         document, path = self.snapshot.to_document(), self._places.config
         serial = self.snapshot.serial_no
@@ -250,7 +263,7 @@ class StoredConfiguration:
     def history(self, count: int, before: int | None = None) -> list[HistoryEntry]:
         """The newest entries older than the serial ``before``, newest first."""
         found: list[HistoryEntry] = []
-        for entry in filter(None, map(_entry, self._history.lines())):
+        for entry in self._entries():
             if len(found) == count:
                 break
             if before is None or entry.serial < before:
@@ -260,13 +273,17 @@ class StoredConfiguration:
 
     def find_answer(self, job_id: int, op_index: int, since: int) -> OpcodeAnswer | None:
         """The answer of this opcode of the job, if it made a change newer than that serial."""
-        for entry in filter(None, map(_entry, self._history.lines())):
+        for entry in self._entries():
             if entry.serial <= since:
                 break
             answer = entry.answer
             if answer is not None and (answer.job_id, answer.op_index) == (job_id, op_index):
                 return answer
         return None
+
+    def _entries(self) -> Iterator[HistoryEntry]:
+        self.enter()
+        return filter(None, map(_entry, self._history.lines()))
 
     def reply_to(self, who: str, request: str) -> KeyedReply | None:
         """The reply to the request of this key, if its changes are drafted or stored.
@@ -283,6 +300,10 @@ class StoredConfiguration:
         """Raise `OutcomeUnknownError` if a loss of power may bring back a change under this key."""
         if (error := self._doubtful.get(_key_of(who, request))) is not None:
             raise error
+
+    def _note_reply(self, record: ConfigChanged) -> None:
+        if record.digest:
+            self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
 
     def _keep_reply(self, reply: KeyedReply) -> None:
         self._replies[_key_of(reply.who, reply.request)] = reply
@@ -304,8 +325,6 @@ class StoredConfiguration:
             record.digest,
             record.reply,
         )
-        if record.digest:
-            self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
         self._history.add(msgspec.json.encode(entry))
 
     def _make(self, newer: Sequence[ConfigChanged], entered: int) -> None:
@@ -321,10 +340,9 @@ class StoredConfiguration:
             before, document = self.snapshot, self.snapshot.to_document()
             config_files.apply(document, record)
             self.snapshot = Configuration.load(document)
+            self._note_reply(record)
             if record.serial > entered:
                 self._enter(before, self.snapshot, record)
-            elif record.digest:
-                self._keep_reply(msgspec.convert(record, KeyedReply, from_attributes=True))
         self._history.write()
 
     def _go_on_behind(self, entered: int, now: float) -> None:

@@ -8,7 +8,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from ...storage.disk import ownership
+from ...storage.access.submitters import user_text
 
 _CREDENTIALS = struct.Struct("iII")
 """The kernel's ``struct ucred``: pid, uid, gid."""
@@ -32,7 +32,7 @@ class Peer(NamedTuple):
 
     def __str__(self) -> str:
         """The peer as logs and the history of the configuration name it."""
-        return f"{ownership.user(self.uid)}, pid {self.pid}"
+        return f"{user_text(self.uid)}, pid {self.pid}"
 
 
 def peer_of(end: socket.socket) -> Peer:

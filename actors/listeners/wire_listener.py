@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.disk import documents, ownership
+from ...storage.access.submitters import user_text
+from ...storage.disk import documents
 from ...transport import frames, messages
 from ...transport.envelopes import Address, Envelope, WatchedEnvelope
 from ...transport.messages import (
@@ -426,5 +427,5 @@ class WireListener(Component[messages.ListenerMessage]):
 def _named(identity: Credentials) -> str:
     """The sender as the history of the configuration names it."""
     if identity.uid is not None:
-        return f"{ownership.user(identity.uid)}, pid {identity.pid}"
+        return f"{user_text(identity.uid)}, pid {identity.pid}"
     return f"key {identity.key} at {identity.address}"

@@ -20,6 +20,10 @@ def local_user(uid: int, via: Literal["socket", "luxi"]) -> Submitter:
     return Submitter(user=ownership.user_name(uid) or str(uid), uid=uid, via=via)
 
 
+user_text = functools.lru_cache(maxsize=1_024)(ownership.user)
+"""As `ownership.user`, for each request of a connection: to look a name up reads files."""
+
+
 def key_owner(keys_directory: Path, public_key: str) -> Submitter | None:
     """The client with this key, by the name under which it was authorised; None: it is not now."""
     return _key_owner(keys_directory, _changed_at(keys_directory), public_key)

@@ -111,9 +111,10 @@ def _compared(
     """The differences of two values at this path, whose secrets ``masking`` hides."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old | new:
-            inner = _masking(key, old, new) if masking is masked else masking
-            where = f"{path}.{key}" if path else key
-            yield from _compared(where, old.get(key, _ABSENT), new.get(key, _ABSENT), inner)
+            one, other = old.get(key, _ABSENT), new.get(key, _ABSENT)
+            if one is not other:
+                inner = _masking(key, old, new) if masking is masked else masking
+                yield from _compared(f"{path}.{key}" if path else key, one, other, inner)
         return
     if _json(old) == _json(new):
         return

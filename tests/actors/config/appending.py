@@ -26,3 +26,4 @@ def append_drafts(stored: StoredConfiguration, changes: ChangeLog, ledger: Ledge
         raise error
     assert asker.answer_as(messages.ChangesStored).position is not None
     stored.stored()
+    stored.enter()

@@ -67,6 +67,25 @@ def test_a_change_is_made_under_the_lock_which_is_free_again_afterwards(
     assert both.held() == {}
 
 
+def test_whoever_makes_a_change_need_not_wait_for_its_entry(
+    both: StoreAndLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = both.store.component._stored
+    enter, answers = stored.enter, []
+
+    def note_and_enter() -> None:
+        answers.append(list(asker.answers))
+        enter()
+
+    monkeypatch.setattr(stored, "enter", note_and_enter)
+    asker = both.say(named(0, powered=False))
+    both.settle()
+    assert answers == [asker.answers]
+    assert isinstance(asker.answer, ObjectsChanged)
+    lines = both.stage.places.config_history.read_bytes().splitlines()
+    assert len(lines) == 1
+
+
 def test_changes_that_wait_are_made_with_one_flush(both: StoreAndLocks) -> None:
     holder = both.hold()
     askers = [both.ask(named(number, powered=False)) for number in range(3)]

@@ -61,6 +61,19 @@ def test_the_cluster_and_its_missing_fields_are_compared() -> None:
     assert between(made_configuration(), document) == [("cluster.mac_prefix", '"aa:00:00"', None)]
 
 
+def test_what_both_share_is_not_looked_at() -> None:
+    # No JSON can be made of it.
+    shared = object()
+    old = Configuration.load(made_configuration())
+    uuid, node = next(iter(old.objects(ObjectKind.NODE)))
+    before, after = (
+        old.changed([Change(ObjectKind.NODE, uuid, {**node, "x": shared, "powered": value})], 1.0)
+        for value in (True, False)
+    )
+    places = {one.path: one for one in differences(before, after)}
+    assert places[f"nodes/{uuid}.powered"][1:] == ("true", "false")
+
+
 def test_numbers_of_another_kind_differ() -> None:
     for one, other in ((1, True), (0, False), (1, 1.5)):
         found = between(edited("nodes", NODE, x=one), edited("nodes", NODE, x=other))
