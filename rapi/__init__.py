@@ -14,9 +14,9 @@ and calls the resource's handler, which asks the daemon by an `AsyncClient`.
 - Who asks, and what he may do: `authentication`, `logins`, `users_file`, `roles`, `scopes`; `hosts`
   and `origins` (which names and pages); `views` (what he sees of jobs).
 - Resources, by noun: `jobs`, `filters`, `limits`, `health`, `explanations`, `metrics`; for people
-  `queue_views` (with `job_lists` and `chains`), `lock_views`, `rule_views`; those for Ganeti's
-  clients are in `ganeti/`. `rows`: resources that read queries. `job_listing` and `job_bodies`:
-  answers that are kept as bytes.
+  `queue_views` (with `job_lists`, `chains`, `opcode_names`), `lock_views`, `rule_views`;
+  those for Ganeti's clients are in `ganeti/`. `rows`: resources that read queries. `job_listing`
+  and `job_bodies`: answers that are kept as bytes.
 - `feed`, `events`, `event_streams`, `timeline` and `metrics` share one watch of all jobs, for all
   who listen or count.
 - `page` and the files beside it are the page for browsers.

@@ -24,17 +24,19 @@ export async function jobs(context) {
     // An answer may come after that to a later question.
     if (context.signal.aborted || mine < answered) return;
     answered = mine;
-    isOpen = !query.get("archived") && found.jobs.some((job) => !FINAL.includes(job.status));
+    isOpen = found.indexed != null || (!query.get("archived") && found.jobs.some((job) => !FINAL.includes(job.status)));
     for (const job of found.jobs) if (chosen.has(job.id)) chosen.set(job.id, job);
     if (document.activeElement !== search) search.value = query.get("search") ?? "";
     const isAll = !["search", "status", "outcome"].some((name) => query.get(name));
     const choose = () => swap(bar, actions(context, chosen, () => { choose(); load(); }), others());
+    // Who may change some jobs only learns which ones when they come.
+    const matches = `${found.may ? "" : found.count.toLocaleString("en")}${isAll ? "" : " that match"}${found.may ? " that you may change" : ""}`.trim();
     const others = () => chosen.size > 0 && !query.get("archived") && found.count > found.jobs.length
-      && h("button", { click: async () => { for (const job of await matching(query)) chosen.set(job.id, job); await load(); } },
-        `Choose all ${found.count.toLocaleString("en")}${isAll ? "" : " that match"}`);
+      && short(`Choose all ${matches}`, found.may ? "All" : `All ${found.count.toLocaleString("en")}`,
+        { click: async () => { for (const job of await matching(context, query)) chosen.set(job.id, job); await load(); } });
     swap(body, states(found, query),
       found.jobs.length ? list(context, found, query, chosen, choose) : h("p", {}, isAll && page === 1 ? "There are no jobs." : "No job matches."),
-      pages(found, page), archive(query.get("archived")));
+      pages(found, page), archive(query.get("archived"), found.indexed));
     choose();
   };
   search.addEventListener("input", () => { note({ search: search.value, page: "" }); load(); });
@@ -57,13 +59,13 @@ const listed = (query, limit, offset) => {
   return api("GET", `/2/queue?${wanted}`);
 };
 
-/** All jobs that match, on whatever page. */
-async function matching(query) {
+/** All jobs that match, on whatever page, with which the user may do something. */
+async function matching(context, query) {
   const all = new Map();
   for (let offset = 0, count = 1; offset < count; offset += PAGE_MAX) {
     const found = await listed(query, PAGE_MAX, offset);
     count = found.count;
-    for (const job of found.jobs) all.set(job.id, job);
+    for (const job of found.jobs) if (mayChange(context, found, job)) all.set(job.id, job);
   }
   return all.values();
 }
@@ -84,9 +86,11 @@ function states(found, query) {
     Object.entries(found.outcomes).map(([word, number]) => chip(word, number, { outcome: word })));
 }
 
-function archive(isShown) {
+function archive(isShown, indexed) {
   return h("p", { class: "faint" }, isShown
-    ? ["Archived jobs are among these. ", h("a", { href: address({ archived: "", page: "" }) }, "Without the archive")]
+    ? [indexed == null ? "Archived jobs are among these. "
+      : h("strong", { role: "status" }, `Archived jobs are left out that are not found yet: the index of the archive is being built, ${Math.floor(100 * indexed)} % so far. `),
+    h("a", { href: address({ archived: "", page: "" }) }, "Without the archive")]
     : h("a", { href: address({ archived: "1", page: "" }) }, "Look into the archive, too"));
 }
 
@@ -107,25 +111,27 @@ const HEADS = { id: { title: "Id", kind: "number" }, status: { title: "Status", 
 
 function list(context, found, query, chosen, choose) {
   const columns = found.columns.filter(({ name }) => !WITHIN.includes(name));
-  const [sort, canChoose] = [query.get("sort") ?? "", context.may("cancel") || context.may("submit")];
-  const boxes = found.jobs.map((job) => h("input", { type: "checkbox", "aria-label": `Choose job ${job.id}`, checked: chosen.has(job.id),
-    change: (event) => { put(job, event.target.checked); choose(); } }));
+  const sort = query.get("sort") ?? "";
+  const boxes = found.jobs.map((job) => mayChange(context, found, job) && h("input", { type: "checkbox", "aria-label": `Choose job ${job.id}`,
+    checked: chosen.has(job.id), change: (event) => { put(job, event.target.checked); choose(); } }));
+  const offered = found.jobs.filter((_, place) => boxes[place]);
   const put = (job, isChosen) => { if (isChosen) chosen.set(job.id, job); else chosen.delete(job.id); };
   const all = h("input", { type: "checkbox", "aria-label": "Choose all jobs of this page",
-    checked: found.jobs.every((job) => chosen.has(job.id)),
+    checked: offered.every((job) => chosen.has(job.id)),
     change: (event) => {
-      found.jobs.forEach((job, place) => { put(job, event.target.checked); boxes[place].checked = event.target.checked; });
+      for (const job of offered) put(job, event.target.checked);
+      for (const box of boxes) if (box) box.checked = event.target.checked;
       choose();
     } });
   const rows = found.jobs.map((job, place) => h("tr", {},
-    canChoose && h("td", { class: "wide" }, boxes[place]),
+    offered.length > 0 && h("td", { class: "tick" }, boxes[place] && h("label", {}, boxes[place])),
     columns.map((column) => cell(job, column, found.waits[job.id])),
     h("td", { class: "wide number" }, elapsed(job))));
   const heads = columns.map(({ name, title, kind }) => ({
     kind: kind === "number" ? "number wide" : "wide", title: kind === "time" ? `${title} (${ZONE})` : title,
     ...HEADS[name], name, isNumber: kind !== "text" }));
   heads.push({ title: "Elapsed", kind: "wide number", name: "elapsed", isNumber: true });
-  return table([...(canChoose ? [{ title: all, kind: "wide" }] : []), ...heads.map((one) => sortable(one, sort))], rows, "Jobs");
+  return table([...(offered.length ? [{ title: h("label", {}, all), kind: "tick" }] : []), ...heads.map((one) => sortable(one, sort))], rows, "Jobs");
 }
 
 /** A heading that sorts: first one way, then the other, then as usual. */
@@ -170,6 +176,17 @@ function cell(job, { name, kind }, waits) {
 
 const isRunning = (job) => job.status === "running";
 
+/** Whether there is something that the user may do with this job and with others at once. */
+function mayChange(context, found, job) {
+  const right = FINAL.includes(job.status) ? "submit" : "cancel";
+  return found.may ? (found.may[job.id] ?? []).includes(right) : context.may(right);
+}
+
+/** A button with a shorter text for a narrow screen. */
+function short(text, shorter, attributes) {
+  return h("button", { "aria-label": text, ...attributes }, h("span", { class: "wide" }, text), h("span", { class: "narrow" }, shorter));
+}
+
 function actions(context, chosen, over) {
   if (!chosen.size) return [];
   const all = [...chosen.values()];
@@ -184,10 +201,11 @@ function actions(context, chosen, over) {
     over();
   };
   const stop = running ? ` ${count(running, "job")} of them ${running === 1 ? "runs" : "run"}, and will be stopped.` : "";
-  const button = (jobs, verb, right, kind, ...more) => context.may(right) && h("button", { class: kind, disabled: !jobs.length,
-    click: act(jobs, verb, ...more) }, `${verb} ${jobs.length}`);
+  const button = (jobs, verb, right, kind, ...more) => context.may(right) && short(`${verb} ${jobs.length.toLocaleString("en")}`,
+    verb.replace("Reprioritise", "Priority"), { class: kind, disabled: !jobs.length, click: act(jobs, verb, ...more) });
+  const size = all.length.toLocaleString("en");
   return [
-    h("strong", {}, `${all.length} chosen`),
+    h("strong", { class: "wide" }, `${size} chosen`),
     button(open, "Cancel", "cancel", "danger", `Cancel ${count(open.length, "job")}?${stop}`,
       (job) => api("DELETE", `/2/jobs/${job.id}${isRunning(job) ? "?kill=1" : ""}`)),
     button(open, "Reprioritise", "cancel", "", `Another priority for ${count(open.length, "job")}?`,
@@ -195,7 +213,7 @@ function actions(context, chosen, over) {
       { label: "Priority, -20 (most urgent) to 19", value: 0, more: { type: "number", min: -20, max: 19, required: true } }),
     button(ended, "Retry", "submit", "", `Submit ${count(ended.length, "new job")} like these?`,
       (job) => api("POST", `/2/jobs/${job.id}/retry`, { whole: job.status === "success" })),
-    h("button", { click: () => { chosen.clear(); over(); } }, "Choose none"),
+    short("Choose none", `${size} \u00d7`, { click: () => { chosen.clear(); over(); } }),
   ].filter(Boolean);
 }
 

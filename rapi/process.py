@@ -32,6 +32,7 @@ from .guards import Limits
 from .hosts import Hosts
 from .metrics import JobTimes
 from .notes import Notes
+from .opcode_names import OpcodeNames
 from .serving import Server
 from .timeline import Timeline
 from .users_file import UsersFile
@@ -126,7 +127,13 @@ def _service(
         authentication=authentication,
         notes=notes,
         views=Views(client),
-        shared={Feed: feed, JobTimes: times, Timeline: timeline, Chains: Chains()},
+        shared={
+            Feed: feed,
+            JobTimes: times,
+            Timeline: timeline,
+            Chains: Chains(),
+            OpcodeNames: OpcodeNames(),
+        },
     )
     following = feed.follow(client), timeline.follow(feed, client)
     return service, [asyncio.create_task(one) for one in following]

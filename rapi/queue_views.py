@@ -16,7 +16,7 @@ import msgspec
 from ..storage.access.rapi_users import NOBODY
 from ..storage.jobs import listing
 from ..storage.jobs.job_filters import JobFilter
-from ..storage.jobs.job_views import JobInfo
+from ..storage.jobs.job_views import JobInfo, ListingProgress
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import Outcome
 from ..transport.messages import DaemonInfo
@@ -26,6 +26,7 @@ from .chains import Chains
 from .declarations import Call, Method, Parameter, Resource, Right
 from .explanations import plain
 from .feed import Feed
+from .opcode_names import OpcodeNames
 from .problems import HttpError
 from .timeline import Timeline
 from .views import without_output
@@ -74,6 +75,12 @@ class Listed(msgspec.Struct, kw_only=True):
     waits: dict[int, tuple[str, str]]
     """For what these jobs wait, by their ids: cause and resource, as `/2/timeline` has them."""
 
+    may: dict[int, list[str]] | None
+    """What the user may do with each job, as in `Seen`; None: with all what `/2/me` tells."""
+
+    indexed: float | None
+    """The part of the archive that could be looked through; None: all that was asked for."""
+
     last: str
     """The id of the last event that is in the list, for `/2/events`."""
 
@@ -101,9 +108,10 @@ async def list_queue(call: Call) -> Listed:
     if call.user is NOBODY:
         known = [without_output(job) for job in known]
     searched = worded = job_lists.Wanted(words=wanted.words).among(known)
+    indexed = None
     if call.flag("archived"):
         sort = call.text("sort") or "-id"
-        searched = await _with_archived(call, wanted, offset + limit)
+        searched, indexed = await _with_archived(call, wanted, offset + limit)
     found = job_lists.ordered(wanted.among(searched), sort, time.time())
     shown = found[offset : offset + limit]
     waiting = [job.id for job in shown if job.status in _WAITING]
@@ -113,22 +121,51 @@ async def list_queue(call: Call) -> Listed:
         counts=job_lists.counts(worded, "status", JobStatus),
         outcomes=job_lists.counts(worded, "outcome", Outcome),
         waits=await call.of(Timeline).await_causes(waiting),
+        may=await _rights(call, [job.id for job in shown]),
+        indexed=indexed,
         last=f"{feed.mark}.{feed.last}",
         columns=_COLUMNS,
     )
 
 
-async def _with_archived(call: Call, wanted: job_lists.Wanted, count: int) -> list[JobInfo]:
-    """The newest so many of all jobs that are wanted, live or archived."""
+async def _rights(call: Call, job_ids: list[int]) -> dict[int, list[str]] | None:
+    """What the user may do with each of these jobs, if that depends on their opcodes."""
+    if not (roles.is_limited(call.user) and Right.CANCEL in roles.rights(call.user)):
+        return None
+    names = await call.of(OpcodeNames).of(job_ids, call.client)
+    return {
+        job_id: [right.value for right in scopes.job_rights(call.user, found)]
+        for job_id, found in names.items()
+    }
+
+
+async def _with_archived(
+    call: Call, wanted: job_lists.Wanted, count: int
+) -> tuple[list[JobInfo], float | None]:
+    """The newest so many of all jobs that are wanted, live or archived.
+
+    And which part of the archive was looked through, while its index is built; None: all of it.
+    """
+    heard = ListingProgress()
+
+    def hear(said: ListingProgress) -> None:
+        nonlocal heard
+        heard = said
+
     condition = JobFilter(
         text=" ".join(wanted.words) or None,
         outcomes=[Outcome(word) for word in wanted.outcomes] or None,
     )
     found = call.client.jobs(
-        statuses=wanted.statuses or None, archived=True, wanted=condition, last=count
+        statuses=wanted.statuses or None,
+        archived=True,
+        wanted=condition,
+        last=count,
+        progress=hear,
     )
     jobs = [job async for job in found]
-    return [without_output(job) for job in jobs] if call.user is NOBODY else jobs
+    shown = [without_output(job) for job in jobs] if call.user is NOBODY else jobs
+    return shown, heard.indexed
 
 
 def _words(call: Call, parameter: str, known: Sequence[str]) -> list[str]:

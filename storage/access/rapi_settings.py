@@ -92,6 +92,9 @@ SPANS_MAX = 100
 LOOKED_AT_SECONDS = 15.0
 """For so long it asks first about jobs that somebody has seen in a list."""
 
+OPCODES_KEPT = 20_000
+"""Of how many jobs it remembers the opcodes."""
+
 CHAINED_MAX = 500
 """At so many ended jobs a job's page looks for those that depend on the job."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -268,105 +267,6 @@ def test_who_may_submit_one_opcode_is_offered_what_he_may_and_that_works(
     served.done("DELETE", f"/2/filters/{paused['uuid']}", user="delayer")
     served.done("DELETE", f"/2/filters/{rule}")
     served.request("DELETE", f"/2/jobs/{foreign}?kill=1")
-
-
-def test_chosen_jobs_are_canceled_reprioritised_and_retried_together(
-    page: Page, served: Served
-) -> None:
-    mark = "many at once"
-    holder = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node22")], "reason": mark})
-    waiting = [
-        served.done("POST", "/2/jobs", {"ops": [delay(0.1, "node22")], "reason": mark})
-        for _ in range(3)
-    ]
-    over = ended(served, shell("exit 1"), reason=mark)
-    log_in(page)
-    page.get_by_label("Search").fill(mark)
-    page.locator("tbody tr").nth(4).wait_for()
-    page.locator("tbody tr").nth(5).wait_for(state="detached")
-    for job_id in waiting:
-        page.get_by_label(f"Choose job {job_id}", exact=True).check()
-    bar = page.get_by_label("Chosen jobs")
-    bar.get_by_role("button", name="Reprioritise 3").click()
-    page.get_by_label("Priority, -20").fill("-3")
-    page.get_by_role("dialog").get_by_role("button", name="Reprioritise 3 jobs").click()
-    page.get_by_role("alert").filter(has_text="done for 3 jobs").wait_for()
-    found = served.get("/2/queue?search=many&sort=id")["jobs"]
-    assert [job["priority"] for job in found] == [0, -3, -3, -3, 0]
-    page.get_by_label("Choose all jobs").check()
-    bar.get_by_role("button", name="Retry 1").click()
-    page.get_by_role("dialog").get_by_role("button", name="Retry 1 job").click()
-    page.get_by_role("alert").filter(has_text="Retry: done for 1 job").wait_for()
-    page.locator("tbody tr").nth(5).wait_for()
-    page.get_by_label("Choose all jobs").check()
-    bar.get_by_role("button", name="Cancel 4").click()
-    page.get_by_text("1 job of them runs, and will be stopped").wait_for()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel 4 jobs").click()
-    page.get_by_role("alert").filter(has_text="done for 4 jobs").wait_for()
-    with served.client() as client:
-        found = client.wait(holder, *waiting, timeout=30.0)
-    assert {str(job.outcome) for job in found} == {"killed", "canceled"}
-    assert over
-
-
-def test_all_jobs_that_match_are_chosen_on_whatever_page(page: Page, served: Served) -> None:
-    mark = "on all pages"
-    holder = served.done("POST", "/2/jobs", {"ops": [delay(600.0, "node24")]})
-    bad = ended(served, shell("exit 1"), reason=mark)
-    with served.client() as client:
-        many = client.submit_many([[delay(0.1, "node24")]] * 101, reason=mark)
-    path = "/2/queue?search=on+all+pages&status=queued&limit=1"
-    while (found := served.get(path))["count"] < len(many):
-        # The page's process hears of the jobs a little later.
-        pass
-    # The counts are those of the search, whatever is chosen of it.
-    assert (found["count"], found["counts"]["queued"], found["counts"]["running"]) == (101, 101, 0)
-    assert found["outcomes"] == {**dict.fromkeys(found["outcomes"], 0), "failed": 1}
-    log_in(page)
-    visit(page, served, "jobs?search=on+all+pages")
-    page.get_by_label(f"Choose job {bad}", exact=True).wait_for(state="detached")
-    page.get_by_label(f"Choose job {many[0]}", exact=True).check()
-    bar = page.get_by_label("Chosen jobs")
-    bar.get_by_role("button", name="Choose all 102 that match").click()
-    bar.get_by_text("102 chosen").wait_for()
-    bar.get_by_role("button", name="Retry 1").wait_for()
-    bar.get_by_role("button", name="Cancel 101").click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel 101 jobs").click()
-    page.get_by_role("alert").filter(has_text="done for 101 jobs").wait_for()
-    with served.client() as client:
-        assert {str(job.outcome) for job in client.wait(*many, timeout=30.0)} == {"canceled"}
-    served.request("DELETE", f"/2/jobs/{holder}?kill=1")
-
-
-def test_a_long_list_says_at_once_for_what_each_job_of_the_page_waits(
-    page: Page, served: Served
-) -> None:
-    with served.client() as client:
-        holder = client.submit([delay(600.0, "node31")])
-        others = {f"node{n}": client.submit([delay(600.0, f"node{n}")]) for n in range(32, 36)}
-        many = client.submit_many([[delay(0.1, "node31")]] * 3_000, reason="a long list")
-        follower = client.submit([delay(0.1)], depends=[many[0]], reason="a long list")
-        path = "/2/queue?search=a+long+list&limit=1"
-        while served.get(path)["count"] < len(many) + 1:
-            # The page's process hears of the jobs a little later.
-            pass
-        log_in(page)
-        begin = time.monotonic()
-        visit(page, served, "jobs?search=a+long+list&sort=id&page=7")
-        page.locator("tbody tr").nth(99).wait_for()
-        known = page.locator(".waits", has_text="waits for a lock: node/node31")
-        known.nth(99).wait_for(timeout=1_000)
-        assert time.monotonic() - begin < 2.0
-        visit(page, served, "jobs?search=a+long+list&sort=-id")
-        page.get_by_text(f"waits for job {many[0]}").wait_for(timeout=1_000)
-        assert client.causes([many[7], follower, holder]) == {
-            many[7]: ("lock", "node/node31"),
-            follower: ("dependency", str(many[0])),
-        }
-        for job_id in (follower, *reversed(many)):
-            client.cancel(job_id)
-        for job_id in (holder, *others.values()):
-            client.cancel(job_id, kill=True)
 
 
 def test_a_command_is_split_as_a_shell_splits_it(page: Page) -> None:
