@@ -145,8 +145,10 @@ def list_jobs(
         is_mixed = len({one.archived for one in found}) > 1
         more = (("archived", is_mixed), ("name", any(one.name for one in found)))
         names[2:2] = [name for name, is_shown in more if is_shown and name not in names]
-    is_live = bool(conditioned or wanted) and not asked["archived"]
-    noun = "jobs (--archived looks for archived ones, too)" if is_live else "jobs"
+    may_be_archived = not asked["archived"] and (
+        any(one in choices.FINAL_STATUSES for one in wanted) if wanted else conditioned is not None
+    )
+    noun = "jobs (--archived looks for archived ones, too)" if may_be_archived else "jobs"
     output.show_rows(found, [columns[name] for name in names], style, noun=noun)
     return code
 

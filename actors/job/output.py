@@ -156,10 +156,11 @@ class JobOutput:
             marked = (count for kind, _, count in self._collected if kind == NOT_STORED)
             self._missing += self._collected_bytes + sum(marked)
             self._forget()
+            self._log(f"{self._missing} bytes of output could not be stored", _MESSAGE)
             with contextlib.suppress(errors.StorageError):
                 # A reader of the output sees that something is missing, if the disk takes so much.
                 self._file.append_mark(self._op_index, self._missing)
-            self._log(f"{self._missing} bytes of output could not be stored", _MESSAGE)
+                self._missing = 0
         try:
             self._file.flush()
         except errors.StorageError as error:

@@ -101,6 +101,7 @@ PLACES = (
     Place(r"data/queue", 0o750, "daemon"),
     Place(r"data/queue/lock", 0o640, "daemon client"),
     Place(r"data/queue/(version|drain|reserve)", 0o640, "core"),
+    Place(r"data/queue/reserve\.start", 0o640, "supervision"),
     Place(r"data/queue/output-limits", 0o640, "output_reader"),
     Place(r"data/queue/serial", 0o640, "core client"),
     Place(r"data/queue/(journal|spool|archive(/0(/spool)?)?)", 0o750, "core daemon"),
