@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..storage import errors
+from ..storage import errors, wording
 from ..storage.jobs.job_views import LogLine
 from . import choices, following, output
 
 if TYPE_CHECKING:
-    from ..storage.jobs.job_views import OutputChunk
+    from ..storage.jobs.job_views import JobInfo, OutputChunk
     from ..transport.client.client import Client
     from .call import Call
 
@@ -49,6 +49,8 @@ def logs(
     """
     printer = Printer()
     with call.client() as client:
+        if op is not None:
+            _check_place(op, client.job(job_id))
         try:
             parts = client.logs(
                 job_id, follow=follow, tail=tail, stream=stream, op=op, messages=stream is None
@@ -63,6 +65,13 @@ def logs(
         finally:
             printer.finish()
     return 0
+
+
+def _check_place(op: int, job: JobInfo) -> None:
+    count = len(job.ops or ())
+    if op >= count:
+        has = wording.counted(count, "opcode")
+        raise errors.UsageError(f"--op: job {job.id} has {has}, counted from 0, and none at {op}")
 
 
 def _goes_on(client: Client, job_id: int) -> bool:

@@ -149,10 +149,10 @@ def seconds(text: str) -> float:
 
 
 _SPANS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_AHEAD = re.compile(r"\+(\d+(?:\.\d+)?)([smhdw])")
-_AGO = re.compile(r"-?(\d+(?:\.\d+)?)([smhdw])")
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
-_SECONDS = re.compile(r"\d+(?:\.\d+)?")
+_AHEAD = re.compile(r"\+([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_AGO = re.compile(r"-?([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
+_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
 def read_file(name: str, option: str) -> str:
