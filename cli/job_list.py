@@ -145,12 +145,18 @@ def list_jobs(
         is_mixed = len({one.archived for one in found}) > 1
         more = (("archived", is_mixed), ("name", any(one.name for one in found)))
         names[2:2] = [name for name, is_shown in more if is_shown and name not in names]
-    may_be_archived = not asked["archived"] and (
-        any(one in choices.FINAL_STATUSES for one in wanted) if wanted else conditioned is not None
-    )
-    noun = "jobs (--archived looks for archived ones, too)" if may_be_archived else "jobs"
-    output.show_rows(found, [columns[name] for name in names], style, noun=noun)
+    output.show_rows(found, [columns[name] for name in names], style, noun=_noun(asked))
     return code
+
+
+def _noun(asked: _Asked) -> str:
+    """What an empty list says that there are none of; only jobs that have ended are archived."""
+    statuses = asked["statuses"] or ()
+    is_limited = bool(statuses) or asked["wanted"] is not None
+    may_be_archived = not statuses or any(one in choices.FINAL_STATUSES for one in statuses)
+    if is_limited and may_be_archived and not asked["archived"]:
+        return "jobs (--archived looks for archived ones, too)"
+    return "jobs"
 
 
 class _Asked(TypedDict):

@@ -18,7 +18,8 @@ What lies in a data directory:
 - ``queue/spool/``: standard input above 16 KiB, before the id is answered, and the output of
   commands (docs/decisions/output-lies-beside-the-job.md).
 - ``queue/serial``, ``queue/version``, ``queue/lock``: as in Ganeti; the lock keeps a second daemon
-  out. ``queue/reserve``, ``reserve.start``: space that the queue, or a start, gives up on a full disk.
+  out. ``queue/reserve``, ``queue/reserve.start``: space that the queue and a start give up when the
+  disk is full.
   ``queue/output-limits``: what jobs may store of their output, if that is not as usual.
   ``queue/quarantine/``: what a start or ``ganger fsck --repair`` has put aside.
 - ``locks.data``, ``locks.journal``: who holds which lock, who waits; and the changes since.
