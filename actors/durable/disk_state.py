@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ...storage import errors
@@ -38,6 +39,7 @@ class DiskState:
         self._cause = ""
         self._was_full = False
         self._is_low = False
+        self._room = math.inf
         self.is_read_only = False
         self._decide()
 
@@ -73,14 +75,15 @@ class DiskState:
 
     def look(self) -> None:
         """Look whether anything is free beside what the queue has promised to write."""
-        was_low, self._is_low = self._is_low, self.reserve.is_disk_low(self._to_come())
+        was_low, self._room = self._is_low, self.reserve.room(self._to_come())
+        self._is_low = self._room < 0
         self._decide()
         if self._is_low and not was_low:
             self._on_refusal()
 
     def has_room_for(self, size: int) -> bool:
-        """Whether the disk is not full with so many bytes more."""
-        return not self.reserve.is_disk_low(self._to_come() + size)
+        """Whether the disk is not full with so many bytes more, as the last `look` has seen it."""
+        return self._room >= size
 
     def make_reserve(self, to_come: int = 0) -> bool:
         """Make the reserve if there is room for it; whether it is there, or not missed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 from typing import NamedTuple
 
@@ -57,10 +58,8 @@ def space_at(path: str | os.PathLike[str]) -> Space:
     return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
-def lacks_files(path: str | os.PathLike[str]) -> bool:
-    """Whether the file system with this path has no room for further files. `StorageError`."""
-    with documents.storage_errors(path):
-        found = os.statvfs(path)
+def _lacks_files(found: os.statvfs_result) -> bool:
+    """Whether the file system has no room for further files."""
     return found.f_files > 0 and found.f_favail < FILES_MIN
 
 
@@ -172,16 +171,21 @@ class Reserve:
             return not self._is_kept
         return True
 
-    def is_disk_low(self, taken: int = 0) -> bool:
-        """Whether the disk counts as full now; not if that cannot be found out.
+    def room(self, taken: int = 0) -> float:
+        """How many bytes more the disk takes before it counts as full; below 0: it does now.
 
-        ``taken``: bytes that are free, and that what was promised will take.
+        Without an end if that cannot be found out. ``taken``: bytes that are free, and that what
+        was promised will take.
         """
-        folder = os.path.dirname(self._path)
-        with contextlib.suppress(errors.StorageError):
-            free, total = space_at(folder)
-            return is_low(Space(free - taken, total)) or lacks_files(folder)
-        return False
+        try:
+            # Each submission looks, so there is one call for bytes and files.
+            found = os.statvfs(os.path.dirname(self._path))
+        except OSError:
+            return math.inf
+        if _lacks_files(found):
+            return -1
+        total = found.f_blocks * found.f_frsize
+        return found.f_bavail * found.f_frsize - taken - reserve_bytes(total) // _LOW_PART
 
     def give_up(self) -> None:
         """Give its space to those who write now."""

@@ -33,9 +33,11 @@ class Disk:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.free, self.free_files = 2**30, 1_000
+        self.looks = 0
         patch.setattr(os, "statvfs", self._say)
 
     def _say(self, _: object) -> SimpleNamespace:
+        self.looks += 1
         files = {"f_files": 1_000, "f_favail": self.free_files}
         return SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=2**30, **files)
 
@@ -93,6 +95,14 @@ def state(queue: Queue) -> tuple[bool, bool, bool]:
 
 def test_a_queue_begins_with_its_reserve(kept: Queue) -> None:
     assert state(kept) == (False, False, True)
+
+
+def test_a_submission_looks_at_the_disk_before_and_after_its_flush_alone(
+    kept: Queue, disk: Disk
+) -> None:
+    before = disk.looks
+    kept.submitted(spec())
+    assert disk.looks - before == 2
 
 
 def test_a_full_disk_takes_the_reserve_and_a_broken_one_does_not(kept: Queue, disk: Disk) -> None:
