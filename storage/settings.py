@@ -270,7 +270,10 @@ NEW_JOB_BYTES = 2 * JOB_FILE_BYTES
 """What a new job takes on a disk until it has ended: its file, and its records in the log."""
 
 JOURNAL_LAST_BYTES = 64 * 1024
-"""The last of these zeros, which only records of purges take: those of 13,000 jobs have room."""
+"""The last of these zeros, for records of purges: those of 13,000 jobs have room.
+
+Cancelations may take half of them.
+"""
 
 JOURNALED_STATE_BYTES_MAX = 64 * 1024
 """A job state above this is flushed by its process instead of sharing the journal's flush."""

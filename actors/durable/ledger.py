@@ -202,9 +202,15 @@ class Ledger:
         state: tuple[int, int, bytes],
         done: Callable[[], None],
         failed: Failed = _ignore,
+        *,
+        is_cancelation: bool = False,
     ) -> None:
-        """A job's whole new state (id, serial, body)."""
+        """A job's whole new state (id, serial, body).
+
+        ``is_cancelation``: it can be purged then, so a full disk takes it if the journal has room.
+        """
         job_id, serial, body = state
+        record = StateStored(job_id, serial, body)
 
         def stored() -> None:
             if self._staged.get(job_id) is body:
@@ -214,7 +220,14 @@ class Ledger:
             self.files.add(job_id, serial, body)
             done()
 
-        if self._append(StateStored(job_id, serial, body), stored, failed):
+        has_room = False
+        if is_cancelation and self._is_full_now():
+            has_room = self._journal.use_half_of_last_room(record)
+            if not has_room and self._journal.position > self._journal.durable:
+                # With it, the disk would refuse the records that wait for the same write.
+                failed(self.refusal())
+                return
+        if self._append_all([record], stored, failed, has_room=has_room):
             self._staged[job_id] = body
 
     def store_filed(
@@ -240,7 +253,9 @@ class Ledger:
             self.segments.purge(files)
             done()
 
-        self._append_all([JobsPurged(list(files))], stored, failed, gives_space=True)
+        if has_room := self._takes_removals:
+            self._journal.use_last_room()
+        self._append_all([JobsPurged(list(files))], stored, failed, has_room=has_room)
 
     def store_changes(
         self,
@@ -389,6 +404,16 @@ class Ledger:
         self.directory.spares.close()
         self.directory.close()
 
+    @property
+    def _takes_removals(self) -> bool:
+        """Whether records may use the last room of the journal: the disk works, or is full."""
+        return self._disk.is_full or not self.is_read_only
+
+    def _is_full_now(self) -> bool:
+        """Whether the disk is full, seen only now perhaps, and not broken."""
+        self._disk.look()
+        return self._takes_removals and not self.takes_work
+
     def _append(
         self, record: Record | StoredRecord, done: Callable[[], None], failed: Failed
     ) -> bool:
@@ -400,15 +425,13 @@ class Ledger:
         done: Callable[[], None],
         failed: Failed,
         *,
-        gives_space: bool = False,
+        has_room: bool = False,
     ) -> int:
         """The position of the last of these records; 0: the disk refuses writes.
 
-        ``gives_space``: a full disk takes them nevertheless, in the last room of the journal.
+        ``has_room``: a full disk takes them nevertheless, in the last room of the journal.
         """
-        if gives_space and (self._disk.is_full or not self.is_read_only):
-            self._journal.use_last_room()
-        elif self._disk.is_read_only:
+        if self._disk.is_read_only and not has_room:
             failed(self.refusal())
             return 0
         for record in appended:

@@ -282,7 +282,7 @@ class JobStore:
             if envelope is not None:
                 envelope.refuse(error)
 
-        self.ledger.store_state(state, stored, failed)
+        self.ledger.store_state(state, stored, failed, is_cancelation=envelope is not None)
 
     def next_state(self, row: Row, job: jobs.Job) -> tuple[int, int, bytes]:
         """The job under the next serial, as the ledger takes it."""

@@ -8,10 +8,11 @@ the journal begins the next one. `cut` deletes the older ones when the job files
 states durably.
 
 Behind the records lie zeros, of which the last `JOURNAL_LAST_BYTES` are for records that give space
-back (`use_last_room`): to write over them takes no space of a full disk, and no other program can
-have it. A write for which the disk has no room is taken back: the zeros are put there again, or the
-segment that it would have begun is deleted, and the journal goes on where it was. On a disk without
-room for another segment a start goes on in that of its predecessor (`adopt`).
+back (`use_last_room`), and half of them for those after which that can be done
+(`use_half_of_last_room`): to write over them takes no space of a full disk, and no other program
+can have it. A write for which the disk has no room is taken back: the zeros are put there again, or
+the segment that it would have begun is deleted, and the journal goes on where it was. On a disk
+without room for another segment a start goes on in that of its predecessor (`adopt`).
 
 After another failed write or flush the journal truncates the segment to the last good record, and
 the next write begins a new segment. If the truncation fails too, it is repeated before a new
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from .cut import Check
     from .records import Record
 
+_ALL_HALVES = 2
+"""The halves of the last room, all of which a usual write leaves as they are."""
+
 _ROOM_TIMES = 4
 """Zeros are written ahead only if this multiple of them is free."""
 
@@ -81,7 +85,7 @@ class Journal:
         self._watched: int | None = None
         self._ahead: SegmentAhead | None = None
         self._before: _Place | None = None
-        self._may_use_last = False
+        self._kept_halves = _ALL_HALVES
         self.flushes = 0
         """The number of flushes, for measurements."""
         documents.make_directory(directory)
@@ -131,7 +135,18 @@ class Journal:
 
     def use_last_room(self) -> None:
         """The records of the next write give space back: on a full disk they have the last room."""
-        self._may_use_last = True
+        self._kept_halves = 0
+
+    def use_half_of_last_room(self, record: Record) -> bool:
+        """As `use_last_room`, for a record after which space can be given back; whether it fits.
+
+        It fits if it leaves half of the last room to those that give space back themselves.
+        """
+        appended = sum(map(len, self._buffer)) + len(RECORDS.packed(record))
+        if self._descriptor is None or self._size + appended + _kept_bytes(1) > self._reserved:
+            return False
+        self._kept_halves = min(self._kept_halves, 1)
+        return True
 
     def adopt(self) -> None:
         """Go on in the last segment, of a predecessor say. `StorageError` if that cannot be.
@@ -288,7 +303,7 @@ class Journal:
                 raise
             raise errors.OutcomeUnknownError.of(error) from error
         self._forget_before()
-        self._may_use_last = False
+        self._kept_halves = _ALL_HALVES
         self.flushes += 1
         self._size = end
         self.durable = position
@@ -297,7 +312,7 @@ class Journal:
         """Forget what was appended and is not durable: the next records take these positions."""
         self._buffer.clear()
         self._position = self.durable
-        self._may_use_last = False
+        self._kept_halves = _ALL_HALVES
 
     def cut(self, check: Check = unchecked) -> None:
         """Flush the whole file system, then delete every segment but the newest.
@@ -343,22 +358,22 @@ class Journal:
         A flush that does not extend the file costs half as much on an idle disk.
         """
         end = documents.write_parts_at(descriptor, data, self._size)
-        kept = 0 if self._may_use_last else _last_bytes()
-        if end + kept > self._reserved:
+        if end + _kept_bytes(self._kept_halves) > self._reserved:
             self._write_zeros(descriptor, end)
         return end
 
     def _write_zeros(self, descriptor: int, end: int) -> None:
         """Write zeros behind the records, which end here: many, or those that must be."""
         start = max(end, self._reserved)
-        sizes = settings.JOURNAL_RESERVE_BYTES, 2 * _last_bytes()
-        ahead = next(filter(self._has_room_for, sizes), _last_bytes())
+        last = _kept_bytes(_ALL_HALVES)
+        sizes = settings.JOURNAL_RESERVE_BYTES, 2 * last
+        ahead = next(filter(self._has_room_for, sizes), last)
         size = end + ahead - start
         try:
             documents.write_all_at(descriptor, bytes(size), start)
         except OSError:
             # If the disk is full now, it had room for the records themselves.
-            if not self._may_use_last:
+            if self._kept_halves:
                 raise
         else:
             self._reserved = start + size
@@ -453,8 +468,10 @@ class Journal:
         return segments.path_of(self._directory, number)
 
 
-def _last_bytes() -> int:
-    return min(settings.JOURNAL_LAST_BYTES, settings.JOURNAL_RESERVE_BYTES)
+def _kept_bytes(halves: int) -> int:
+    """The bytes of so many halves of the last room."""
+    last = min(settings.JOURNAL_LAST_BYTES, settings.JOURNAL_RESERVE_BYTES)
+    return last * halves // _ALL_HALVES
 
 
 _SYNC_FILE_RANGE_WRITE = 2

@@ -7,6 +7,7 @@ file system. Only commands act on the queue, as a user would type them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -58,6 +59,7 @@ class Life:
         """Fill the disk twice, and empty it by commands."""
         self.told["open"] = self.status()
         self._fill_with_output()
+        self._fill_with_held_jobs()
         self._fill_from_outside()
         self.told["end"] = self.status()
         self.note("last job", "exec", "echo", "well")
@@ -112,6 +114,43 @@ class Life:
         self.note("let go", "filter", "delete", "held")
         self.note("at work again", "exec", "true")
         os.unlink(self.folder / "other")
+
+    def _fill_with_held_jobs(self) -> None:
+        """Nothing has ended, and others have the last byte: jobs that wait are all there is."""
+        self.note("purge all", "job", "purge", "--older-than", "all")
+        self.note("pause", "filter", "add", "--name", "waits", "--action", "PAUSE")
+        held = [self.run("exec", "-d", "true")[1].strip() for _ in range(12)]
+        held.append(self.run("exec", "-d", "true", LARGE)[1].strip())
+        for job_id in held:
+            self.run("hold", job_id)
+        # Each one is held by a rule of its own.
+        self.note("go on", "filter", "delete", "waits")
+        self.told["held jobs"] = self.run("job", "list")[1].count(" queued ")
+        reserve = self.daemon.places.queue / "reserve"
+        other = self.folder / "other"
+        with other.open("ab", buffering=0) as file:
+            _fill(file)
+            self.until("the disk is full", "exec", "-d", "true")
+            self.note("first priority", "job", "change-priority", "--priority", "-5", held[0])
+            # The log has zeros for some of the large states only.
+            for priority in itertools.count(-20):
+                if not reserve.exists():
+                    break
+                _fill(file)
+                self.run("job", "change-priority", "--priority", str(priority), held[-1])
+            _fill(file)
+            self.told["held when full"] = self.status()
+            self.note("last priority", "job", "change-priority", "--priority", "-6", held[0])
+            self.note("cancel held", "job", "cancel", *held[1:-1])
+            _fill(file)
+            self.note("purge held", "job", "purge", *held[1:-1])
+        self.told["held and left"] = self.run("job", "list")[1].count(" queued ")
+        other.unlink()
+        self.until("Queue:      open", "status")
+        self.note("held at the end", "job", "why", held[0])
+        self.note("release", "release", held[0])
+        self.note("released", "job", "wait", held[0])
+        self.run("job", "cancel", held[-1])
 
     def _start_when_full(self) -> None:
         """Kill the daemon, let others take what that has freed, and start another one."""

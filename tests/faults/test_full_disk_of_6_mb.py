@@ -110,3 +110,30 @@ def test_in_the_end_all_is_as_in_the_beginning(told: dict[str, Any]) -> None:
     assert told["down"][0] == 0
     code, said = told["fsck"]
     assert (code, "clean" in said) == (0, True), said
+
+
+def test_a_full_disk_with_nothing_but_jobs_that_wait_is_emptied_by_cancel_and_purge(
+    told: dict[str, Any],
+) -> None:
+    assert told["held jobs"] == 13
+    full = told["held when full"]
+    assert (full["is_read_only"], full["is_disk_full"]) == (True, True)
+    assert (full["disk"]["reserve"], full["disk"]["free"]) == (0, 0)
+    code, said = told["cancel held"]
+    assert (code, said.count("Dequeued job")) == (0, 11), said
+    code, said = told["purge held"]
+    assert (code, "11 jobs purged" in said) == (0, True), said
+
+
+def test_a_priority_that_is_given_on_a_full_disk_leaves_a_held_job_held(
+    told: dict[str, Any],
+) -> None:
+    code, said = told["first priority"]
+    assert (code, "have been changed to -5" in said) == (0, True), said
+    code, said = told["last priority"]
+    assert (code, "the queue takes no changes now" in said) == (74, True), said
+    assert told["held and left"] == 2
+    code, why = told["held at the end"]
+    assert (code, "is queued: paused by the rule 'hold " in why) == (0, True), why
+    assert "Its priority is -5" in why
+    assert told["released"][0] == 0

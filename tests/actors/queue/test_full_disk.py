@@ -239,6 +239,35 @@ def test_on_a_disk_full_to_the_last_byte_a_purge_needs_no_space(
     kept.submitted(spec())
 
 
+def test_on_a_disk_full_to_the_last_byte_jobs_that_wait_can_be_canceled_and_purged(
+    kept: Queue, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", settings.JOURNAL_LAST_BYTES)
+    waiting = [job_id for _ in range(200) for job_id in kept.submitted(spec())]
+    kept.restart()
+    with full_disk():
+        disk.free = 0
+        asked = [kept.actor.say(messages.CancelJob(id=job_id)) for job_id in waiting]
+        kept.actor.end_turn()
+        gone = [
+            job_id
+            for job_id, asker in zip(waiting, asked, strict=True)
+            if isinstance(asker.answer, messages.CancelOutcome)
+        ]
+        assert 10 < len(gone) < 150, "they have half of the last room"
+        refusal = kept.actor.ask(messages.CancelJob(id=waiting[-1])).refusal
+        assert refusal[0] == "ReadOnlyError"
+        purged = purge(kept, *gone).answer_as(messages.PurgeOutcome)
+        assert [job_id for job_id, _ in purged.jobs] == gone
+        assert state(kept)[1], "it is full"
+    disk.free = 2**30
+    retry(kept)
+    assert state(kept) == (False, False, True)
+    kept.restart()
+    assert list(kept.statuses()) == waiting[len(gone) :]
+    assert set(kept.statuses().values()) == {"queued"}
+
+
 def test_a_running_job_says_why_its_output_is_dropped_until_it_is_stored_or_ends(
     kept: Queue,
 ) -> None:
