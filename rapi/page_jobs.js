@@ -11,7 +11,7 @@ const AT_ONCE = 6;
 const WAITING = ["queued", "waiting"];
 
 export async function jobs(context) {
-  const search = h("input", { type: "search", placeholder: "Search: id, name, command, user, reason", "aria-label": "Search" });
+  const search = h("input", { type: "search", placeholder: matchMedia("(max-width: 640px)").matches ? "Search" : "Search: id, name, command, user, reason", "aria-label": "Search" });
   const body = h("div", {});
   const bar = h("div", { class: "chosen panel", role: "group", "aria-label": "Chosen jobs" });
   const chosen = new Map();
@@ -28,7 +28,10 @@ export async function jobs(context) {
     for (const job of found.jobs) if (chosen.has(job.id)) chosen.set(job.id, job);
     if (document.activeElement !== search) search.value = query.get("search") ?? "";
     const isAll = !["search", "status", "outcome"].some((name) => query.get(name));
-    const choose = () => swap(bar, actions(context, chosen, () => { choose(); load(); }), others());
+    const choose = () => {
+      for (const box of body.querySelectorAll("tbody .tick input")) box.checked = chosen.has(Number(box.dataset.job));
+      swap(bar, actions(context, chosen, () => { choose(); load(); }), others());
+    };
     // Who may change some jobs only learns which ones when they come.
     const matches = `${found.may ? "" : found.count.toLocaleString("en")}${isAll ? "" : " that match"}${found.may ? " that you may change" : ""}`.trim();
     const others = () => chosen.size > 0 && !query.get("archived") && found.count > found.jobs.length
@@ -48,7 +51,7 @@ export async function jobs(context) {
   await load();
   return [
     h("div", { class: "bar" }, h("h1", {}, "Jobs"), search,
-      context.may("submit") && h("a", { class: "button strong", href: "#/submit" }, "Submit a job")),
+      context.may("submit") && h("a", { class: "button strong", href: "#/submit", "aria-label": "Submit a job" }, h("span", { class: "wide" }, "Submit a job"), h("span", { class: "narrow" }, "Submit"))),
     body, bar,
   ];
 }
@@ -112,7 +115,7 @@ const HEADS = { id: { title: "Id", kind: "number" }, status: { title: "Status", 
 function list(context, found, query, chosen, choose) {
   const columns = found.columns.filter(({ name }) => !WITHIN.includes(name));
   const sort = query.get("sort") ?? "";
-  const boxes = found.jobs.map((job) => mayChange(context, found, job) && h("input", { type: "checkbox", "aria-label": `Choose job ${job.id}`,
+  const boxes = found.jobs.map((job) => mayChange(context, found, job) && h("input", { type: "checkbox", "aria-label": `Choose job ${job.id}`, "data-job": job.id,
     checked: chosen.has(job.id), change: (event) => { put(job, event.target.checked); choose(); } }));
   const offered = found.jobs.filter((_, place) => boxes[place]);
   const put = (job, isChosen) => { if (isChosen) chosen.set(job.id, job); else chosen.delete(job.id); };
@@ -120,7 +123,6 @@ function list(context, found, query, chosen, choose) {
     checked: offered.every((job) => chosen.has(job.id)),
     change: (event) => {
       for (const job of offered) put(job, event.target.checked);
-      for (const box of boxes) if (box) box.checked = event.target.checked;
       choose();
     } });
   const rows = found.jobs.map((job, place) => h("tr", {},

@@ -47,12 +47,15 @@ function owners(all, key) {
 }
 
 function list(rows) {
+  const heads = [["Held by", "held", (row) => row.owners.map((owner) => ({ owner }))],
+    ["Waited for by", "awaited", (row) => row.waiters], ["Wanted by", "wanted", (row) => row.wanted]];
+  // Often nobody waits with a process: a column without an entry is left out.
+  const used = heads.filter(([, , of]) => rows.some((row) => of(row).length));
+  const hasModes = rows.some((row) => row.mode);
   const lines = rows.map((row) => h("tr", {},
-    h("td", {}, row.name), h("td", { "data-head": "Mode" }, row.mode ?? []),
-    h("td", { class: "text", "data-head": "Held by" }, owners(row.owners.map((owner) => ({ owner })), `held ${row.name}`)),
-    h("td", { class: "text", "data-head": "Waited for by" }, owners(row.waiters, `awaited ${row.name}`)),
-    h("td", { class: "text", "data-head": "Wanted by" }, owners(row.wanted, `wanted ${row.name}`))));
-  return table(["Lock", "Mode", "Held by", "Waited for by", "Wanted by"], lines, "Locks", "stacked");
+    h("td", { class: "name" }, row.name), hasModes && h("td", { "data-head": "Mode" }, row.mode ?? []),
+    used.map(([head, key, of]) => h("td", { class: "text", "data-head": head }, owners(of(row), `${key} ${row.name}`)))));
+  return table(["Lock", ...(hasModes ? ["Mode"] : []), ...used.map(([head]) => head)], lines, "Locks", "stacked");
 }
 
 function dependencies(rows) {
@@ -108,5 +111,6 @@ function graph(rows) {
   for (const one of left.values()) box(one, 115, 220);
   for (const one of right.values()) box(one, 785, 220);
   const rest = wanted.length - shown.length;
-  return h("div", { class: "panel scroll" }, drawing, rest > 0 && h("p", { class: "faint" }, `${count(rest, "more lock")} in the table.`));
+  // On a narrow screen it would be cut: the table there says the same.
+  return h("div", { class: "panel scroll wide" }, drawing, rest > 0 && h("p", { class: "faint" }, `${count(rest, "more lock")} in the table.`));
 }

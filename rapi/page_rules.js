@@ -197,7 +197,7 @@ function daemon(found, cluster, queue, limits, [groups, nodes, instances, networ
     ["Jobs", jobs.map(([word, number]) => `${number.toLocaleString("en")} ${word}`).join(", ") || "none"],
     ...room(found.disk, limits),
     ["Memory", Object.entries(found.memory).map(([name, size]) => `${name} ${bytes(size)}`).join(", ")],
-    ["Flushes", found.flushes.toLocaleString("en")],
+    ["Disk flushes", found.flushes.toLocaleString("en")],
     found.quarantined.length && ["Quarantined", found.quarantined.join(", ")],
     found.opcode_problems.length && ["Not loaded", found.opcode_problems.join(", ")],
   ].filter(Boolean);

@@ -7,6 +7,7 @@ import { address } from "./page_state.js";
 export const CAUSES = { running: "running", lock: "waits for a lock", rule: "held by a filter rule", limit: "waits for a rate limit",
   dependency: "waits for another job", slots: "waits for a run slot", order: "waits for its turn", other: "waits" };
 const known = (cause) => (cause in CAUSES ? cause : "other");
+const BY = { job: "a row for each job", resource: "for what jobs waited" };
 const PAGES = { minutes: [5, 15, 60], by: ["job", "resource"] };
 /** Outcomes that stand beside the bars of their jobs. */
 const BAD = ["failed", "timed-out", "killed", "lost"];
@@ -21,8 +22,11 @@ export async function timeline(context) {
   const choices = (name, words) => h("select", { "aria-label": name === "by" ? "Rows" : "How far back",
     change: (event) => { location.hash = address({ [name]: event.target.value }); } },
   PAGES[name].map((one) => h("option", { value: one, selected: one === chosen(name) }, words(one))));
+  const selects = Object.fromEntries([["minutes", (one) => `last ${one} min`], ["by", (one) => BY[one]]].map(([name, words]) => [name, choices(name, words)]));
   const body = h("div", {});
   const load = async () => {
+    // Another address may have been chosen elsewhere, such as by the way back.
+    for (const [name, select] of Object.entries(selects)) select.value = String(chosen(name));
     const found = await api("GET", `/2/timeline?seconds=${chosen("minutes") * 60}`);
     // A short history fills the whole width.
     const first = Math.min(...found.rows.flatMap((row) => row.spans.map((one) => one.begin)), found.now - 5);
@@ -37,7 +41,7 @@ export async function timeline(context) {
   context.whenChosen(load);
   await load();
   const legend = Object.entries(CAUSES).map(([cause, text]) => h("span", {}, h("i", { class: `cause-${cause}` }), text));
-  return [h("div", { class: "bar" }, h("h1", {}, "Timeline"), choices("minutes", (one) => `last ${one} min`), choices("by", (one) => `by ${one}`)),
+  return [h("div", { class: "bar" }, h("h1", {}, "Timeline"), Object.values(selects)),
     h("div", { class: "legend" }, legend), body];
 }
 
@@ -58,7 +62,8 @@ function byResource(found) {
   for (const row of found.rows) {
     for (const one of row.spans) {
       if (one.cause === "running" || !one.resource) continue;
-      const name = `${one.cause} ${one.resource}`;
+      const jobs = one.resource.includes(",") ? "jobs" : "job";
+      const name = `${one.cause === "dependency" ? jobs : one.cause} ${one.resource}`;
       if (!waits.has(name)) waits.set(name, []);
       waits.get(name).push({ ...one, title: `job ${row.id}` });
     }
@@ -69,7 +74,7 @@ function byResource(found) {
   return [rows.length ? chart(found, rows.slice(0, 100)) : h("p", {}, "Nobody waited for anything with a name.")];
 }
 
-/** Round moments between two, at most one for each `room` pixels: [seconds, text]. */
+/** Round moments between two, at most one for each `room` pixels, and an end beside a single one: [seconds, text]. */
 export function ticks(since, until, width, room = 80) {
   const most = Math.max(1, Math.floor(width / room));
   const step = STEPS.find((one) => (until - since) / one <= most) ?? STEPS.at(-1);
@@ -78,6 +83,11 @@ export function ticks(since, until, width, room = 80) {
   for (let when = Math.ceil((since - offset) / step) * step + offset; when <= until; when += step) {
     const text = new Date(when * 1000).toLocaleTimeString("en-GB");
     found.push([when, step < 60 ? text : text.slice(0, 5)]);
+  }
+  if (found.length < 2) {
+    // Alone it would say nothing of how long the rest is.
+    const other = found.length && found[0][0] - since < until - found[0][0] ? until : since;
+    found.push([other, new Date(other * 1000).toLocaleTimeString("en-GB")]);
   }
   return found;
 }
@@ -89,12 +99,13 @@ function measure() {
   return (text) => pen.measureText(text).width;
 }
 
-/** As much of the beginning of a text as fits. */
+/** As much of the beginning and of the end of a text as fits: names that are numbered differ at their ends. */
 function shortened(text, room, widthOf) {
   if (widthOf(text) <= room) return text;
-  let end = Math.min(text.length, Math.ceil(room / 3));
-  while (end > 1 && widthOf(`${text.slice(0, end)}\u2026`) > room) end -= 1;
-  return `${text.slice(0, end)}\u2026`;
+  const kept = (size) => `${text.slice(0, size - Math.floor(size / 3))}\u2026${text.slice(text.length - Math.floor(size / 3))}`;
+  let size = Math.min(text.length, Math.ceil(room / 3));
+  while (size > 1 && widthOf(kept(size)) > room) size -= 1;
+  return kept(size);
 }
 
 function chart(found, rows) {

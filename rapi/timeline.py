@@ -267,8 +267,14 @@ async def read_timeline(call: Call) -> Any:  # noqa: ANN401 - JSON
     seconds = call.count("seconds", rapi_settings.TIMELINE_SECONDS)
     if not 0 < seconds <= rapi_settings.TIMELINE_SECONDS:
         raise HttpError(400, "Invalid value for the 'seconds' parameter")
-    now = time.time()
-    return call.of(Timeline).shown(now - seconds, now, rapi_settings.TIMELINE_ROWS_MAX)
+    timeline, now = call.of(Timeline), time.time()
+
+    def shown() -> Shown:
+        return timeline.shown(now - seconds, now, rapi_settings.TIMELINE_ROWS_MAX)
+
+    waiting = [row.id for row in shown().rows if _waits(row)]
+    await timeline.await_causes(waiting[-rapi_settings.TIMELINE_ROWS_DRAWN :])
+    return shown()
 
 
 RESOURCES = (

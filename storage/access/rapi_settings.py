@@ -86,6 +86,9 @@ TIMELINE_JOBS_MAX = 20_000
 TIMELINE_ROWS_MAX = 1_000
 """Most jobs in one answer of the timeline."""
 
+TIMELINE_ROWS_DRAWN = 200
+"""Of how many jobs an answer of the timeline awaits the causes: as many as the page draws."""
+
 SPANS_MAX = 100
 """Most spans of one job in the timeline."""
 

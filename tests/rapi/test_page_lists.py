@@ -83,7 +83,8 @@ def test_who_may_change_some_jobs_is_offered_boxes_for_these_alone(
     log_in(page, "delayer")
     visit(page, served, "jobs?search=of+two+users")
     boxes = page.locator("tbody input[type=checkbox]")
-    boxes.nth(2).wait_for()
+    page.locator("tbody tr").nth(4).wait_for()
+    page.locator("tbody tr").nth(5).wait_for(state="detached")
     page.get_by_label("Choose all jobs").check()
     labels = boxes.evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
     assert sorted(labels) == sorted(f"Choose job {one}" for one in (*own[:2], waiting))
@@ -121,7 +122,14 @@ def test_many_jobs_are_changed_on_a_phone_from_one_line(page: Page, served: Serv
     assert all(one["left"] >= 0 and one["right"] <= 360 for one in buttons)
     assert all(one["height"] >= 30 for one in buttons)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    # The boxes follow before the server answers.
+    held: list[Route] = []
+    page.route(re.compile(r"/2/queue\?"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright marks it
     none.click()
+    assert page.locator("tbody input:checked").count() == 0
+    while held:
+        held.pop().continue_()
+    page.unroute(re.compile(r"/2/queue\?"))
     none.wait_for(state="detached")
     page.get_by_label(f"Choose job {many[0]}", exact=True).check()
     bar.get_by_role("button", name="Reprioritise 1").click()
@@ -134,6 +142,32 @@ def test_many_jobs_are_changed_on_a_phone_from_one_line(page: Page, served: Serv
             client.cancel(job_id)
     served.request("DELETE", f"/2/jobs/{holder}?kill=1")
     assert over
+
+
+def test_the_list_cuts_no_plan_and_no_button_on_a_phone(page: Page, served: Served) -> None:
+    plan = "maintenance-of-rack-c"
+    with served.client() as client:
+        first, *_ = client.submit_many(
+            [{"ops": [delay(0.1)], "name": "restore-node12"}] * 2, plan=plan
+        )
+        client.wait(first)
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.reload()
+    log_in(page)
+    visit(page, served, f"jobs?search={plan}")
+    page.locator(".plan", has_text=plan).nth(1).wait_for()
+    box = "one => one.getBoundingClientRect().toJSON()"
+    cell, chip = (page.locator(one).first.evaluate(box) for one in ("td.what", ".plan"))
+    assert cell["left"] < chip["left"] < chip["right"] < cell["right"] <= 360
+    assert chip["bottom"] < cell["bottom"]
+    bar = page.locator("main .bar").first
+    middles = bar.locator("> *").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect()).map((one) => one.top + one.bottom)"
+    )
+    assert len(middles) == 3
+    assert max(middles) - min(middles) < 10
+    assert page.get_by_label("Search").get_attribute("placeholder") == "Search"
+    page.get_by_role("link", name="Submit a job").get_by_text("Submit", exact=True).wait_for()
 
 
 def test_the_list_says_how_much_of_the_archive_is_left_out(page: Page, served: Served) -> None:
@@ -221,6 +255,8 @@ def test_a_long_list_says_at_once_for_what_each_job_of_the_page_waits(
         known = page.locator(".waits", has_text="waits for a lock: node/node31")
         known.nth(99).wait_for(timeout=1_000)
         assert time.monotonic() - begin < 2.0
+        rows = served.get("/2/timeline")["rows"]
+        assert {row["spans"][-1]["cause"] for row in rows[-200:]} == {"lock", "dependency"}
         visit(page, served, "jobs?search=a+long+list&sort=-id")
         page.get_by_text(f"waits for job {many[0]}").wait_for(timeout=1_000)
         assert client.causes([many[7], follower, holder]) == {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.rapi import browsing
-from tests.rapi.browsing import delay, ended, go, log_in, shell
+from tests.rapi.browsing import delay, ended, go, log_in, shell, visit
 from tests.rapi.served import Served
 
 if TYPE_CHECKING:
@@ -122,6 +122,17 @@ def test_on_a_phone_who_holds_and_wants_a_lock_stands_below_its_name(page: Page)
     assert max(page.get_by_role("table").locator("td").evaluate_all(edges)) <= 390
 
 
+def test_the_table_of_locks_has_no_empty_column_and_a_phone_no_cut_drawing(page: Page) -> None:
+    row = {"name": "node/n1", "mode": "exclusive", "owners": ["1"], "pending": []}
+    page.evaluate(LOCKS, [row, {**row, "wanted": [["shared", ["3"]]]}])
+    heads = page.get_by_role("columnheader")
+    assert heads.all_inner_texts() == ["Lock", "Mode", "Held by", "Wanted by"]
+    drawing = page.locator("svg.graph").first
+    assert drawing.is_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert not drawing.is_visible()
+
+
 @pytest.mark.parametrize(
     ("since", "until", "first", "step"),
     [
@@ -162,6 +173,45 @@ def test_labels_of_the_timeline_end_where_bars_begin(page: Page, letter: str) ->
     }"""
     end, begin = page.evaluate(script, letter * 200)
     assert begin - 20 < end <= begin
+
+
+def test_numbered_names_in_a_narrow_timeline_differ_and_so_do_its_times(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    names = [f"restore-of-all-of-node{number:02}" for number in range(20)]
+    script = """async (names) => {
+        const spans = [{ begin: 1001, end: 1048, cause: "running", resource: "" }];
+        const rows = names.map((name, id) => ({ id: 1, name, outcome: "", spans }));
+        const found = { now: 1048, since: 0, count: rows.length, rows };
+        window.fetch = async () => new Response(JSON.stringify(found));
+        const { timeline } = await import("/page_timeline.js");
+        const nothing = () => {};
+        const context = { signal: new AbortController().signal, query: () => new URLSearchParams(),
+            every: nothing, whenChanged: nothing, whenChosen: nothing };
+        document.getElementById("main").append(...await timeline(context));
+        const texts = (what) => [...document.querySelectorAll(what)].map((one) => one.textContent);
+        return [texts("text.label"), document.querySelectorAll("svg line.grid").length];
+    }"""
+    labels, times = page.evaluate(script, names)
+    assert len({label.partition("of-node99")[0] for label in labels}) == len(names)
+    assert times >= 2
+
+
+def test_the_timeline_says_for_what_jobs_waited_as_its_address_wants(
+    page: Page, served: Served
+) -> None:
+    first = served.done("POST", "/2/jobs", {"ops": [delay(600.0)]})
+    served.done("POST", "/2/jobs", {"ops": [delay(0.1)], "depends": [first]})
+    log_in(page)
+    visit(page, served, "timeline?by=resource")
+    page.locator("svg text", has_text=f"job {first} (").wait_for()
+    rows = page.get_by_label("Rows")
+    assert rows.input_value() == "resource"
+    rows.select_option("a row for each job")
+    page.locator(f"svg a[href='#/jobs/{first}']").wait_for()
+    page.go_back()
+    page.locator("svg text", has_text=f"job {first} (").wait_for()
+    assert rows.input_value() == "resource"
+    served.request("DELETE", f"/2/jobs/{first}?kill=1")
 
 
 def test_the_timeline_names_what_went_wrong_beside_the_bar(page: Page, served: Served) -> None:
