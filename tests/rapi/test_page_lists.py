@@ -156,8 +156,9 @@ def test_the_list_cuts_no_plan_and_no_button_on_a_phone(page: Page, served: Serv
     log_in(page)
     visit(page, served, f"jobs?search={plan}")
     page.locator(".plan", has_text=plan).nth(1).wait_for()
-    box = "one => one.getBoundingClientRect().toJSON()"
-    cell, chip = (page.locator(one).first.evaluate(box) for one in ("td.what", ".plan"))
+    # Both at once: the list may be drawn anew at any time.
+    box = "one => document.querySelector(one).getBoundingClientRect().toJSON()"
+    cell, chip = page.evaluate(f"() => ['td.what', 'td.what .plan'].map({box})")
     assert cell["left"] < chip["left"] < chip["right"] < cell["right"] <= 360
     assert chip["bottom"] < cell["bottom"]
     bar = page.locator("main .bar").first
