@@ -75,10 +75,12 @@ class DiskState:
 
     def look(self) -> None:
         """Look whether anything is free beside what the queue has promised to write."""
-        was_low, self._room = self._is_low, self.reserve.room(self._to_come())
+        was_short, self._room = self.is_short, self.reserve.room(self._to_come())
         self._is_low = self._room < 0
+        if self._room < self.reserve.size:
+            self.reserve.look()
         self._decide()
-        if self._is_low and not was_low:
+        if self.is_short and not was_short:
             self._on_refusal()
 
     def has_room_for(self, size: int) -> bool:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.disk import documents
+from ...storage.disk import documents, reserve
 from ...storage.jobs import jobs
 from ...storage.queue_files import inodes, job_files
 
@@ -65,11 +65,13 @@ class StateFile:
         self._tried_at = time.monotonic()
         try:
             self._replace(body, flush=flush)
-        except errors.StorageError:
+        except errors.StorageError as error:
             if not flush:
                 # The journal has the state; the daemon writes the file.
                 self.is_stale = True
                 return True
+            if reserve.is_full(error):
+                reserve.give_to_job(self._folder)
             if not (self.has_queue and job_files.is_queue_of(self.path)):
                 # The queue is gone, and so is every reader of the result.
                 raise

@@ -12,6 +12,9 @@ from .. import errors
 
 DEFAULT_DATA_DIRECTORY = "/var/lib/ganger"
 
+RESERVE = "reserve"
+"""A file of the queue directory: space that is kept for when the disk is full."""
+
 
 class Places(msgspec.Struct, frozen=True):
     """The paths of one data directory.
@@ -36,7 +39,7 @@ class Places(msgspec.Struct, frozen=True):
     @property
     def reserve(self) -> Path:
         """Space that is kept for when the disk is full."""
-        return self.queue / "reserve"
+        return self.queue / RESERVE
 
     @property
     def start_reserve(self) -> Path:

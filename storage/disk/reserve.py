@@ -15,7 +15,7 @@ import os
 from typing import NamedTuple
 
 from .. import errors
-from . import documents
+from . import documents, paths
 
 BYTES_MAX = 8 * 1024 * 1024
 """The reserve on a large disk."""
@@ -105,6 +105,12 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
+def give_to_job(queue: str) -> None:
+    """Give the reserve in this queue directory to a job whose end has no room on the full disk."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(queue, paths.RESERVE))
+
+
 def give_to_start(path: str | os.PathLike[str]) -> None:
     """If the disk is full, give the reserve at this path to the daemon that starts."""
     with contextlib.suppress(errors.StorageError, OSError):
@@ -186,6 +192,11 @@ class Reserve:
             return -1
         total = found.f_blocks * found.f_frsize
         return found.f_bavail * found.f_frsize - taken - reserve_bytes(total) // _LOW_PART
+
+    def look(self) -> None:
+        """Look whether the process of a job has given it up (`give_to_job`)."""
+        if self.size and not os.path.lexists(self._path):
+            self.size = 0
 
     def give_up(self) -> None:
         """Give its space to those who write now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import shutil
@@ -12,6 +13,7 @@ from tests.refusals import OneRefusal, refusing
 
 from ganger.actors.job.state_file import StateFile
 from ganger.storage import errors
+from ganger.storage.disk import documents, paths
 from ganger.storage.jobs import jobs
 
 
@@ -32,6 +34,27 @@ def test_it_is_written_while_the_queue_is_there(queue: Path) -> None:
     file.write(b"one", 1, flush=True)
     file.write(b"two", 2, flush=False)
     assert (queue / "job-1").read_bytes() == b"two"
+
+
+def test_on_a_full_disk_a_state_gets_the_reserve_of_the_queue(
+    queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = queue / paths.RESERVE
+    kept.write_bytes(bytes(100))
+    replace, waits = documents.replace, list[str]()
+
+    def replace_with_room(path: str, body: bytes, *, flush: bool) -> None:
+        if kept.exists():
+            raise errors.StorageError("full") from OSError(errno.ENOSPC, "full")
+        replace(path, body, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace_with_room)
+    file = StateFile(f"{queue}/job-1", [], lambda: waits.append(""))
+    # The journal has it: nothing is taken from the queue.
+    file.write(b"zero", 1, flush=False)
+    assert (file.is_stale, kept.exists()) == (True, True)
+    file.write(b"one", 2, flush=True)
+    assert ((queue / "job-1").read_bytes(), len(waits)) == (b"one", 1)
 
 
 @pytest.mark.parametrize(("visible", "retries"), [(2, 1), (3, 0), (4, 0)])

@@ -153,6 +153,17 @@ def test_with_space_the_queue_goes_on_by_itself(kept: Queue, disk: Disk, how: st
     kept.start(job_id)
 
 
+def test_a_reserve_that_a_job_has_taken_is_made_again(kept: Queue, disk: Disk) -> None:
+    kept.run_new()
+    disk.free = reserve.BYTES_MIN
+    reserve.give_to_job(os.fspath(kept.stage.places.queue))
+    kept.recorded(1, 20, JobStatus.RUNNING).answer_as(messages.StateRecorded)
+    assert state(kept) == (False, True, False)
+    disk.free = 2**30
+    retry(kept)
+    assert state(kept) == (False, False, True)
+
+
 def test_it_is_tried_again_every_second_until_there_is_space(kept: Queue, disk: Disk) -> None:
     fill(kept, disk)
     for seconds in (0.0, 1.0, 1.0):

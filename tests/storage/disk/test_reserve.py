@@ -59,6 +59,18 @@ def test_it_is_allocated_and_given_up_and_made_again(path: str) -> None:
     assert not kept.is_missing
 
 
+@pytest.mark.usefixtures("disk")
+def test_the_queue_sees_that_it_was_given_to_a_job(path: str) -> None:
+    kept = reserve.Reserve(path)
+    assert kept.make()
+    kept.look()
+    assert not kept.is_missing
+    reserve.give_to_job(os.path.dirname(path))
+    reserve.give_to_job(os.path.dirname(path))
+    kept.look()
+    assert (kept.is_missing, kept.size) == (True, 0)
+
+
 def test_it_is_smaller_on_a_small_disk_and_there_must_be_room_beside_it(
     disk: Disk, path: str
 ) -> None:
