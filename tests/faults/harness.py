@@ -282,6 +282,17 @@ def wait_until_true(holds: Callable[[], bool], what: str, seconds: float = 20.0)
         time.sleep(0.02)
 
 
+def stop(pid: int) -> None:
+    """Stop a process, and wait until each of its threads stands still: a busy one goes on first."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stands_still() -> bool:
+        threads = [psutil.Process(one.id) for one in psutil.Process(pid).threads()]
+        return all(thread.status() == psutil.STATUS_STOPPED for thread in threads)
+
+    wait_until_true(stands_still, f"process {pid} stands still")
+
+
 def wait_for_end(descriptor: int) -> None:
     """Wait until the process of this pidfd has ended."""
     poll = select.poll()

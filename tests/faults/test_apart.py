@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.faults.harness import LOOK_SECONDS, Daemon, process_of, until, wait_for_end
+from tests.faults.harness import LOOK_SECONDS, Daemon, process_of, stop, until, wait_for_end
 from tests.system.gates import Gate, end, run_by, until_running
 
 from ganger import Client, JobStatus
@@ -168,7 +168,7 @@ def test_a_process_that_gives_no_sign_of_life_is_replaced(tmp_path: Path) -> Non
     ):
         holder, waiter = hold_and_wait(client, gate)
         process = daemon.authority().pid
-        os.kill(process, signal.SIGSTOP)
+        stop(process)
         replaced(client, process)
         gate.let_through()
         assert set(end(client, holder, waiter).values()) == {JobStatus.SUCCESS}

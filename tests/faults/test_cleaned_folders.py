@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import GANGER, Daemon, process_of, wait_for_end
+from tests.faults.harness import GANGER, Daemon, process_of, stop, wait_for_end
 from tests.faults.test_death_of_a_job import start_gated, waiting_job
 
 from ganger import JobStatus
@@ -121,7 +121,7 @@ def test_a_job_that_dies_without_its_lock_file_ends_in_an_error_and_frees_its_lo
 def test_up_reports_a_daemon_that_does_not_answer(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon:
         pid = daemon.pid()
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
         done = daemon.run("up", "--no-rapi", check=False)
         os.kill(pid, signal.SIGCONT)
         assert done.returncode == 1

@@ -17,6 +17,7 @@ from tests.actors.processes.test_control_groups import WRITABLE
 from tests.faults.harness import (
     Daemon,
     process_of,
+    stop,
     until,
     wait_for_end,
     wait_until_gone,
@@ -92,7 +93,7 @@ def test_a_stopped_process_is_alive_and_keeps_its_locks(tmp_path: Path) -> None:
     with Daemon(tmp_path) as daemon, daemon.client() as client:
         job_id, fifo = start_gated(daemon, client)
         process_id = process_of(client, job_id)
-        os.kill(process_id, signal.SIGSTOP)
+        stop(process_id)
         daemon.replace_killed()
         daemon.run("cluster", "modify", "--no-hold-back")
         waiter = waiting_job(client)

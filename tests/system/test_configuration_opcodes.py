@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests import clusters
 from tests.clusters import uuid_of
-from tests.faults.harness import Daemon, process_of, until, wait_for_end
+from tests.faults.harness import Daemon, process_of, stop, until, wait_for_end
 from tests.programs import Program
 from tests.system.gates import IN_BOTH_PLACEMENTS, Gate, end, statuses, until_running
 
@@ -295,7 +295,7 @@ def test_no_opcode_runs_twice_when_daemons_are_killed(daemon: Daemon, *, is_stop
         pid = client.info().pid
     ended = process_identity.open_pidfd(pid)
     if is_stopped:
-        os.kill(pid, signal.SIGSTOP)
+        stop(pid)
     os.kill(pid, signal.SIGKILL)
     wait_for_end(ended)
     daemon.up()

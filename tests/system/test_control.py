@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import Daemon, process_of, until
+from tests.faults.harness import Daemon, process_of, stop, until
 from tests.system.gates import Gate
 
 from ganger import JobStatus
@@ -240,7 +238,7 @@ def test_a_job_that_does_not_react_at_all_is_killed_by_the_daemon(
     job_id = client.submit(gate.job(locks=NODE))
     until(client, job_id, RUNNING)
     process_id = process_of(client, job_id)
-    os.kill(process_id, signal.SIGSTOP)
+    stop(process_id)
     with pytest.raises(errors.DeadlineError):
         client.cancel(job_id, kill=True, timeout=1)
     [ended] = client.wait(job_id, timeout=30)
