@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,27 +50,27 @@ def test_what_is_marked_as_slow_is_left_out() -> None:
     assert items == [other]
 
 
-def test_a_test_of_hypothesis_draws_few_examples() -> None:
-    drawn = []
+def drawing_100() -> tuple[list[int], Callable[[], None]]:
+    """A test of hypothesis, and what it has drawn."""
+    drawn: list[int] = []
 
     @settings(max_examples=100, database=None)
     @given(strategies.integers())
     def draw(number: int) -> None:
         drawn.append(number)
 
+    return drawn, draw
+
+
+def test_a_test_of_hypothesis_draws_few_examples() -> None:
+    drawn, draw = drawing_100()
     quick.draw_few(SimpleNamespace(obj=draw, cls=None))
     draw()
     assert 0 < len(drawn) <= quick.EXAMPLES
 
 
 def test_a_test_of_hypothesis_usually_draws_a_share_once() -> None:
-    drawn = []
-
-    @settings(max_examples=100, database=None)
-    @given(strategies.integers())
-    def draw(number: int) -> None:
-        drawn.append(number)
-
+    drawn, draw = drawing_100()
     quick.draw_usual([SimpleNamespace(obj=draw, cls=None)] * 3)
     draw()
     assert len(drawn) == 100 * quick.USUAL_SHARE

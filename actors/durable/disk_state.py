@@ -38,14 +38,13 @@ class DiskState:
         self._to_come = to_come
         self._cause = ""
         self._was_full = False
-        self._is_low = False
         self._room = math.inf
         self.is_read_only = False
         self._decide()
 
     def _decide(self) -> None:
         """Work out what each request asks, when it may have changed."""
-        self.is_short = self.reserve.is_missing or self._is_low
+        self.is_short = self.reserve.is_missing or self._room < 0
         """Whether the disk had no room, for the reserve or at all, when that was last tried."""
         self.takes_work = not (self.is_read_only or self.is_short)
         """Whether new jobs are taken, and pending ones started."""
@@ -76,7 +75,6 @@ class DiskState:
     def look(self) -> None:
         """Look whether anything is free beside what the queue has promised to write."""
         was_short, self._room = self.is_short, self.reserve.room(self._to_come())
-        self._is_low = self._room < 0
         if self._room < self.reserve.size:
             self.reserve.look()
         self._decide()
@@ -96,7 +94,7 @@ class DiskState:
     def has_room_again(self) -> bool:
         """Make the reserve again; False: there is no room for it, or at all."""
         self.look()
-        return not self._is_low and self.make_reserve(self._to_come())
+        return self._room >= 0 and self.make_reserve(self._to_come())
 
     def refusal(self) -> errors.StorageError:
         """The answer to requests for changes while the disk refuses writes, or is short."""

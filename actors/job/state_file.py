@@ -70,11 +70,11 @@ class StateFile:
                 # The journal has the state; the daemon writes the file.
                 self.is_stale = True
                 return True
-            if reserve.is_full(error):
-                reserve.give_to_job(self._folder)
             if not (self.has_queue and job_files.is_queue_of(self.path)):
                 # The queue is gone, and so is every reader of the result.
                 raise
+            if reserve.is_full(error):
+                reserve.give_to_job(self._folder)
             # The state may be visible without a flush; then the queue owns the file.
             return self.is_given_back and self._has(serial)
         self.lacks_log = self.is_stale = False

@@ -156,21 +156,28 @@ def test_the_axis_of_the_timeline_has_round_times_that_differ(
     assert steps == {step}
 
 
+DRAW_TIMELINE = """() => { window.drawTimeline = async (rows, now) => {
+    const found = { now, since: 0, count: rows.length, rows };
+    window.fetch = async () => new Response(JSON.stringify(found));
+    const { timeline } = await import("/page_timeline.js");
+    const nothing = () => {};
+    const context = { signal: new AbortController().signal, query: () => new URLSearchParams(),
+        every: nothing, whenChanged: nothing, whenChosen: nothing };
+    document.getElementById("main").append(...await timeline(context));
+}; }"""
+"""Defines `drawTimeline`, which draws these rows up to a moment."""
+
+
 @pytest.mark.parametrize("letter", ["W", "i", "\u4e2d"])
 def test_labels_of_the_timeline_end_where_bars_begin(page: Page, letter: str) -> None:
     script = """async (name) => {
         const spans = [{ begin: 100, end: 1000, cause: "running", resource: "" }];
         const rows = [{ id: 1, name, outcome: "", spans }];
-        const found = { now: 1000, since: 0, count: 1, rows };
-        window.fetch = async () => new Response(JSON.stringify(found));
-        const { timeline } = await import("/page_timeline.js");
-        const nothing = () => {};
-        const context = { signal: new AbortController().signal, query: () => new URLSearchParams(),
-            every: nothing, whenChanged: nothing, whenChosen: nothing };
-        document.getElementById("main").append(...await timeline(context));
+        await drawTimeline(rows, 1000);
         const edges = (what) => document.querySelector(`svg ${what}`).getBoundingClientRect();
         return [edges("text.label").right, edges("rect").left];
     }"""
+    page.evaluate(DRAW_TIMELINE)
     end, begin = page.evaluate(script, letter * 200)
     assert begin - 20 < end <= begin
 
@@ -181,16 +188,11 @@ def test_numbered_names_in_a_narrow_timeline_differ_and_so_do_its_times(page: Pa
     script = """async (names) => {
         const spans = [{ begin: 1001, end: 1048, cause: "running", resource: "" }];
         const rows = names.map((name, id) => ({ id: 1, name, outcome: "", spans }));
-        const found = { now: 1048, since: 0, count: rows.length, rows };
-        window.fetch = async () => new Response(JSON.stringify(found));
-        const { timeline } = await import("/page_timeline.js");
-        const nothing = () => {};
-        const context = { signal: new AbortController().signal, query: () => new URLSearchParams(),
-            every: nothing, whenChanged: nothing, whenChosen: nothing };
-        document.getElementById("main").append(...await timeline(context));
+        await drawTimeline(rows, 1048);
         const texts = (what) => [...document.querySelectorAll(what)].map((one) => one.textContent);
         return [texts("text.label"), document.querySelectorAll("svg line.grid").length];
     }"""
+    page.evaluate(DRAW_TIMELINE)
     labels, times = page.evaluate(script, names)
     assert len({label.partition("of-node99")[0] for label in labels}) == len(names)
     assert times >= 2
