@@ -7,7 +7,6 @@ file system. Only commands act on the queue, as a user would type them.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import subprocess
@@ -133,13 +132,15 @@ class Life:
             self.until("the disk is full", "exec", "-d", "true")
             self.note("first priority", "job", "change-priority", "--priority", "-5", held[0])
             # The log has zeros for some of the large states only.
-            for priority in itertools.count(-20):
-                if not reserve.exists():
+            # What the reserve gave up may have let the queue write again before others took it.
+            full = self.status()
+            for priority in range(-20, 20):
+                if full["is_read_only"] and not reserve.exists():
                     break
-                _fill(file)
                 self.run("job", "change-priority", "--priority", str(priority), held[-1])
-            _fill(file)
-            self.told["held when full"] = self.status()
+                _fill(file)
+                full = self.status()
+            self.told["held when full"] = full
             self.note("last priority", "job", "change-priority", "--priority", "-6", held[0])
             self.note("cancel held", "job", "cancel", *held[1:-1])
             _fill(file)
