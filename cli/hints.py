@@ -45,8 +45,11 @@ _SHELL_SIGNS = frozenset(" \t\n|&;<>$*?")
 
 _RETRY_FIRST = re.compile(RETRY_FIRST.format(r"(\d+)"))
 
-GIVE_SPACE = "`ganger job purge --larger-than 1M` gives space back"
-"""What helps when the disk is full: jobs that have ended, with their output, are removed."""
+GIVE_SPACE = (
+    "`ganger job purge --larger-than 1M` removes ended jobs with much output, "
+    "`ganger job purge --older-than all` all that have ended"
+)
+"""What helps when the disk is full, by output or by many small jobs."""
 
 
 def remedy(error: errors.GangerError) -> str:

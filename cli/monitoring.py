@@ -193,6 +193,8 @@ def _broken(info: DaemonInfo) -> list[str]:
         found.append("the queue is read-only: the disk refuses writes")
     elif info.is_disk_full:
         found.append("the disk is full: the queue takes no new jobs")
+    elif info.lacks_room:
+        found.append("the disk has no room for a new job: the queue takes none")
     missing = [one.name for one in info.components if not one.is_ready]
     if missing:
         found.append(f"not ready: {_named(missing)}")

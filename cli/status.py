@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 NOT_RUNNING_EXIT_CODE = 3
 _ANSWER_SECONDS = 5.0
+_LINE_WIDTH = 80
 _WAITING_SECONDS = 2.0
 """The state of the daemon is shown also if its scheduler hangs."""
 
@@ -49,7 +51,7 @@ def status(
     """Show the daemon's pid, version, endpoints, jobs, components and the disk.
 
     Exit code 3: none runs; 74: the queue is read-only, because the disk refuses writes, or the disk
-    is full; 70: the daemon does not listen where it should.
+    is full, or has no room for a new job; 70: the daemon does not listen where it should.
     """
     places = call.places
     if check:
@@ -83,7 +85,7 @@ def status(
 
 def _health(info: DaemonInfo) -> int:
     """The exit code of `status` for a daemon that answers."""
-    if info.is_read_only or is_full(info):
+    if info.is_read_only or is_full(info) or info.lacks_room:
         return errors.StorageError.exit_code
     is_closed = any(one is not None and one.problem for one in (info.rapi, *info.sockets))
     return errors.OperatorError.exit_code if is_closed else 0
@@ -218,11 +220,9 @@ def disk_use(info: DaemonInfo) -> str:
     if disk is None:
         return "not measured yet"
     size = wording.size
-    parts = (
-        f"output {size(disk.output)}, archive {size(disk.archive)}, journal {size(disk.journal)}"
-    )
-    reserve = f", reserve {size(disk.reserve)}" if disk.reserve else ", no reserve"
-    return f"{parts}{reserve}; {_free(disk)}"
+    parts = [f"{name} {size(taken)}" for name, taken in disk.parts().items() if name != "reserve"]
+    reserve = f"reserve {size(disk.reserve)}" if disk.reserve else "no reserve"
+    return f"{', '.join([*parts, reserve])}; {_free(disk)}"
 
 
 def is_full(info: DaemonInfo) -> bool:
@@ -233,15 +233,22 @@ def is_full(info: DaemonInfo) -> bool:
     )
 
 
+_GIVE_SPACE = textwrap.wrap(
+    f"{hints.GIVE_SPACE} (`--dry-run` shows which jobs go); if none has ended, cancel some first: "
+    "`ganger job cancel IDS`; or free space elsewhere on the disk",
+    _LINE_WIDTH,
+    initial_indent="  ",
+    subsequent_indent="  ",
+)
+
+
 def alarm(info: DaemonInfo) -> list[str]:
     """The first lines of the status if the queue stands still: why, and what helps."""
+    free = "" if info.disk is None else f": {_free(info.disk)}"
     if is_full(info):
-        free = "" if info.disk is None else f": {_free(info.disk)}"
-        return [
-            f"DISK FULL{free}; no new jobs are taken, and none start",
-            f"  {hints.GIVE_SPACE}",
-            "  (`--dry-run` shows which jobs go), and so does freeing space elsewhere on it",
-        ]
+        return [f"DISK FULL{free}; no new jobs are taken, and none start", *_GIVE_SPACE]
+    if info.lacks_room and not info.is_read_only:
+        return [f"NO ROOM{free}; no new jobs are taken", *_GIVE_SPACE]
     if info.is_read_only:
         return [
             "READ-ONLY: the disk refuses writes; no changes are taken",
@@ -263,6 +270,7 @@ def queue_state(info: DaemonInfo) -> str:
             else []
         ),
         *(["DISK FULL: no new jobs are taken, and none start"] if is_full(info) else []),
+        *(["NO ROOM on the disk: no new jobs are taken"] if info.lacks_room else []),
         *(["drained: it takes no jobs"] if info.is_drained else []),
     ]
     return "; ".join(words) or "open"

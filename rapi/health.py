@@ -29,6 +29,8 @@ async def readyz(call: Call) -> dict[str, Any]:
         raise HttpError(503, "the disk refuses writes; no changes are taken")
     if info.is_disk_full:
         raise HttpError(503, "the disk is full; no new jobs are taken")
+    if info.lacks_room:
+        raise HttpError(503, "the disk has no room for a new job; none is taken")
     return {"status": "ok"}
 
 

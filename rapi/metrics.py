@@ -193,10 +193,11 @@ class _Now:
 
     def _states(self) -> Iterable[Metric]:
         info = self._info
+        is_full = info.is_disk_full or info.lacks_room
         for name, text, value in (
             ("ganger_up", "Whether the daemon answers", 1),
             ("ganger_read_only", "Whether the disk refuses writes", int(info.is_read_only)),
-            ("ganger_disk_full", "Whether new jobs wait for space", int(info.is_disk_full)),
+            ("ganger_disk_full", "Whether the disk has no room for new jobs", int(is_full)),
             ("ganger_output_dropped_jobs", "Jobs that drop output", len(info.output_dropped)),
             ("ganger_drained", "Whether the queue takes no jobs", int(info.is_drained)),
             ("ganger_quarantined_files", "Files that cannot be read", len(info.quarantined)),
@@ -214,8 +215,8 @@ class _Now:
         used = GaugeMetricFamily(
             "ganger_disk_used_bytes", "What parts of the queue take", labels=["part"]
         )
-        for part in ("output", "archive", "journal", "reserve"):
-            used.add_metric([part], getattr(disk, part))
+        for part, size in disk.parts().items():
+            used.add_metric([part], size)
         yield used
         yield GaugeMetricFamily("ganger_disk_free_bytes", "Free on the queue's disk", disk.free)
         yield GaugeMetricFamily("ganger_disk_size_bytes", "All of the queue's disk", disk.total)

@@ -180,13 +180,13 @@ function room(disk, limits) {
     ["Run slots", String(limits.running_possible ?? limits.running)],
     ["Output", `${bytes(limits.output_job_bytes)} of each job, ${most} in all`],
     ["Ended jobs", `are kept ${kept.join(", ") || "until they are purged"}`],
-    disk && ["Disk", `${bytes(disk.free)} of ${bytes(disk.total)} free; output ${bytes(disk.output)}, archive ${bytes(disk.archive)}, journal ${bytes(disk.journal)}`],
+    disk && ["Disk", `${bytes(disk.free)} of ${bytes(disk.total)} free; ${["jobs", "output", "archive", "journal", "log", "other"].map((part) => `${part} ${bytes(disk[part])}`).join(", ")}`],
   ];
 }
 
 function daemon(found, cluster, queue, limits, [groups, nodes, instances, networks]) {
   const jobs = Object.entries({ ...queue.counts, ...queue.outcomes }).filter(([word, number]) => number && word !== "error");
-  const state = found.is_read_only ? "READ-ONLY: the disk refuses writes" : found.is_disk_full ? "DISK FULL: new jobs wait for space" : found.is_drained ? "drained: it takes no jobs" : "open";
+  const state = found.is_read_only ? "READ-ONLY: the disk refuses writes" : found.is_disk_full ? "DISK FULL: no new jobs are taken, and none start" : found.lacks_room ? "NO ROOM on the disk: no new jobs are taken" : found.is_drained ? "drained: it takes no jobs" : "open";
   const facts = [
     ["Daemon", `ganger ${found.version}, pid ${found.pid}, up ${span(Date.now() / 1000 - found.started)}`],
     ["Queue", state],

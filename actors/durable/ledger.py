@@ -135,6 +135,11 @@ class Ledger:
         return self._disk.takes_work
 
     @property
+    def lacks_room(self) -> bool:
+        """Whether the disk has no room for a new job, though those that are there may start."""
+        return self.takes_work and not self._disk.takes_a_job
+
+    @property
     def reserve_bytes(self) -> int:
         """The bytes of the reserve for when the disk is full; 0: there is none now."""
         return self._disk.reserve.size

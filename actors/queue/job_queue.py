@@ -163,6 +163,9 @@ class JobQueue(Component[messages.QueueMessage]):
     def report(self, _: messages.ReadQueueState) -> messages.QueueReport:
         """How the queue is, for `ganger status`."""
         store, ledger = self.store, self.store.ledger
+        if ledger.takes_work:
+            # As a submission does: the report says what that would find.
+            ledger.look_for_space()
         return messages.QueueReport(
             counts={**store.table.counts(), "last_id": ledger.last_id},
             quarantined=[
@@ -173,6 +176,7 @@ class JobQueue(Component[messages.QueueMessage]):
             flushes=ledger.flushes,
             is_read_only=ledger.is_read_only,
             is_disk_full=ledger.is_short,
+            lacks_room=ledger.lacks_room,
             reserve_bytes=ledger.reserve_bytes,
             output_dropped=dict(store.output_dropped),
             archive_indexed=store.reader.search.archive.progress,

@@ -333,6 +333,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             longest_turns=self._longest_turns(),
             rapi=rapi,
             is_disk_full=queue.is_disk_full or _is_full(measured),
+            lacks_room=queue.lacks_room,
             disk=None
             if measured is None
             else msgspec.structs.replace(measured.use, reserve=queue.reserve_bytes),

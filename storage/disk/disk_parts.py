@@ -14,8 +14,10 @@ _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes on the disk: those that are free, all, and what parts of the queue take.
 
-    ``output``: of live jobs, with large input. ``archive``: archived jobs, with theirs.
-    ``reserve``: kept for when the disk is full; 0: it is given up.
+    ``jobs``: the files of live jobs, without their output. ``output``: of live jobs, with large
+    input. ``archive``: archived jobs, with theirs. ``log``: the daemon's. ``other``: index of the
+    archive, configuration, locks. ``reserve``: kept for when the disk is full; 0: it is given up.
+    An older daemon does not say ``jobs``, ``log`` and ``other``.
     """
 
     free: int
@@ -24,6 +26,14 @@ class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
     archive: int
     journal: int
     reserve: int = 0
+    jobs: int = 0
+    log: int = 0
+    other: int = 0
+
+    def parts(self) -> dict[str, int]:
+        """What takes how much, by the name of the part, in the order in which they are shown."""
+        names = "jobs", "output", "archive", "journal", "log", "other", "reserve"
+        return {name: getattr(self, name) for name in names}
 
 
 class DiskLimits(

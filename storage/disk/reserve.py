@@ -38,7 +38,10 @@ _LOW_PART = 4
 FILES_MIN = 64
 """With fewer files to be had, the disk is full, too: some file systems have only so many."""
 
-REMEDY = "remove jobs that have ended, or free space elsewhere on this disk"
+REMEDY = (
+    "remove jobs that have ended (if none has, cancel some first), or free space elsewhere on this "
+    "disk"
+)
 """What helps when the disk is full; errors say it to users."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -31,7 +31,7 @@ def test_what_was_meant(word: str, expected: str) -> None:
     [
         (
             errors.ReadOnlyError(f"no changes: {reserve.REMEDY}"),
-            " (`ganger job purge --larger-than 1M` gives space back)",
+            f" ({hints.GIVE_SPACE})",
         ),
         (errors.ReadOnlyError("no changes: Input/output error"), ""),
         (
@@ -43,6 +43,11 @@ def test_what_was_meant(word: str, expected: str) -> None:
 )
 def test_a_refusal_names_the_command_that_helps(error: errors.GangerError, expected: str) -> None:
     assert hints.remedy(error) == expected
+
+
+def test_the_hint_helps_whether_output_or_many_small_jobs_fill_the_disk() -> None:
+    for command in ("--larger-than 1M` removes", "--older-than all` all that have ended"):
+        assert f"`ganger job purge {command}" in hints.GIVE_SPACE
 
 
 def test_a_word_that_resembles_no_command_gets_no_hint() -> None:

@@ -47,6 +47,11 @@ CASES: list[tuple[dict[str, Any], int, list[str]]] = [
     ({"is_read_only": True}, CRITICAL, ["the queue is read-only: the disk refuses writes"]),
     ({"is_disk_full": True}, CRITICAL, ["the disk is full: the queue takes no new jobs"]),
     (
+        {"lacks_room": True},
+        CRITICAL,
+        ["the disk has no room for a new job: the queue takes none"],
+    ),
+    (
         {"is_disk_full": True, "is_read_only": True},
         CRITICAL,
         ["the queue is read-only: the disk refuses writes"],

@@ -59,6 +59,7 @@ def test_status_names_parameters_that_are_not_in_force(
 
 
 FULL = "DISK FULL: no new jobs are taken, and none start"
+NO_ROOM = "NO ROOM on the disk: no new jobs are taken"
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,8 @@ FULL = "DISK FULL: no new jobs are taken, and none start"
         ({"is_drained": True}, "drained: it takes no jobs"),
         ({"is_read_only": True}, "READ-ONLY: the disk refuses writes; no changes are taken"),
         ({"is_disk_full": True}, FULL),
+        ({"lacks_room": True}, NO_ROOM),
+        ({"lacks_room": True, "is_drained": True}, f"{NO_ROOM}; drained: it takes no jobs"),
         ({"disk": DiskUse(free=0, total=6 * 2**20, output=0, archive=0, journal=0)}, FULL),
         (
             {"is_read_only": True, "is_disk_full": True},
@@ -110,6 +113,14 @@ def test_jobs_that_have_ended_are_counted_by_outcome(
     assert f"Jobs:       {shown}\n" in capsys.readouterr().out
 
 
+GIVE_SPACE = [
+    "  `ganger job purge --larger-than 1M` removes ended jobs with much output,",
+    "  `ganger job purge --older-than all` all that have ended (`--dry-run` shows",
+    "  which jobs go); if none has ended, cancel some first: `ganger job cancel IDS`;",
+    "  or free space elsewhere on the disk",
+]
+
+
 @pytest.mark.parametrize("changes", [{}, {"is_read_only": True}, {"is_disk_full": True}])
 def test_status_says_first_that_the_disk_is_full_and_what_helps(
     changes: dict[str, bool], capsys: pytest.CaptureFixture[str]
@@ -117,13 +128,18 @@ def test_status_says_first_that_the_disk_is_full_and_what_helps(
     disk = DiskUse(free=0, total=6 * 2**20, output=0, archive=0, journal=0)
     status._show(msgspec.structs.replace(INFO, disk=disk, **changes), None, "table")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
-        "DISK FULL: 0 bytes of 6.0 MiB free; no new jobs are taken, and none start",
-        "  `ganger job purge --larger-than 1M` gives space back",
-        "  (`--dry-run` shows which jobs go), and so does freeing space elsewhere on it",
-    ]
-    assert lines[3].startswith("Daemon:")
-    assert max(map(len, lines[:3])) <= 80
+    first = "DISK FULL: 0 bytes of 6.0 MiB free; no new jobs are taken, and none start"
+    assert lines[:5] == [first, *GIVE_SPACE]
+    assert lines[5].startswith("Daemon:")
+
+
+def test_status_says_first_that_there_is_no_room_for_a_new_job_and_what_helps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    disk = DiskUse(free=2**16, total=6 * 2**20, output=0, archive=0, journal=0)
+    status._show(msgspec.structs.replace(INFO, disk=disk, lacks_room=True), None, "table")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == ["NO ROOM: 64.0 KiB of 6.0 MiB free; no new jobs are taken", *GIVE_SPACE]
 
 
 def test_status_says_first_that_the_disk_refuses_writes(
@@ -136,8 +152,19 @@ def test_status_says_first_that_the_disk_refuses_writes(
 
 
 def test_status_shows_what_takes_the_disk() -> None:
-    use = DiskUse(free=2**30, total=2**31, output=2**20, archive=2**21, journal=2**22)
-    parts = "output 1.0 MiB, archive 2.0 MiB, journal 4.0 MiB"
+    use = DiskUse(
+        free=2**30,
+        total=2**31,
+        jobs=3 * 2**20,
+        output=2**20,
+        archive=2**21,
+        journal=2**22,
+        log=2**12,
+        other=2**13,
+    )
+    parts = (
+        "jobs 3.0 MiB, output 1.0 MiB, archive 2.0 MiB, journal 4.0 MiB, log 4.0 KiB, other 8.0 KiB"
+    )
     for reserve, shown in ((0, "no reserve"), (4096, "reserve 4.0 KiB")):
         disk = msgspec.structs.replace(use, reserve=reserve)
         said = status.disk_use(msgspec.structs.replace(INFO, disk=disk))
@@ -165,6 +192,7 @@ CLOSED = msgspec.structs.replace(SOCKET, problem="this file is no socket")
         ({"is_drained": True}, 0),
         ({"is_read_only": True}, 74),
         ({"is_disk_full": True}, 74),
+        ({"lacks_room": True}, 74),
         ({"rapi": RAPI}, 0),
         ({"rapi": msgspec.structs.replace(RAPI, problem="cannot start")}, 70),
         ({"sockets": [CLOSED]}, 70),

@@ -19,6 +19,7 @@ from tests.faults.harness import Daemon, wait_until_true
 
 SIZE_KIB = 6 * 1024
 PATIENCE_SECONDS = 60.0
+LEFT_KIB = 160
 LARGE = "x" * 25_000
 VERBOSE = "while :; do head -c 100000 /dev/urandom | base64; sleep 0.02; done"
 
@@ -58,6 +59,7 @@ class Life:
         """Fill the disk twice, and empty it by commands."""
         self.told["open"] = self.status()
         self._fill_with_output()
+        self._fill_with_small_jobs()
         self._fill_with_held_jobs()
         self._fill_from_outside()
         self.told["end"] = self.status()
@@ -78,6 +80,24 @@ class Life:
         self.note("archive", "job", "archive", "1")
         self.note("purge", "job", "purge", "1")
         self.told["emptied"] = self.status()
+
+    def _fill_with_small_jobs(self) -> None:
+        """Small jobs take what others have left: the disk is not full, but has no room for one."""
+        other = self.folder / "other"
+        with other.open("wb", buffering=0) as file:
+            file.write(bytes(self.status()["disk"]["free"] - LEFT_KIB * 1024))
+            said = ""
+            while "the disk has no room for 1 more job" not in said:
+                code, said = self.run("exec", "true")
+                assert code == 0 or "has no room" in said, said
+            self.told["no room"] = self.status()
+            self.note("status without room", "status")
+            self.note("queue without room", "queue", "info")
+            self.note("check without room", "status", "--check")
+            self.note("purge of large jobs", "job", "purge", "--larger-than", "1M")
+            self.note("purge of all", "job", "purge", "--older-than", "all")
+            self.note("room again", "exec", "true")
+        other.unlink()
 
     def _fill_from_outside(self) -> None:
         self.note("quiet", "exec", "-q", "sh", "-c", "head -c 1500000 /dev/urandom | base64")

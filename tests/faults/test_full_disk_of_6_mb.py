@@ -69,6 +69,28 @@ def test_commands_alone_give_the_space_back(told: dict[str, Any]) -> None:
     assert told["emptied"]["output_dropped"] == {}
 
 
+def test_without_room_for_a_job_all_say_so_and_a_purge_of_small_jobs_makes_it(
+    told: dict[str, Any],
+) -> None:
+    status = told["no room"]
+    assert (status["is_read_only"], status["is_disk_full"]) == (False, False)
+    assert status["lacks_room"] is True
+    assert status["disk"]["jobs"] > 4 * KIB
+    code, said = told["status without room"]
+    lines = said.splitlines()
+    assert code == 74
+    assert lines[0].startswith("NO ROOM: ")
+    assert "Queue:      NO ROOM on the disk: no new jobs are taken" in lines
+    assert told["queue without room"][1].startswith("The queue is NO ROOM on the disk")
+    code, line = told["check without room"]
+    text = "GANGER CRITICAL: the disk has no room for a new job: the queue takes none"
+    assert (code, line.startswith(text)) == (2, True)
+    assert told["purge of large jobs"] == [0, "0 jobs purged; 0 bytes freed\n"]
+    code, said = told["purge of all"]
+    assert (code, said.startswith("0 jobs ")) == (0, False), said
+    assert told["room again"][0] == 0
+
+
 def test_a_disk_on_which_nothing_is_free_is_told_of_before_a_write_fails(
     told: dict[str, Any],
 ) -> None:
@@ -76,7 +98,8 @@ def test_a_disk_on_which_nothing_is_free_is_told_of_before_a_write_fails(
     lines = said.splitlines()
     assert code == 74
     assert lines[0] == ("DISK FULL: 0 bytes of 6.0 MiB free; no new jobs are taken, and none start")
-    assert "`ganger job purge --larger-than 1M` gives space back" in lines[1]
+    assert "`ganger job purge --larger-than 1M` removes ended jobs" in lines[1]
+    assert "`ganger job purge --older-than all` all that have ended" in lines[2]
     assert "Queue:      DISK FULL: no new jobs are taken, and none start" in lines
     assert told["status as JSON"]["is_disk_full"] is True
     assert told["queue when nothing is free"][1].startswith("The queue is DISK FULL")
@@ -91,7 +114,7 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_is_emptied_too(
     assert full["is_read_only"] or full["is_disk_full"]
     assert (full["disk"]["reserve"], full["disk"]["free"]) == (0, 0)
     code, said = told["refused"]
-    assert (code, "`ganger job purge --larger-than 1M` gives space back" in said) == (74, True)
+    assert (code, "`ganger job purge --older-than all` all that have ended" in said) == (74, True)
     code, line = told["check when full"]
     assert (code, line.startswith("GANGER CRITICAL: ")) == (2, True)
     code, said = told["start when full"]

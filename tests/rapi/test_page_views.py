@@ -233,7 +233,8 @@ def test_health_counts_jobs_by_outcome_and_tells_limits_and_disk(
     page.locator("dd", has_text=re.compile(r"\d+ failed")).wait_for()
     assert "error" not in page.locator("dl").inner_text()
     page.locator("dd", has_text="of each job, no limit in all").wait_for()
-    page.locator("dd", has_text=re.compile(r"iB of .*iB free; output .*, archive ")).wait_for()
+    used = re.compile(r"iB of .*iB free; jobs .*, output .*, archive ")
+    page.locator("dd", has_text=used).wait_for()
     script = """async (sizes) => {
         const { bytes } = await import("/page_parts.js");
         return sizes.map(bytes);

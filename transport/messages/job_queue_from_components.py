@@ -109,6 +109,7 @@ class QueueReport(Reply, frozen=True):
     is_read_only: bool
     is_drained: bool = False
     is_disk_full: bool = False
+    lacks_room: bool = False
     reserve_bytes: int = 0
     output_dropped: dict[int, str] = {}
     archive_indexed: float | None = None

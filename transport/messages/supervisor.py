@@ -54,9 +54,10 @@ class DaemonInfo(Reply, frozen=True):
     the last ten to twenty seconds. ``reuses_processes``: whether a process may serve several
     jobs, one after the other. ``rapi``: the remote API; None: the daemon has none.
     ``opcode_problems``: opcodes and other parts of installed packages that could not be loaded.
-    ``is_disk_full``: new jobs wait until the disk has space. ``disk``: what takes how much of it;
-    None: that could not be measured in time. ``output_dropped``: why running jobs drop output.
-    ``archive_indexed``: the part of the archive that its index has, while that is built.
+    ``is_disk_full``: no new jobs are taken until the disk has space, and none start.
+    ``lacks_room``: no new jobs are taken; those that are there start. ``disk``: what takes how much
+    of it; None: that could not be measured in time. ``output_dropped``: why running jobs drop
+    output. ``archive_indexed``: the part of the archive that its index has, while that is built.
     ``counts`` and ``outcomes``: how many live jobs have each status, and have ended in each
     outcome; an older daemon sends no outcomes.
     """
@@ -80,6 +81,7 @@ class DaemonInfo(Reply, frozen=True):
     reuses_processes: bool = False
     rapi: RapiState | None = None
     is_disk_full: bool = False
+    lacks_room: bool = False
     disk: DiskUse | None = None
     output_dropped: dict[int, str] = {}
     archive_indexed: float | None = None

@@ -21,7 +21,10 @@ from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.queue_files import spool
 from ganger.transport import messages
 
-REMEDY = "; remove jobs that have ended, or free space elsewhere on this disk"
+REMEDY = (
+    "; remove jobs that have ended (if none has, cancel some first), or free space elsewhere on "
+    "this disk"
+)
 FULL = (
     "the queue takes no new jobs: the disk is full, and what is left is kept for removing jobs"
     + REMEDY
@@ -325,11 +328,13 @@ def test_a_disk_that_is_seen_to_be_full_takes_no_new_work_before_a_write_fails(
     disk.free = reserve.BYTES_MIN // 4
     retry(kept)
     assert state(kept) == (False, False, True)
+    assert report(kept).lacks_room
     assert kept.submit(spec()).refusal == (
         "DiskFullError",
         f"the disk has no room for 1 more job: about 8.0 KiB are needed{REMEDY}",
     )
     disk.free += settings.NEW_JOB_BYTES
+    assert not report(kept).lacks_room, "the report looks anew"
     kept.submitted(spec())
     # What was seen is over when the queue hears of it.
     kept.actor.notify(messages.DiskSeenFull())

@@ -28,6 +28,15 @@ def queue_with_files(tmp_path: Path) -> Places:
         "archive/0/spool/job-2-output",
         "archive/3/job-30001",
         "journal/00000001.journal",
+        "job-5",
+        ".spare-1-2-3",
+        "reserve",
+        "reserve.start",
+        "../daemon.log",
+        "../daemon.log.1",
+        "../daemon.out",
+        "../config.data",
+        "../archive.index/0",
     ):
         write(places, name)
     return places
@@ -56,6 +65,17 @@ def sizes(found: DiskUse) -> tuple[int, int, int]:
 def test_each_part_counts_its_files(places: Places) -> None:
     found = measured(DiskMeter(places))
     assert sizes(found) == (1, 3, 1)
+    taken = {name: size // BLOCK for name, size in found.parts().items()}
+    # The queue says what its reserve takes.
+    assert taken == {
+        "jobs": 2,
+        "output": 1,
+        "archive": 3,
+        "journal": 1,
+        "log": 3,
+        "other": 2,
+        "reserve": 0,
+    }
     assert 0 < found.free <= found.total
 
 
@@ -85,7 +105,7 @@ def test_a_folder_that_has_just_changed_is_read_again(places: Places) -> None:
 
 def test_many_files_are_measured_in_slices(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_use, "_FILES_AT_ONCE", 1)
-    assert len([*DiskMeter(places).measuring()]) == 5
+    assert len([*DiskMeter(places).measuring()]) == 12
 
 
 def test_what_is_not_there_takes_nothing_and_no_queue_is_an_error(tmp_path: Path) -> None:
