@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -301,11 +302,21 @@ def expressions(name: str) -> st.SearchStrategy[Any]:
 
 
 NAMES = st.sampled_from(sorted(PREDICATE_KINDS))
-PLAIN_PREDICATES = NAMES.flatmap(lambda name: st.tuples(st.just(name), expressions(name)).map(list))
+
+
+def of_each_kind(
+    expression: Callable[[str], st.SearchStrategy[Any]],
+) -> st.SearchStrategy[list[Any]]:
+    """A predicate of any kind. Each kind's strategy is made once: hypothesis looks through it."""
+    kinds = {name: st.tuples(st.just(name), expression(name)).map(list) for name in PREDICATE_KINDS}
+    return NAMES.flatmap(kinds.__getitem__)
+
+
+PLAIN_PREDICATES = of_each_kind(expressions)
 PREDICATES = st.one_of(
     PLAIN_PREDICATES, PLAIN_PREDICATES, PLAIN_PREDICATES.map(lambda one: ["!", one])
 )
-COMPARISONS = NAMES.flatmap(lambda name: st.tuples(st.just(name), comparisons(name)).map(list))
+COMPARISONS = of_each_kind(comparisons)
 ACTIONS = st.sampled_from(["ACCEPT", "PAUSE", "REJECT", "CONTINUE", ["RATE_LIMIT", 2]])
 RULES = st.lists(
     st.fixed_dictionaries(
