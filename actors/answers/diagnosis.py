@@ -19,7 +19,7 @@ from ..store.job_rows import Phase
 from . import explaining
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...transport.envelopes import Envelope
     from ..runtime.component import Runtime
@@ -34,12 +34,16 @@ _CHAIN_MAX = 50
 class Diagnosis:
     """Explains why jobs do not run, and what would happen if."""
 
-    def __init__(self, runtime: Runtime, store: JobStore, gate: StartGate) -> None:
+    def __init__(
+        self, runtime: Runtime, store: JobStore, gate: StartGate, held_up: Callable[[int], str]
+    ) -> None:
+        """``held_up``: why the newest state of a job is not stored; empty if it is."""
         self._runtime = runtime
         self._store = store
         self._table = store.table
         self._announcements = store.announcements
         self._gate = gate
+        self._held_up = held_up
         self._simulating: Counter[bytes] = Counter()
         """How many simulations of each client have jobs that are not judged yet."""
 
@@ -56,6 +60,10 @@ class Diagnosis:
             pending = messages.ExplainPending(id=job_id, job=self._announcements.whole(row))
             answer = functools.partial(self._answer_pending, envelope, job_id)
             self._runtime.ask(FILTER_EVALUATOR, pending, answer, envelope.refuse, envelope.deadline)
+        elif row.phase is Phase.HANDED_OVER and (text := self._held_up(job_id)):
+            disk = messages.Remedy(is_disk=True)
+            held = messages.Obstacle(kind="disk", held=job_id, text=text, remedy=disk)
+            envelope.reply(explaining.explained(row, [held], disk))
         elif row.phase is Phase.HANDED_OVER and row.status is JobStatus.WAITING:
             assert row.lock_file is not None
             owner = messages.ExplainOwner(lock_file=row.lock_file)

@@ -101,10 +101,13 @@ class DiskState:
         self.look()
         return self._room >= 0 and self.make_reserve(self._to_come())
 
-    def refusal(self) -> errors.StorageError:
-        """The answer to requests for changes while the disk refuses writes, or is short."""
+    def refusal(self, what: str = "the queue takes no new jobs") -> errors.StorageError:
+        """The answer to requests for changes while the disk refuses writes, or is short.
+
+        ``what`` is not done while it is short.
+        """
         if not self.is_read_only:
-            return errors.DiskFullError(f"the queue takes no new jobs: {SHORT}")
+            return errors.DiskFullError(f"{what}: {SHORT}")
         then = "it goes on by itself when the disk takes writes again"
         what = reserve.REMEDY if self._was_full else then
         return errors.ReadOnlyError(f"the queue takes no changes now: {self._cause}; {what}")

@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     Failed = Callable[[errors.GangerError], None]
 
 
+_STATES_OF_CANCELED = 3
+"""Those with which a process ends its canceled job, and one by the queue if the file lacks them."""
+
+_ADDED_BY_END_BYTES = 512
+"""Times, results and the like, which such a state has more than the one before."""
+
+
 class _Effect(NamedTuple):
     """What may happen once the log is durable up to a position."""
 
@@ -230,10 +237,23 @@ class Ledger:
             has_room = self._journal.use_half_of_last_room(record)
             if not has_room and self._journal.position > self._journal.durable:
                 # With it, the disk would refuse the records that wait for the same write.
-                failed(self.refusal())
+                failed(self._disk.refusal(f"job {job_id} is not canceled"))
                 return
         if self._append_all([record], stored, failed, has_room=has_room):
             self._staged[job_id] = body
+
+    def takes_cancelation_of(self, job_id: int) -> bool:
+        """Whether the states with which a process ends its canceled job can be stored.
+
+        A full disk takes them if the journal has room for them.
+        """
+        if not self.is_read_only:
+            return True
+        body = self.newest(job_id) if self._takes_removals else None
+        if body is None or len(body) > settings.JOURNALED_STATE_BYTES_MAX:
+            return False
+        size = _STATES_OF_CANCELED * (len(body) + _ADDED_BY_END_BYTES)
+        return self._journal.has_half_of_last_room(size)
 
     def store_filed(
         self, state: tuple[int, int, bytes], done: Callable[[], None], failed: Failed

@@ -26,6 +26,7 @@ import msgspec
 
 from ...storage import errors, opcodes, settings
 from ...storage.alive import lock_files
+from ...storage.disk import reserve
 from ...storage.jobs import job_bounds, job_ends, jobs, outcomes
 from ...storage.jobs.jobs import JobStatus, OpcodeEvent
 from ...storage.jobs.outcomes import Ending, Outcome
@@ -73,7 +74,7 @@ class JobActor:
         self._job = job
         self._daemon = Conversation(link, self._receive, self._introduce)
         path = job_files.path(go.queue, job.id)
-        self._file = StateFile(path, go.spares, self._daemon.rest)
+        self._file = StateFile(path, go.spares, self._wait_for_disk)
         self._secrets = go.secrets
         self._gate = OpcodeGate(self._running, go.chosen, self._daemon, go.queue)
         self._log = JobLog(self._running, len(go.body), self._daemon, self._file)
@@ -360,6 +361,13 @@ class JobActor:
     def _stop_if_canceled(self) -> None:
         if self._is_canceled:
             raise CanceledError
+
+    def _wait_for_disk(self, error: errors.StorageError) -> None:
+        """The disk refuses a state: tell the daemon, and wait a moment."""
+        text = "the disk is full" if reserve.is_full(error) else error.text
+        is_end = self._job.status.is_final
+        self._daemon.tell(messages.StateHeldUp(job_id=self._job.id, is_end=is_end, text=text))
+        self._daemon.rest()
 
     # ------------------------------------------------------------ messages
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 class StateFile:
-    """One job file. When the disk refuses, `write` calls ``wait``, which writes nothing itself."""
+    """One job file. When the disk refuses, `write` calls ``wait`` with why; that writes nothing."""
 
-    def __init__(self, path: str, spares: list[str], wait: Callable[[], None]) -> None:
+    def __init__(
+        self, path: str, spares: list[str], wait: Callable[[errors.StorageError], None]
+    ) -> None:
         self.path = path
         self._folder = path.rpartition("/")[0]
         self._queue = job_files.folder_inode(self._folder)
@@ -41,8 +43,8 @@ class StateFile:
         With ``flush``, try until the disk takes it; without, try once (`is_stale`). Raises
         `StorageError` if the whole queue was deleted or replaced.
         """
-        while not self._is_done(body, serial, flush=flush or self.is_only_copy):
-            self._wait()
+        while (error := self._refusal(body, serial, flush=flush or self.is_only_copy)) is not None:
+            self._wait(error)
 
     @property
     def has_queue(self) -> bool:
@@ -61,7 +63,8 @@ class StateFile:
         has_state = self._written_serial == serial or self.is_stale
         return self.lacks_log and has_state
 
-    def _is_done(self, body: bytes, serial: int, *, flush: bool) -> bool:
+    def _refusal(self, body: bytes, serial: int, *, flush: bool) -> errors.StorageError | None:
+        """Try to write the state: why it is to be tried again, if so."""
         self._tried_at = time.monotonic()
         try:
             self._replace(body, flush=flush)
@@ -69,17 +72,17 @@ class StateFile:
             if not flush:
                 # The journal has the state; the daemon writes the file.
                 self.is_stale = True
-                return True
+                return None
             if not (self.has_queue and job_files.is_queue_of(self.path)):
                 # The queue is gone, and so is every reader of the result.
                 raise
             if reserve.is_full(error):
                 reserve.give_to_job(self._folder)
             # The state may be visible without a flush; then the queue owns the file.
-            return self.is_given_back and self._has(serial)
+            return None if self.is_given_back and self._has(serial) else error
         self.lacks_log = self.is_stale = False
         self._written_serial = serial
-        return True
+        return None
 
     def _has(self, serial: int) -> bool:
         """Whether this state, or a later one, is visible; True if that is unknown."""

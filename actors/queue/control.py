@@ -63,8 +63,9 @@ class Control:
             self._answer_ended(envelope, job_id, row)
         elif row.phase is Phase.HANDED_OVER:
             # To kill a running job needs no record: a loss of power kills it, too.
-            if not (message.kill and row.status is JobStatus.RUNNING):
-                self._refuse_if_read_only()
+            is_killed = message.kill and row.status is JobStatus.RUNNING
+            if not (is_killed or self._ledger.takes_cancelation_of(job_id)):
+                raise self._ledger.refusal()
             token = self._remember(envelope)
             self._tell_job(row, messages.CancelRequested(token=token, kill=message.kill))
         else:

@@ -55,6 +55,7 @@ class Lifecycle:
         self._reader = store.reader
         self._gate = gate
         self._refused: dict[int, errors.GangerError] = {}
+        self._held_up: dict[int, str] = {}
         self._killed: set[int] = set()
         self._closed: dict[int, tuple[int, messages.GateAnswered]] = {}
         store.settle_with(self._take_death)
@@ -80,7 +81,8 @@ class Lifecycle:
         elif message.serial > row.serial:
             state = (message.job_id, message.serial, message.body)
             refused = functools.partial(self._state_refused, row, envelope)
-            self._ledger.store_state(state, done, refused)
+            is_canceled = message.status in (JobStatus.CANCELING, JobStatus.CANCELED)
+            self._ledger.store_state(state, done, refused, is_cancelation=is_canceled)
         else:
             self._ledger.after_commit(functools.partial(envelope.reply, recorded))
 
@@ -107,12 +109,31 @@ class Lifecycle:
         self._refused[row.id] = error
         envelope.refuse(error)
 
+    def _forget_refusal(self, job_id: int) -> None:
+        self._refused.pop(job_id, None)
+        self._held_up.pop(job_id, None)
+
+    def note_held_up(self, message: messages.StateHeldUp) -> None:
+        """The job's process waits until the disk takes a state."""
+        row = self._table.find(message.job_id)
+        if row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final:
+            what = "its end" if message.is_end else "its newest state"
+            self._held_up[row.id] = f"{what} cannot be stored: {message.text}"
+
+    def held_up(self, job_id: int) -> str:
+        """Why the newest state of a job with a process is not stored; empty if it is."""
+        if text := self._held_up.get(job_id):
+            return text
+        if self._store.is_unsettled(job_id) and not self._ledger.takes_work:
+            return "its process has gone, and its end cannot be stored until the disk takes writes"
+        return ""
+
     def refusal_of(self, job_id: int) -> errors.GangerError | None:
         """Why the newest state of the job's process is not stored; None if it is."""
         return self._refused.get(job_id)
 
     def _state_recorded(self, row: Row, envelope: Envelope, message: messages.RecordState) -> None:
-        self._refused.pop(row.id, None)
+        self._forget_refusal(row.id)
         envelope.reply(messages.StateRecorded(serial=message.serial))
         if message.serial < row.serial:
             return
@@ -282,7 +303,7 @@ class Lifecycle:
             return
         self._ledger.files.take_back_spares(row.id)
         if message.has_left and row.status.is_final:
-            self._refused.pop(row.id, None)
+            self._forget_refusal(row.id)
             self._ledger.files.forget(row.id)
             self._store.end(row)
             return
@@ -306,7 +327,7 @@ class Lifecycle:
     ) -> None:
         """The process left no word: believe the newest of file and journal."""
         job = self._newest(row)
-        self._refused.pop(row.id, None)
+        self._forget_refusal(row.id)
         if job.status.is_final:
             self._store_found_end(row, job)
         elif job.is_returned:
@@ -356,7 +377,9 @@ class Lifecycle:
         row.serial = max(row.serial, job.serial)
 
         def stored() -> None:
-            self._ledger.files.forget(row.id)
+            # On a full disk the file waits for room, and the log alone has the end.
+            if self._ledger.files.unwritten(row.id) is None:
+                self._ledger.files.forget(row.id)
             self._store.end(row)
             row.priority = job.priority
             _show_times(row, job)
@@ -371,6 +394,7 @@ class Lifecycle:
             (row.id, job.serial, jobs.encode_job(job)),
             stored,
             lambda _: self._store.settle_later(row),
+            is_cancelation=job.status is JobStatus.CANCELED,
         )
 
     def _newest(self, row: Row) -> jobs.Job:

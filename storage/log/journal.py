@@ -142,11 +142,16 @@ class Journal:
 
         It fits if it leaves half of the last room to those that give space back themselves.
         """
-        appended = sum(map(len, self._buffer)) + len(RECORDS.packed(record))
-        if self._descriptor is None or self._size + appended + _kept_bytes(1) > self._reserved:
+        if not self.has_half_of_last_room(len(RECORDS.packed(record))):
             return False
         self._kept_halves = min(self._kept_halves, 1)
         return True
+
+    def has_half_of_last_room(self, size: int) -> bool:
+        """Whether records of this size leave half of the last room, with those that wait."""
+        appended = sum(map(len, self._buffer)) + size
+        is_open = self._descriptor is not None
+        return is_open and self._size + appended + _kept_bytes(1) <= self._reserved
 
     def adopt(self) -> None:
         """Go on in the last segment, of a predecessor say. `StorageError` if that cannot be.

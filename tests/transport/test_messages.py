@@ -129,6 +129,10 @@ GOLDEN: list[tuple[Message, dict[str, Any]]] = [
         {"type": "output_dropped", "job_id": 7, "text": "why"},
     ),
     (
+        messages.StateHeldUp(job_id=7, is_end=True, text="the disk is full"),
+        {"type": "state_held_up", "job_id": 7, "is_end": True, "text": "the disk is full"},
+    ),
+    (
         messages.PurgeJobs(ids=[7], age_seconds=60.0, bytes_min=4096, after=3, is_dry_run=True),
         {
             "type": "purge_jobs",

@@ -84,7 +84,7 @@ ClientReply = (
 
 QueueReportOfJob = (
     RecordState | JobWaits | JobReturns | JobLogAppended | AskDependencies | AskGate
-    | CancelAnswered | PriorityAnswered | OutputDropped
+    | CancelAnswered | PriorityAnswered | OutputDropped | StateHeldUp
 )
 LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner

@@ -36,6 +36,17 @@ class OutputDropped(Notice, frozen=True):
     text: str
 
 
+class StateHeldUp(Notice, frozen=True):
+    """From a job's process, again and again: the disk refuses a state, and the process waits.
+
+    ``is_end``: it is the job's last one. ``text``: what the disk says.
+    """
+
+    job_id: int
+    is_end: bool
+    text: str
+
+
 class RecordState(Request[StateRecorded | GateAnswered], frozen=True):
     """Make the job's whole new state durable.
 

@@ -353,6 +353,35 @@ def test_requests_that_come_while_the_disk_refuses_are_done_after_it_in_their_or
     assert file(tmp_path).ops[1].priority == 999 % 20
 
 
+@pytest.mark.parametrize(
+    ("number", "text"), [(errno.ENOSPC, "the disk is full"), (errno.EIO, "refused")]
+)
+def test_a_process_that_cannot_store_the_end_says_so_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, text: str
+) -> None:
+    line = FakeLink()
+    job = running(tmp_path, line)
+    real, left = documents.replace, 3
+
+    def replace(path: str, data: bytes, *, flush: bool) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise errors.StorageError("refused") from OSError(number, "refused")
+        real(path, data, flush=flush)
+
+    monkeypatch.setattr(documents, "replace", replace)
+    monkeypatch.setattr(job_files, "is_queue_of", lambda _: True)
+    for op in job._job.ops:
+        op.status = JobStatus.SUCCESS
+    # A large state goes past the log.
+    job._job.ops[0].result = "x" * settings.JOURNALED_STATE_BYTES_MAX
+    job._recorder.record()
+    told = [one for one in line.said if isinstance(one, messages.StateHeldUp)]
+    assert told == 3 * [messages.StateHeldUp(job_id=5, is_end=True, text=text)]
+    assert file(tmp_path).status is JobStatus.SUCCESS
+
+
 def test_a_log_that_the_disk_refuses_is_not_tried_with_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import itertools
 import shutil
 from pathlib import Path
@@ -17,7 +16,7 @@ from ganger.storage.disk import documents, paths
 from ganger.storage.jobs import jobs
 
 
-def never_wait() -> None:
+def never_wait(_: errors.StorageError) -> None:
     raise AssertionError("it waits for a queue that is gone")
 
 
@@ -49,12 +48,12 @@ def test_on_a_full_disk_a_state_gets_the_reserve_of_the_queue(
         replace(path, body, flush=flush)
 
     monkeypatch.setattr(documents, "replace", replace_with_room)
-    file = StateFile(f"{queue}/job-1", [], lambda: waits.append(""))
+    file = StateFile(f"{queue}/job-1", [], lambda error: waits.append(error.text))
     # The journal has it: nothing is taken from the queue.
     file.write(b"zero", 1, flush=False)
     assert (file.is_stale, kept.exists()) == (True, True)
     file.write(b"one", 2, flush=True)
-    assert ((queue / "job-1").read_bytes(), len(waits)) == (b"one", 1)
+    assert ((queue / "job-1").read_bytes(), waits) == (b"one", ["full"])
 
 
 @pytest.mark.parametrize(("visible", "retries"), [(2, 1), (3, 0), (4, 0)])
@@ -63,8 +62,8 @@ def test_a_job_given_back_is_written_until_its_state_or_a_later_one_is_visible(
 ) -> None:
     waits: list[str] = []
 
-    def wait() -> None:
-        waits.append("")
+    def wait(error: errors.StorageError) -> None:
+        waits.append(error.text)
         write(3)
 
     def write(serial: int) -> None:
@@ -113,11 +112,11 @@ def test_after_each_change_that_the_disk_refuses_once_the_next_state_is_whole(
         queue.mkdir()
         with pytest.MonkeyPatch.context() as patch:
             refusal = OneRefusal(patch, place)
-            waits: list[str] = []
+            waits: list[errors.StorageError] = []
             file = StateFile(
                 f"{queue}/job-1",
                 [f"{queue}/.spare-1", f"{queue}/.spare-2"],
-                functools.partial(waits.append, "waits"),
+                waits.append,
             )
             stale = []
             for serial, flush in enumerate([False, True, False, True, False, False]):

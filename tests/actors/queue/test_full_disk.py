@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -269,6 +272,11 @@ def test_on_a_disk_full_to_the_last_byte_jobs_that_wait_can_be_canceled_and_purg
             if isinstance(asker.answer, messages.CancelOutcome)
         ]
         assert 10 < len(gone) < 150, "they have half of the last room"
+        together = [one.refusal for one in asked if isinstance(one.answer, messages.Failure)]
+        assert together, "no other record is refused because of them"
+        for name, text in together:
+            assert name == "DiskFullError"
+            assert re.match(r"job \d+ is not canceled: the disk is full, and what is left", text)
         refusal = kept.actor.ask(messages.CancelJob(id=waiting[-1])).refusal
         assert refusal[0] == "ReadOnlyError"
         purged = purge(kept, *gone).answer_as(messages.PurgeOutcome)
@@ -280,6 +288,119 @@ def test_on_a_disk_full_to_the_last_byte_jobs_that_wait_can_be_canceled_and_purg
     kept.restart()
     assert list(kept.statuses()) == waiting[len(gone) :]
     assert set(kept.statuses().values()) == {"queued"}
+
+
+def wait_for_locks(queue: Queue) -> int:
+    """A job whose process waits for locks."""
+    [job_id] = queue.submitted(spec())
+    queue.start(job_id)
+    body = queue.body_of_process(job_id, 10, JobStatus.WAITING)
+    queue.write_as_process(job_id, body)
+    queue.actor.notify(messages.JobWaits(job_id=job_id, serial=10, body=body))
+    queue.stage.sent.clear()
+    return job_id
+
+
+@contextlib.contextmanager
+def full_to_the_last_byte(queue: Queue, disk: Disk) -> Iterator[None]:
+    """Meanwhile the queue is read-only, and its log has its last room."""
+    [job_id] = queue.submitted(spec())
+    with full_disk():
+        disk.free = 0
+        priorities = itertools.cycle((1, 2))
+        while not state(queue)[0]:
+            queue.actor.ask(messages.ChangeJobPriority(id=job_id, priority=next(priorities)))
+        queue.stage.sent.clear()
+        yield
+    disk.free = 2**30
+
+
+def test_a_job_that_waits_for_locks_with_a_process_is_canceled_on_a_full_disk(
+    kept: Queue, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", settings.JOURNAL_LAST_BYTES)
+    job_id = wait_for_locks(kept)
+    with full_to_the_last_byte(kept, disk):
+        asker = kept.actor.say(messages.CancelJob(id=job_id))
+        kept.actor.end_turn()
+        [sent] = kept.stage.take(messages.DeliverToJob)
+        assert isinstance(sent.message, messages.CancelRequested)
+        kept.recorded(job_id, 11, JobStatus.CANCELING).answer_as(messages.StateRecorded)
+        token = sent.message.token
+        said = messages.CancelAnswered(job_id=job_id, token=token, accepted=True, text="yes")
+        kept.actor.turn(said)
+        assert asker.answer_as(messages.CancelOutcome).accepted
+        kept.recorded(job_id, 12, JobStatus.CANCELED).answer_as(messages.StateRecorded)
+        # The disk has no room for its file: the process ends, and leaves that to the queue.
+        kept.lose_process(job_id)
+        assert kept.statuses()[job_id] == "canceled"
+        assert kept.job(job_id).status is JobStatus.CANCELED
+        purged = purge(kept, job_id).answer_as(messages.PurgeOutcome)
+        assert [one for one, _ in purged.jobs] == [job_id]
+    retry(kept)
+    kept.restart()
+    assert job_id not in kept.statuses()
+
+
+def test_on_a_broken_disk_a_job_with_a_process_is_not_canceled(kept: Queue, disk: Disk) -> None:
+    job_id = wait_for_locks(kept)
+    fill(kept, disk, errno.EIO)
+    refusal = kept.actor.ask(messages.CancelJob(id=job_id)).refusal
+    assert (refusal[0], "the queue takes no changes now" in refusal[1]) == ("ReadOnlyError", True)
+    assert kept.stage.take(messages.DeliverToJob) == []
+
+
+def test_a_cancelation_for_which_the_log_has_no_room_is_refused_before_the_process_hears_of_it(
+    kept: Queue, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "JOURNAL_RESERVE_BYTES", settings.JOURNAL_LAST_BYTES)
+    others = [job_id for _ in range(200) for job_id in kept.submitted(spec())]
+    job_id = wait_for_locks(kept)
+    with full_to_the_last_byte(kept, disk):
+        for other in others:
+            kept.actor.ask(messages.CancelJob(id=other))
+        refusal = kept.actor.ask(messages.CancelJob(id=job_id)).refusal
+        assert refusal[0] == "ReadOnlyError"
+        assert kept.stage.take(messages.DeliverToJob) == []
+        assert kept.statuses()[job_id] == "waiting"
+
+
+def test_the_end_of_a_dead_process_that_the_log_alone_has_is_written_when_there_is_room(
+    kept: Queue, disk: Disk
+) -> None:
+    kept.run_new()
+    fill(kept, disk)
+    retry(kept)
+    assert state(kept) == (False, True, False)
+    kept.recorded(1, 20, JobStatus.SUCCESS).answer_as(messages.StateRecorded)
+    kept.lose_process(1)
+    assert kept.job(1).status is JobStatus.SUCCESS
+    assert kept.file(1)["ops"][0]["status"] == "queued"
+    disk.free = 2**30
+    retry(kept)
+    assert kept.file(1)["ops"][0]["status"] == "success"
+
+
+def test_a_job_that_cannot_store_its_end_says_so_until_it_is_stored(
+    kept: Queue, disk: Disk
+) -> None:
+    kept.run_new()
+    fill(kept, disk)
+    held_up = messages.StateHeldUp(job_id=1, is_end=True, text="the disk is full")
+    kept.actor.notify(held_up)
+    told = kept.actor.ask(messages.ExplainJob(id=1)).answer_as(messages.JobExplained)
+    assert told.text == "job 1 is running: its end cannot be stored: the disk is full"
+    assert [(one.kind, one.held) for one in told.obstacles] == [("disk", 1)]
+    assert kept.recorded(1, 20, JobStatus.SUCCESS).refusal[0] == "ReadOnlyError"
+    kept.lose_process(1)
+    told = kept.actor.ask(messages.ExplainJob(id=1)).answer_as(messages.JobExplained)
+    gone = "its process has gone, and its end cannot be stored until the disk takes writes"
+    assert told.text == f"job 1 is running: {gone}"
+    disk.free = 2**30
+    retry(kept)
+    kept.actor.notify(held_up)
+    told = kept.actor.ask(messages.ExplainJob(id=1)).answer_as(messages.JobExplained)
+    assert told.obstacles == []
 
 
 def test_a_running_job_says_why_its_output_is_dropped_until_it_is_stored_or_ends(

@@ -117,6 +117,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.PurgeJobs,
     messages.ReadDiskUse,
     messages.OutputDropped,
+    messages.StateHeldUp,
     messages.DiskLimitsChanged,
     messages.DiskWatchDue,
     messages.ExplainJob,
