@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors
+from ..storage import errors, request_keys
 from . import choices
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def _given(_: click.Context, __: click.Parameter, key: str | None) -> str | None
     if key == "":
         # Probably an unset variable of a script: without a key a repetition is a second change.
         raise errors.UsageError("--key: is empty")
-    return key
+    try:
+        return None if key is None else request_keys.check(key, "--key")
+    except errors.BadRequestError as error:
+        raise errors.UsageError(error.text) from error
 
 
 @contextmanager

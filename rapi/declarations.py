@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ..storage import errors, settings
+from ..storage import errors, request_keys, settings
 from ..storage.access import rapi_settings
 from ..storage.access.rapi_users import User
 from ..storage.jobs.origins import Submitter
@@ -113,9 +113,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         given = self.headers.get(KEY_HEADER)
         if given is None:
             return None
-        if not 0 < len(given.encode()) <= settings.KEY_BYTES_MAX:
-            text = f"{KEY_HEADER}: expected 1 to {settings.KEY_BYTES_MAX} bytes"
-            raise HttpError(400, text)
+        request_keys.check(given, KEY_HEADER)
         # A name has no blanks.
         own = f"rapi {self.user.name} {given}"
         if len(own.encode()) <= settings.KEY_BYTES_MAX:

@@ -6,5 +6,6 @@ What belongs to one matter is in its room. Beside the rooms:
 - `config_files`, `config_log`, `config_history`: the configuration on disk: ``config.data``, the
   changes in the log, and who made them.
 - `entry_points`: what packages add. `version`: of this distribution.
-- `plain_values`, `natural_order`, `wording`, `query_views`: small things that many use.
+- `plain_values`, `natural_order`, `wording`, `query_views`, `request_keys`: small things that many
+  use.
 """

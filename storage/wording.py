@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import signal
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 _SHOWN_CHARACTERS_MAX = 60
 _LINE_CHARACTERS_MAX = 4_000
 _KIB = 1024
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def counted(count: int, noun: str) -> str:
@@ -90,6 +92,15 @@ def shortened(text: str) -> str:
     if len(text) <= _SHOWN_CHARACTERS_MAX:
         return text
     return text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def has_control(text: str) -> bool:
+    """Whether a control character, or a break of lines, is in the text: names have none.
+
+    >>> has_control("n7" + chr(27)), has_control("n 7")
+    (True, False)
+    """
+    return _CONTROL.search(text) is not None
 
 
 def one_line(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import errors, opcodes, settings, wording
+from ...storage import errors, opcodes, request_keys, settings, wording
 from ...storage.jobs import jobs, origins
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files, spool
@@ -71,9 +71,8 @@ def check_whole(specs: Sequence[JobSpec], *, first_id: int, key: str | None) -> 
     if len(specs) > settings.JOBS_PER_SUBMIT_MAX:
         text = f"a submission has at most {settings.JOBS_PER_SUBMIT_MAX} jobs, got {len(specs)}"
         raise errors.BadRequestError(text)
-    if key is not None and not 0 < len(key.encode()) <= settings.KEY_BYTES_MAX:
-        text = f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes, got {len(key.encode())}"
-        raise errors.BadRequestError(text)
+    if key is not None:
+        request_keys.check(key)
     if first_id + len(specs) - 1 > job_files.ID_MAX:
         # The next start would not recognise a file with a higher number as one of a job.
         left = job_files.ID_MAX - first_id + 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...storage import errors, settings
+from ...storage import errors, request_keys
 from ...storage.cluster.differences import masked
 from ...transport import messages
 from .change_line import Made
@@ -63,8 +63,7 @@ def keyed(
     """
     if not message.request:
         return make
-    if len(message.request.encode()) > settings.KEY_BYTES_MAX:
-        raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
+    request_keys.check(message.request)
     known_by = digest(message)
     stored.check_doubt(message.sender, message.request)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from .. import errors
 from ..locks.locks import CLUSTER_LOCK_SET, LockLevel, LockMode, level_of
-from ..wording import brief
+from ..wording import brief, has_control
 from .filter_evaluation import MISSING
 from .filters import (
     AllOf,
@@ -96,11 +96,20 @@ def check(tree: Filter, where: str) -> None:
     """Raise `FilterRuleError` where ``touches`` has another sign than = or !=, or no lock."""
     for leaf in _leaves(tree):
         if leaf.field != TOUCHES:
+            _check_name(leaf, where)
             continue
         if not isinstance(leaf, Comparison) or leaf.operator != "==":
             text = f"expected {TOUCHES} with = or !=, and {_EXAMPLES}"
             raise rule_error(where, text)
         parse_lock(leaf.value, f"{where}: {TOUCHES}")
+
+
+def _check_name(leaf: IsTrue | Comparison | Search | Contains, where: str) -> None:
+    """A lock that no job can name would hold nothing."""
+    is_name = isinstance(leaf, Comparison) and leaf.field == "name"
+    if is_name and isinstance(leaf.value, str) and has_control(leaf.value):
+        text = f"expected no control characters, got {brief(leaf.value)}"
+        raise rule_error(f"{where}: name", text)
 
 
 def _leaves(tree: Filter) -> Iterator[IsTrue | Comparison | Search | Contains]:
@@ -129,6 +138,8 @@ def parse_lock(text: object, where: str) -> tuple[str, str]:
         raise rule_error(where, text) from error
     if known is LockLevel.CONFIG:
         raise rule_error(where, f"no rule sees {text}: opcodes take it for a moment, undeclared")
+    if has_control(name):
+        raise rule_error(where, f"expected no control characters, got {brief(text)}")
     if not name or name == UNKNOWN:
         raise rule_error(where, f"expected {_EXAMPLES}, not {brief(text)}")
     return level, name

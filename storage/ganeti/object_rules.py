@@ -16,7 +16,7 @@ from typing import Any, Final
 from .. import errors
 from ..cluster.assertions import WORDS, Notes, Token
 from ..cluster.objects import Object, ObjectKind
-from ..wording import brief, shortened
+from ..wording import brief, has_control, shortened
 from . import tags
 from .address_pools import AddressPool
 
@@ -47,14 +47,13 @@ _ONE_LINE: Final = (
 """Fields that scripts read in lines (`ssconf`): one with a line break would stand for several."""
 
 _MAC_PREFIX = re.compile("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){2}")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def note(kind: ObjectKind, found: Object, notes: Notes) -> None:
     """Note what this object says."""
     for field in _ONE_LINE:
         value = found.get(field)
-        if isinstance(value, str) and _CONTROL.search(value):
+        if isinstance(value, str) and has_control(value):
             notes.problem(field, f"expected no control characters, got {brief(value)}")
     _note_tags(_list(found.get("tags")), notes)
     _READERS[kind](found, notes)
@@ -116,9 +115,9 @@ def _note_user_ids(ranges: list[Any], notes: Notes) -> None:
 def _note_lines_of(field: str, parameters: Mapping[str, object], notes: Notes) -> None:
     """Parameters of which each is a line in a file of `ssconf`."""
     for name, value in parameters.items():
-        if _CONTROL.search(name):
+        if has_control(name):
             notes.problem(field, f"expected no control characters, got {brief(name)}")
-        elif isinstance(value, str) and _CONTROL.search(value):
+        elif isinstance(value, str) and has_control(value):
             text = f"expected no control characters, got {brief(value)}"
             notes.problem(f"{field}.{shortened(name)}", text)
 

@@ -31,7 +31,6 @@ Via = Literal["socket", "key", "rapi", "luxi"]
 """The way in: the local socket, a key of a remote client, the remote API, Ganeti's LUXI."""
 
 _NUMBER = re.compile(r"\s*[+-]?[\d_]+\s*")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _OWN_NAMES: Final[tuple[Via, ...]] = ("key", "rapi")
 """The ways in with users of their own, who may be called as a user of the system is."""
 
@@ -111,7 +110,7 @@ def check_name(name: str, place: str) -> str:
     if name.startswith(("@", "-")):
         text = f"{place}: {wording.shown(name)} begins with {name[0]}, which names must not"
         raise errors.BadRequestError(text)
-    if _CONTROL.search(name) or name != name.strip():
+    if wording.has_control(name) or name != name.strip():
         text = f"{place}: {wording.shown(name)}: expected a name without control characters, "
         raise errors.BadRequestError(f"{text}and without blanks at its ends")
     return name

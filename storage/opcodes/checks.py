@@ -10,7 +10,7 @@ import msgspec
 
 from .. import errors
 from ..plain_values import INTEGER_MAX, INTEGER_MIN, check_plain
-from ..wording import likeness, shown, text_of, type_name
+from ..wording import has_control, likeness, shown, text_of, type_name
 from . import catalogue
 from .declarations import (
     ANY_FAILED,
@@ -79,7 +79,8 @@ def _checked_fields(plain: Mapping[str, Any], declared: type[Opcode]) -> dict[st
     opcode = _convert(plain, declared)
     try:
         if (needs := opcode.lock_needs()) is not NO_LOCKS:
-            needs.to_changes()
+            for name, _ in needs.to_changes():
+                _check_lock_name(name)
         stored = _stored_form(opcode)
     except BaseException as error:
         if is_ctrl_c(error):
@@ -90,6 +91,12 @@ def _checked_fields(plain: Mapping[str, Any], declared: type[Opcode]) -> dict[st
         # A default that is no value of its type, say: the job could only fail when it reads it.
         _convert(stored, declared)
     return stored
+
+
+def _check_lock_name(name: str) -> None:
+    # Here, and not in `LockNeeds`: jobs that are stored already have the locks that they have.
+    if has_control(name):
+        raise ValueError(f"locks: expected no control characters, got {shown(name)}")
 
 
 def check_operation(declared: type[Opcode]) -> None:

@@ -105,3 +105,11 @@ def test_a_cluster_is_initialised_once(daemon: Changing, tmp_path: Path) -> None
     assert "the cluster is initialised" in str(again.exception)
     other = typed("--data", str(tmp_path), "cluster", "init", "red", "--key", "k")
     assert "is called blue" in str(other.exception)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: "-".join(words[:2]))
+def test_a_key_has_no_control_characters(daemon: Changing, words: tuple[str, ...]) -> None:
+    refused = typed(*words, "--key", "a\x1b[2Jb").exception
+    assert isinstance(refused, errors.UsageError)
+    assert str(refused) == "--key: expected no control characters, got 'a\\x1b[2Jb'"
+    assert daemon.keys == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ...storage import errors, plain_values, settings, wording
+from ...storage import errors, plain_values, request_keys, settings, wording
 from ...storage.cluster.objects import ObjectKind
 from ...storage.disk.disk_parts import DiskLimits
 from ...storage.jobs.job_filters import JobFilter
@@ -109,12 +109,7 @@ def checked_names(names: Iterable[object]) -> list[str]:
 def _check_key(key: object) -> None:
     if not isinstance(key, str):
         raise errors.BadRequestError(f"key: expected a text, got {type_name(key)}")
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError as error:
-        raise errors.BadRequestError("key: holds half of a character pair") from error
-    if not 0 < size <= settings.KEY_BYTES_MAX:
-        raise errors.BadRequestError(f"key: expected 1 to {settings.KEY_BYTES_MAX} bytes")
+    request_keys.check(key)
 
 
 def fresh_key() -> str:

@@ -333,6 +333,12 @@ def test_a_key_has_a_length(key: str, length: int) -> None:
     assert refusal(spec(DELAY), key=key) == ("BadRequestError", expected)
 
 
+@pytest.mark.parametrize("sign", ["\0", "\n", "\x1b", "\x7f", "\x9b", "\u2028"])
+def test_a_key_has_no_control_characters(sign: str) -> None:
+    expected = f"key: expected no control characters, got {f'a{sign}'!r}"
+    assert refusal(spec(DELAY), key=f"a{sign}") == ("BadRequestError", expected)
+
+
 # Dependencies on jobs that are not in the submission.
 
 

@@ -166,7 +166,8 @@ def test_another_change_under_the_same_key_is_refused(both: StoreAndLocks) -> No
     name, text = both.ask(values("v", powered=True)).refusal
     assert name == "BadRequestError"
     assert text.endswith(f"stored under it, with serial number {first.serial_no}")
-    assert both.ask(values("v" * 201, powered=True)).refusal[0] == "BadRequestError"
+    for unfit in ("v" * 201, "v\n"):
+        assert both.ask(values(unfit, powered=True)).refusal[0] == "BadRequestError"
     assert node(both)["powered"] is False
 
 

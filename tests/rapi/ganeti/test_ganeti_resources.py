@@ -622,9 +622,13 @@ def test_a_key_is_one_users_own(served: Served, paused: None) -> None:
         assert found["admin"] != found["writer"]
         for user, job_id in found.items():
             assert served.done("POST", "/2/jobs", job, user=user, headers=headers) == job_id
-    for key in ("", "x" * 201):
+    for key, expected in (
+        ("", "1 to 200 bytes, got 0"),
+        ("x" * 201, "1 to 200 bytes, got 201"),
+        ("a\tb", "no control characters, got &#x27;a\\tb&#x27;"),
+    ):
         text = served.refused(400, "POST", "/2/jobs", job, headers={"Idempotency-Key": key})
-        assert text == "idempotency-key: expected 1 to 200 bytes"
+        assert text == f"idempotency-key: expected {expected}"
 
 
 @pytest.mark.parametrize("depth", [63, 64, 65, 66, 100, 101, 500, 5_000])

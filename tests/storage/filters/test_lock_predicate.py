@@ -88,6 +88,8 @@ REFUSED = {
     '["lock", ["=", "touches", "node/"]]': "touches: expected a lock such as node/n7",
     '["lock", ["=", "touches", "node/?"]]': "touches: expected a lock such as node/n7",
     '["lock", ["=", "touches", "cluster/config"]]': "touches: no rule sees cluster/config",
+    '["lock", ["=", "touches", "node/n7\\n"]]': "touches: expected no control characters, got ",
+    '["lock", ["&", ["=", "name", "n7\\u0007"]]]': "name: expected no control characters, got ",
     '["lock", ["<", "touches", "node/n7"]]': " expected touches with = or !=",
     '["lock", ["!", ["?", "touches"]]]': " expected touches with = or !=",
     '["lock", ["&", ["=~", "touches", "n7"]]]': " expected touches with = or !=",

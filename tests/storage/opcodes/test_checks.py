@@ -273,6 +273,14 @@ FAULTS: list[tuple[object, str]] = [
         {**DELAY, "on_nodes": ["[lockset]"]},
         "OP_TEST_DELAY: node.exclusive: the whole level is written '*'",
     ),
+    (
+        {**EXEC, "locks": {"node": {"shared": ["n7\x1b[2J"]}}},
+        "OP_EXEC: locks: expected no control characters, got 'node/n7\\x1b[2J'",
+    ),
+    (
+        {**DELAY, "on_nodes": ["n7\n"]},
+        "OP_TEST_DELAY: locks: expected no control characters, got 'node/n7\\n'",
+    ),
     ({**EXEC, "env": nested(DEPTH_MAX + 1)}, f"nested more than {DEPTH_MAX} levels deep"),
 ]
 

@@ -126,6 +126,7 @@ def test_a_trail_is_passed_on_as_it_is() -> None:
         ([OP], {"depends": [10**30]}, r"depends\[0\]: this number is too large for a job id"),
         ([OP], {"key": 5}, "key: expected a text, got int"),
         ([OP], {"key": ""}, "key: expected 1 to 200 bytes"),
+        ([OP], {"key": "a\nb"}, r"key: expected no control characters, got 'a\\nb'"),
         ([OP], {"key": "\ud800"}, "key: holds half of a character pair"),
         ([OP], {"key": "k" * (settings.KEY_BYTES_MAX + 1)}, "key: expected 1 to 200 bytes"),
         (OP, {}, "jobs: expected a list of jobs, got dict"),
