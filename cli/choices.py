@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -27,6 +27,9 @@ _NAMED_PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 _ID_DIGITS_MAX = 18
 _Named = TypeVar("_Named")
 """No job id has more digits, and a number of this length fits into a frame."""
+
+_GUESSED_FROM = 500
+"""How many of the newest jobs are looked at for a name that is like an unknown one."""
 
 _PORT_MAX = 65_535
 _PLACE_OF_DEPENDENCY = re.compile(r"depends\[([0-9]+)\]: ")
@@ -98,10 +101,10 @@ class JobId(_Job[int]):
             return value
         text = str(value)
         if text and origins.is_name(text):
-            found = _found([Text().convert(text, param, ctx)], _call(ctx))[text]
-            if not found:
+            called = _found([Text().convert(text, param, ctx)], _call(ctx))
+            if not (found := called.jobs[text]):
                 where = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
-                raise errors.UnknownJobError(where + _unknown(text))
+                raise errors.UnknownJobError(where + called.unknown(text))
             if len(found) > 1:
                 jobs = f"{wording.shown(text)} is a plan of {len(found)} jobs"
                 raise errors.UsageError(f"{jobs}: name one of them")
@@ -127,19 +130,36 @@ def _call(ctx: click.Context | None) -> Call:
     return call
 
 
-def _found(names: Sequence[str], call: Call) -> dict[str, list[int]]:
-    """The jobs of each name, none or several: one request to the daemon."""
+class _Called(NamedTuple):
+    """The jobs of each name, none or several; if some have none, names that may be meant."""
+
+    jobs: dict[str, list[int]]
+    others: Sequence[str] = ()
+
+    @property
+    def unknown_names(self) -> list[str]:
+        """The names that no job has."""
+        return [name for name in self.jobs if not self.jobs[name]]
+
+    def unknown(self, name: str) -> str:
+        """That no job has the name, with the one that is meant."""
+        if name == origins.LAST:
+            return "@last: you have submitted no job that is still there"
+        meant = wording.likeness(name, self.others)
+        return f"there is no job called {wording.shown(name)}{meant}"
+
+
+def _found(names: Sequence[str], call: Call) -> _Called:
+    """The jobs that are called so: one request to the daemon if there are jobs of each name."""
     with call.client() as client:
-        found = dict(zip(names, client.find(*names), strict=True))
-        if not all(found.values()) and (part := client.info().archive_indexed) is not None:
+        found = _Called(dict(zip(names, client.find(*names), strict=True)))
+        if not found.unknown_names:
+            return found
+        if (part := client.info().archive_indexed) is not None:
             output.echo(f"ganger: {wording.unindexed(part)}", err=True)
-    return found
-
-
-def _unknown(name: str) -> str:
-    if name == origins.LAST:
-        return "@last: you have submitted no job that is still there"
-    return f"there is no job called {wording.shown(name)}"
+        newest = list(client.jobs(archived=True, last=_GUESSED_FROM))
+    others = {one for job in newest for one in (job.name, job.plan) if one}
+    return found._replace(others=sorted(others))
 
 
 def one_job(text: str, option: str) -> int:
@@ -184,12 +204,14 @@ def job_ids(*, required: bool = True) -> Callable[[Callable[..., Any]], Callable
             **more: Any,  # noqa: ANN401
         ) -> int | None:
             names = [one for one in ids if isinstance(one, str)]
-            found = _found(names, call) if names else {}
-            unknown = [name for name in found if not found[name]]
+            found = _found(names, call) if names else _Called({})
+            unknown = found.unknown_names
             for name in unknown:
-                output.echo(f"ganger: {_unknown(name)}", err=True)
+                output.echo(f"ganger: {found.unknown(name)}", err=True)
             left = [
-                job_id for one in ids for job_id in (found[one] if isinstance(one, str) else (one,))
+                job_id
+                for one in ids
+                for job_id in (found.jobs[one] if isinstance(one, str) else (one,))
             ]
             if unknown and not left:
                 return 1
@@ -218,7 +240,7 @@ class Dependency(_Job[tuple[int, list[str]]]):
             self._fail_word(statuses, param, ctx)
         head, colon, names = word.rpartition(":")
         if colon and head:
-            found = _found([word, head], _call(ctx))
+            found = _found([word, head], _call(ctx)).jobs
             if found[head] and not found[word]:
                 # The name of a job, with a mistake behind it.
                 self._fail_word(names.split(","), param, ctx)

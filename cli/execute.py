@@ -13,7 +13,7 @@ import click
 
 from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
-from ..storage.locks.locks import LockMode
+from ..storage.locks.locks import LockLevel, LockMode
 from . import choices, completing, following, hints, logs, output, reading, repeating, whys
 from .call import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 
@@ -210,12 +210,19 @@ def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         level, _, name = one.partition("/")
         name, colon, mode = name.partition(":")
         if not (level and name) or (colon and mode not in [*LockMode]):
-            text = f"--lock: expected LEVEL/NAME or LEVEL/NAME:shared, got {one!r}"
-            raise errors.UsageError(text)
+            form = "expected LEVEL/NAME or LEVEL/NAME:shared"
+            raise errors.UsageError(f"--lock: {form}, such as {_such_as(one)}, got {one!r}")
         choices.check_one_lock(one, "--lock")
         choices.check_lock(level, name, "--lock")
         locks.setdefault(level, {}).setdefault(mode or LockMode.EXCLUSIVE, []).append(name)
     return locks
+
+
+def _such_as(text: str) -> str:
+    """A lock that may be meant by a text without a level."""
+    name, _, mode = text.partition(":")
+    is_name = name not in {"", "*", *LockLevel} and "/" not in name
+    return f"node/{text}" if is_name and (not mode or mode in [*LockMode]) else "node/n7"
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..storage import errors
+from ..storage import errors, wording
 from ..storage.filters import rules
 from ..storage.jobs import origins
 from ..storage.locks.locks import LockLevel
@@ -152,8 +152,11 @@ def _lock(text: str) -> Target | None:
 def _also_no_lock(text: str, error: errors.UnknownJobError) -> str:
     if text == origins.LAST:
         return error.text
-    levels = ", ".join(one for one in LockLevel if one is not LockLevel.CONFIG)
-    return f"{error.text}, and a lock is LEVEL/NAME, such as node/n7; the levels are {levels}"
+    known = [str(one) for one in LockLevel if one is not LockLevel.CONFIG]
+    level, slash, name = text.partition("/")
+    meant = wording.likeness(level.lower(), known, f"/{name}") if slash else ""
+    form = f"a lock is LEVEL/NAME, such as node/n7; the levels are {', '.join(known)}"
+    return f"{error.text}{meant}, and {form}"
 
 
 def holds(client: Client) -> dict[str, FilterRow]:

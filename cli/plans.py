@@ -21,6 +21,7 @@ import msgspec
 from ..storage import errors, settings
 from ..storage.jobs import origins
 from ..storage.jobs.outcomes import DEPENDENCY_WORDS
+from ..storage.wording import likeness
 from . import reading
 
 if TYPE_CHECKING:
@@ -228,7 +229,9 @@ def _ordered(entries: list[_Entry]) -> list[PlannedJob]:
     for entry in entries:
         for name, _ in entry.after:
             if name not in places:
-                raise errors.PlanError(f"{entry.place}.after: there is no job called {name!r}")
+                raise errors.PlanError(
+                    f"{entry.place}.after: there is no job called {name!r}{likeness(name, places)}"
+                )
     order: list[int] = []
     done: set[int] = set()
     for index in range(len(entries)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +25,7 @@ from . import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..transport.messages import Simulated
     from .call import Call
@@ -217,10 +218,11 @@ def simulate(
     with call.client() as client:
         left_out = None if without is None else rule_names.whole(client, [without])[0]
         found = client.simulate(without=left_out, **changes)
+        called = {rule.uuid: f"the rule '{rule.name}'" for rule in client.filters() if rule.name}
     if output_kind == "json":
         output.show_json(msgspec.to_builtins(found))
         return
-    _show(found)
+    _show(found, {rules.PROPOSED_UUID: "the proposed rule"} | called)
 
 
 @queue.command(short_help="Write the trace of the jobs.")
@@ -282,25 +284,28 @@ def _listed(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _show(found: Simulated) -> None:
+def _show(found: Simulated, called: Mapping[str, str]) -> None:
+    """``called``: what to call rules, by their UUIDs, of which the daemon's texts speak."""
     output.echo(f"Would start now: {_listed(found.start) or 'nothing'}")
     if found.granted:
         output.echo(f"Would get their locks now: {_listed(found.granted)}")
     if found.paused:
         output.echo(f"Would pause before their next opcode: {_listed(found.paused)}")
     for job_id, text in found.ended:
-        output.echo(f"Would end: {job_id}  {_named(text)}")
+        output.echo(f"Would end: {job_id}  {_named(text, called)}")
     if found.more_ended:
         output.echo(f"and {found.more_ended} more would end")
     for waiting in found.waiting:
-        output.echo(f"Would wait: {waiting.id}  {_named(waiting.text)}")
+        output.echo(f"Would wait: {waiting.id}  {_named(waiting.text, called)}")
     more = sum(found.counts.values()) - len(found.waiting)
     if more > 0:
         shown = ", ".join(f"{count} {kind}" for kind, count in found.counts.items())
         output.echo(f"and {more} more; all that would wait, by reason: {shown}")
 
 
-def _named(text: str) -> str:
-    """The daemon's text, with words for the UUID that stands for the proposed rule."""
-    text = text.replace(f"filter rule {rules.PROPOSED_UUID}", "the proposed rule")
-    return text.replace(rules.PROPOSED_UUID, "the proposed rule")
+def _named(text: str, called: Mapping[str, str]) -> str:
+    """The daemon's text, with what rules are called in place of their UUIDs."""
+    return _RULE.sub(lambda found: called.get(found[1], found[0]), text)
+
+
+_RULE = re.compile(r"(?:filter rule |rule:)?\b([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")

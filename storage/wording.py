@@ -61,15 +61,18 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def likeness(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean X?)`` if ``word`` is close to one of ``known``, else an empty text."""
+def likeness(word: str, known: Iterable[str], rest: str = "") -> str:
+    """`` (did you mean X?)`` if ``word`` is close to one of ``known``, else an empty text.
+
+    ``rest``: what stands behind the word.
+    """
     if len(word) > _SHOWN_CHARACTERS_MAX:
         return ""
     # Imported only for a mistake.
     from difflib import get_close_matches  # noqa: PLC0415
 
     close = get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return f" (did you mean {close[0]}{rest}?)" if close else ""
 
 
 def shown(text: str) -> str:

@@ -89,7 +89,9 @@ class Diagnosis:
         if position.action == "PAUSE" and not rules and (unreadable := self._of_text(row)):
             self._answer(envelope, row, unreadable, messages.Remedy(), position)
             return
-        obstacles = explaining.of_pending(row, position, rules)
+        known = self._gate.rules
+        limiting = "" if known is None or position.rule is None else known.called(position.rule)
+        obstacles = explaining.of_pending(row, position, rules, limiting)
         obstacles += self._chain_behind(row, position.open)
         remedy = explaining.remedy_of_pending(position, rules)
         self._answer(envelope, row, obstacles, remedy, position)

@@ -43,7 +43,9 @@ class HoldingRule(NamedTuple):
     name: str = ""
 
 
-def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) -> list[Obstacle]:
+def of_pending(
+    row: Row, position: QueuePosition, rules: Iterable[HoldingRule], limiting: str = ""
+) -> list[Obstacle]:
     """What holds back a pending job, in the order in which the scheduler looks at it.
 
     ``rules``: those that hold it (`holding`).
@@ -64,7 +66,7 @@ def of_pending(row: Row, position: QueuePosition, rules: Iterable[HoldingRule]) 
                 remedy=Remedy(depends=position.open),
             )
         )
-    found += [_of_bucket(row.id, position, full) for full in position.full]
+    found += [_of_bucket(row.id, position, full, limiting) for full in position.full]
     found += [of_rule(row, rule) for rule in rules]
     found += [_of_held_back(row.id, one) for one in position.held_back]
     if len(position.running) >= position.slots:
@@ -87,9 +89,11 @@ def of_rule(row: Row, rule: HoldingRule) -> Obstacle:
     return Obstacle(kind="rule", held=row.id, text=text, rule=rule.uuid, remedy=remedy)
 
 
-def _of_bucket(job_id: int, position: QueuePosition, full: FullLimit) -> Obstacle:
+def _of_bucket(job_id: int, position: QueuePosition, full: FullLimit, limiting: str) -> Obstacle:
+    """``limiting``: the rule that applies to the job, in words."""
     is_rule = full.name == f"rule:{position.rule}"
-    what = f"filter rule {position.rule}" if is_rule else f"the reason rate-limit:{full.name}"
+    by_rule = limiting or f"filter rule {position.rule}"
+    what = by_rule if is_rule else f"the reason rate-limit:{full.name}"
     text = f"{what} lets {full.size} run at once: {remedy_words.jobs(full.inside)}"
     if full.ahead:
         waits = "waits" if full.ahead == 1 else "wait"

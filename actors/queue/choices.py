@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 
     from ..runtime.component import Runtime
     from ..store.job_store import JobStore
+    from ..store.start_gate import StartGate
     from .hand_over import HandOver
 
 
 class Choices:
     """Follows the scheduler's choices as long as they hold."""
 
-    def __init__(self, runtime: Runtime, store: JobStore, hand_over: HandOver) -> None:
+    def __init__(
+        self, runtime: Runtime, store: JobStore, gate: StartGate, hand_over: HandOver
+    ) -> None:
         self._runtime = runtime
+        self._gate = gate
         self._store = store
         self._table = store.table
         self._ledger = store.ledger
@@ -75,7 +79,9 @@ class Choices:
             if (row := self._table.find(job_id)) is not None:
                 with self._reading(row):
                     decisive = message.dependencies.get(job_id)
-                    self._store.end_pending(job_id, verdict, text, decisive)
+                    # Of a rule the scheduler knows the UUID alone.
+                    why = self._gate.rejection(text) if verdict == "rejected" else text
+                    self._store.end_pending(job_id, verdict, why, decisive)
 
     @contextlib.contextmanager
     def _reading(self, row: Row) -> Iterator[None]:

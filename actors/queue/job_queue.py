@@ -55,7 +55,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.store = JobStore(self.runtime, loaded.table, directory, journal)
         self.gate = StartGate(self.runtime, self.store)
         self.hand_over = HandOver(self.runtime, self.store, self.gate)
-        self.choices = Choices(self.runtime, self.store, self.hand_over)
+        self.choices = Choices(self.runtime, self.store, self.gate, self.hand_over)
         self.estimating = Estimating(self.runtime, self.store)
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.choices, self.lifecycle)

@@ -215,7 +215,12 @@ def describe(rules: Iterable[FilterRule], verdict: Verdict) -> str:
     for rule in rules:
         if rule.uuid == verdict.rule:
             return f"{done} by {_shown(rule)}"
-    return f"{done} by filter rule {verdict.rule}"
+    return f"{done} by {called(verdict.rule)}"
+
+
+def called(uuid: str | None, name: str = "") -> str:
+    """What texts call a rule: by its name, if it has one."""
+    return f"the rule '{name}'" if name else f"filter rule {uuid}"
 
 
 def _shown(rule: FilterRule) -> str:
@@ -223,11 +228,11 @@ def _shown(rule: FilterRule) -> str:
     reasons = "; ".join(text for _, text, _ in rule.reason_trail if text)
     if not rule.name:
         reason = f", reason: {reasons}" if reasons else ""
-        return f"filter rule {rule.uuid} (priority {rule.priority}{reason})"
+        return f"{called(rule.uuid)} (priority {rule.priority}{reason})"
     sources = (source for source, _, _ in rule.reason_trail if source.startswith(USER_SOURCE))
     user = next(sources, "").removeprefix(USER_SOURCE)
     about = ": ".join(filter(None, (user, reasons)))
-    return f"the rule '{rule.name}'" + (f" ({about})" if about else "")
+    return called(rule.uuid, rule.name) + (f" ({about})" if about else "")
 
 
 def touched(rule: FilterRule, facts: JobFacts) -> str:

@@ -130,10 +130,11 @@ def uuid_of(filters: Mapping[str, Any], wanted: str) -> str:
         return wanted
     if rules.is_uuid(wanted):
         raise errors.UnknownFilterError(f"Filter rule with UUID {wanted} does not exist")
-    found = stored_names(filters).get(wanted)
+    names = stored_names(filters)
+    found = names.get(wanted)
     if found is None:
         text = f"there is no filter rule with the UUID or name {wording.shown(wanted)}"
-        raise errors.UnknownFilterError(text)
+        raise errors.UnknownFilterError(text + wording.likeness(wanted, names))
     return found
 
 

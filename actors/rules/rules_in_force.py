@@ -148,6 +148,10 @@ class RulesInForce:
         """The name of the rule ``uuid``; "" if it has none."""
         return next((rule.name for rule in self._rules if rule.uuid == uuid), "")
 
+    def called(self, uuid: str) -> str:
+        """What texts call the rule ``uuid``: by its name, if it has one."""
+        return filtering.called(uuid, self.name(uuid))
+
     def priority(self, uuid: str) -> int:
         """The priority of the rule ``uuid``; 0 if it does not exist any more."""
         return next((rule.priority for rule in self._rules if rule.uuid == uuid), 0)
@@ -159,11 +163,10 @@ class RulesInForce:
             return ""
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
 
-    def describe(self, uuid: str) -> str:
-        """The text about a job to which the rule ``uuid`` applies."""
-        action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), None)
-        verdict = filtering.Verdict(uuid, action or ActionName.ACCEPT)
-        return filtering.describe(self._rules, verdict)
+    def describe(self, uuid: str, otherwise: ActionName = ActionName.ACCEPT) -> str:
+        """The text about a job to which the rule ``uuid``, or one that has gone, applies."""
+        action = next((rule.action.name for rule in self._rules if rule.uuid == uuid), otherwise)
+        return filtering.describe(self._rules, filtering.Verdict(uuid, action))
 
     def because(self, uuid: str, job: jobs.Job) -> str:
         """Which lock of the job makes the rule ``uuid`` apply to it, in words; "" if none does."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Unsatisfiable(msgspec.Struct, frozen=True):
-    """A pending job that cannot start any more, and why.
+    """A pending job that cannot start any more, and why: a text, or the rule that rejects it.
 
     ``dependency``: the job that it depends on whose end decides that; None: another reason.
     """

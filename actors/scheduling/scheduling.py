@@ -153,8 +153,7 @@ class Schedule(ScheduledJobs):
 
     def _reject(self, job: Pending) -> None:
         self.remove(job.id)
-        text = f"rejected by filter rule {job.judged.rule}"
-        self._ends.add(Unsatisfiable(job.id, "rejected", text))
+        self._ends.add(Unsatisfiable(job.id, "rejected", job.judged.rule or ""))
 
     def _start(self, job: Pending, limits: dict[int, str]) -> None:
         """The job has a run slot, and counts with its forecast as an owner of locks."""

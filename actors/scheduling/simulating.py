@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ...transport.messages import LocksSimulated, RunSimulation
-    from .scheduling import Schedule
+    from .scheduling import Schedule, Unsatisfiable
 
 _WAITING_SHOWN_MAX = 200
 _ENDED_SHOWN_MAX = 10_000
@@ -56,7 +56,7 @@ def outcoming(schedule: Schedule, asked: RunSimulation) -> Generator[None, None,
     while True:
         decided = other.decide(now)
         start += decided.start
-        ended += [(one.id, one.text or one.verdict) for one in decided.unsatisfiable]
+        ended += [(one.id, _ended_by(one)) for one in decided.unsatisfiable]
         if not other.is_tired:
             break
         yield
@@ -97,6 +97,10 @@ def _waiting(schedule: Schedule) -> list[WaitingJob]:
         kind, text, _ = first_obstacle(position)
         waiting.append(WaitingJob(id=job.id, kind=kind, text=text))
     return waiting
+
+
+def _ended_by(one: Unsatisfiable) -> str:
+    return _rejected_by(one.text) if one.verdict == "rejected" else one.text or one.verdict
 
 
 def _rejected_by(rule: str | None) -> str:

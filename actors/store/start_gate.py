@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from ...storage.filters.rules import ActionName
 from ...transport import messages
+from ..rules import filtering
 from ..rules.rules_in_force import RulesInForce
 from ..runtime.addresses import CONFIG_STORE, EXECUTOR
 from .job_rows import Phase, Row
@@ -34,6 +36,13 @@ class StartGate:
         self._table = store.table
         self._serial = 0
         self._acknowledged_serial = -1
+
+    def rejection(self, rule: str) -> str:
+        """The text about a job that this rule rejects."""
+        if self.rules is None:
+            # After a restart of the queue: the scheduler has the rules already.
+            return f"rejected by {filtering.called(rule)}"
+        return self.rules.describe(rule, ActionName.REJECT)
 
     def change_chain(self, message: messages.RuleChainChanged) -> None:
         """Go by these rules from now on."""

@@ -106,10 +106,10 @@ def check(tree: Filter, where: str) -> None:
 
 def _check_name(leaf: IsTrue | Comparison | Search | Contains, where: str) -> None:
     """A lock that no job can name would hold nothing."""
-    is_name = isinstance(leaf, Comparison) and leaf.field == "name"
-    if is_name and isinstance(leaf.value, str) and has_control(leaf.value):
-        text = f"expected no control characters, got {brief(leaf.value)}"
-        raise rule_error(f"{where}: name", text)
+    match leaf:
+        case Comparison(_, "name", str(value)) if has_control(value):
+            text = f"expected no control characters, got {brief(value)}"
+            raise rule_error(f"{where}: name", text)
 
 
 def _leaves(tree: Filter) -> Iterator[IsTrue | Comparison | Search | Contains]:

@@ -59,7 +59,7 @@ class EndedJobs:
 
     def jobs(
         self,
-        ids: Iterable[int] | None,
+        ids: Iterable[int] | None = None,
         progress: Callable[[ListingProgress], None] = lambda _: None,
         **_asked: object,
     ) -> Iterator[JobInfo]:

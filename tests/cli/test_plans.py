@@ -81,6 +81,10 @@ def test_a_plan_and_its_jobs_keep_their_names() -> None:
         ),
         ({"jobs": [job("a"), job("a")]}, "plan: two jobs are called 'a'"),
         ({"jobs": [job("a", ["x"])]}, "plan: job 'a'.after: there is no job called 'x'"),
+        (
+            {"jobs": [job("a", ["bulid"]), job("build")]},
+            "plan: job 'a'.after: there is no job called 'bulid' (did you mean build?)",
+        ),
         ({"jobs": [job("a", colour=1)]}, "plan: job 'a': unknown key 'colour' (known: "),
         ({"jobs": [{"name": "a"}]}, "plan: job 'a': 'ops' is missing"),
         ({"jobs": [job("a", priority="x")]}, "plan: job 'a'.priority: expected a whole number"),

@@ -11,9 +11,10 @@ from tests.cli import stand_in
 from ganger.cli.main import ganger
 from ganger.storage.filters.rules import PROPOSED_UUID
 from ganger.transport.client import filter_requests
-from ganger.transport.messages import Simulated, WaitingJob
+from ganger.transport.messages import FilterRow, Simulated, WaitingJob
 
 UUID = "00000000-0000-4000-8000-000000000001"
+FRIDAY = "00000000-0000-4000-8000-000000000005"
 
 
 class SimulatingDaemon:
@@ -29,8 +30,24 @@ class SimulatingDaemon:
             waiting=[
                 WaitingJob(id=5, kind="rule", text=f"paused by {uuid}"),
                 WaitingJob(id=6, kind="rule", text=f"paused by {UUID}"),
+                WaitingJob(id=7, kind="limit", text=f"rule:{FRIDAY}: 1 runs already"),
             ],
         )
+
+    def filters(self) -> list[FilterRow]:
+        return [_rule(UUID, ""), _rule(FRIDAY, "friday")]
+
+
+def _rule(uuid: str, name: str) -> FilterRow:
+    return FilterRow(
+        uuid=uuid,
+        name=name,
+        watermark=0,
+        priority=0,
+        predicates=[],
+        action="PAUSE",
+        reason_trail=[],
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +66,7 @@ def test_a_rule_of_a_simulation_is_called_proposed() -> None:
         "and 7 more would end",
         "Would wait: 5  paused by the proposed rule",
         f"Would wait: 6  paused by {UUID}",
+        "Would wait: 7  the rule 'friday': 1 runs already",
     ]
     assert f"paused by {PROPOSED_UUID}" in simulated("--rule", "action: PAUSE", "-o", "json")
 

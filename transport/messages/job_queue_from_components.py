@@ -23,8 +23,8 @@ class JobsChosen(Notice, frozen=True):
     ``limits``: the `RATE_LIMIT` rules in which jobs of ``start`` took a place (see `ChosenUnder`).
     ``priorities``: the last `JobReprioritised` that the choice is based on. ``unsatisfiable``: jobs
     with a dependency that can no longer be satisfied, and jobs that a rule rejects; each with
-    the verdict and the text. ``eligible``: jobs whose dependencies are satisfied.
-    ``dependencies``: of jobs of ``unsatisfiable``, the one whose end decides that.
+    the verdict and the text, or the rule's UUID. ``eligible``: jobs whose dependencies are
+    satisfied. ``dependencies``: of jobs of ``unsatisfiable``, the one whose end decides that.
     """
 
     start: list[int]

@@ -10,7 +10,7 @@ from ganger.actors.store.job_rows import JobClass, Row
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.settings import PRIORITY_MIN
 from ganger.transport import remedy_words
-from ganger.transport.messages import HoldingBack, QueuePosition, Remedy
+from ganger.transport.messages import FullLimit, HoldingBack, QueuePosition, Remedy
 
 EARLY, LATE = "2027-01-15 08:00:00 UTC", "2027-01-15 09:00:00 UTC"
 DELETED_A, DELETED_B = "filter rule a is deleted", "filter rule b is deleted"
@@ -75,6 +75,18 @@ def test_a_job_that_is_still_being_judged_is_held_by_the_rule_that_takes_so_long
         slots=1, best_priority=0, holding=["a"],
     )  # fmt: skip
     assert explaining.holding(position) == ["a"]
+
+
+@pytest.mark.parametrize(("limiting", "named"), [
+    ("the rule 'one at a time'", "the rule 'one at a time'"),
+    ("", "filter rule a"),
+])  # fmt: skip
+def test_a_rule_that_limits_is_called_by_its_name(limiting: str, named: str) -> None:
+    full = FullLimit(name="rule:a", size=1, inside=[5])
+    position = QueuePosition(full=[full], action="RATE_LIMIT", rule="a", slots=2)
+    [found] = explaining.of_pending(row(), position, [], limiting)
+    assert found.text == f"{named} lets 1 run at once: job 5"
+    assert (found.rule, found.jobs) == ("a", [5])
 
 
 def test_a_job_that_is_held_back_names_the_lock_and_its_owners() -> None:

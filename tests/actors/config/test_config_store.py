@@ -421,6 +421,15 @@ def test_only_a_rule_that_is_there_can_be_deleted_or_asked_for(
     assert stage.sent == []
 
 
+def test_a_name_that_no_rule_has_is_answered_with_the_one_that_is_meant(stage: Stage) -> None:
+    store = stage.start(ConfigStore)
+    store.say(replace(name="hold node/n7"))
+    [request] = stage.take_requests(messages.ReadLastId)
+    report_last_id(store, request, 1)
+    _, text = store.ask(messages.ListFilters(uuids=["hold nod/n7"])).refusal
+    assert text.endswith("or name 'hold nod/n7' (did you mean hold node/n7?)")
+
+
 def test_rules_are_listed_in_the_order_in_which_they_are_looked_at(stage: Stage) -> None:
     store = stage.start(ConfigStore)
     store_rule(stage, store, last_id=1, priority=5)

@@ -29,7 +29,7 @@ def cancel(queue: Queue) -> None:
 
 def reject(queue: Queue) -> None:
     queue.submitted(spec())
-    queue.choose(unsatisfiable=[(1, "rejected", RULE)])
+    queue.choose(unsatisfiable=[(1, "rejected", "r")])
 
 
 def reject_as_the_evaluator_does(queue: Queue) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.actors.queue.queue_rules import REJECTION, UUID, begin, take_rules
+from tests.actors.queue.queue_rules import REJECTS, UUID, begin, take_rules
 from tests.actors.queue.queue_stage import DELAY, Queue, spec
 
 from ganger.storage.filters.rules import parse_rule
-from ganger.storage.jobs import jobs
+from ganger.storage.jobs import jobs, outcomes
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 
@@ -295,11 +295,21 @@ def test_an_unsatisfiable_job_ends_without_a_process(queue: Queue) -> None:
     assert finished == [(2, CANCELED), (3, ERROR)]
 
 
+def _why(queue: Queue, job_id: int) -> str:
+    ending = outcomes.ending_of(queue.job(job_id))
+    return "" if ending is None else ending.reason
+
+
 def test_jobs_that_the_scheduler_finds_rejected_are_canceled(queue: Queue) -> None:
     take_rules(queue)
-    queue.submitted(spec(), spec())
-    queue.choose(2, unsatisfiable=[(1, "rejected", REJECTION)])
-    assert queue.statuses() == {1: "canceled", 2: "queued"}
+    queue.submitted(spec(), spec(), spec())
+    # The rule has gone since.
+    queue.choose(2, unsatisfiable=[(1, "rejected", UUID)])
+    assert queue.statuses() == {1: "canceled", 2: "queued", 3: "queued"}
+    assert _why(queue, 1) == f"rejected by filter rule {UUID}"
+    take_rules(queue, {**REJECTS, "name": "hold node/n7"})
+    queue.choose(unsatisfiable=[(3, "rejected", UUID)])
+    assert _why(queue, 3) == "rejected by the rule 'hold node/n7' (closed)"
     assert [op["OP_ID"] for op in (queue.job(1).ops[0].input,)] == [DELAY["OP_ID"]]
 
 

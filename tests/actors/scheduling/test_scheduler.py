@@ -244,7 +244,7 @@ def test_rejected_jobs_are_reported_with_the_rule(stage: Stage) -> None:
     scheduler.turn(JobsJudged(jobs=[verdict(1, action="REJECT", rule="r"), verdict(2)]))
     chosen = stage.take_one(JobsChosen)
     assert chosen.start == [2]
-    assert chosen.unsatisfiable == [(1, "rejected", "rejected by filter rule r")]
+    assert chosen.unsatisfiable == [(1, "rejected", "r")]
 
 
 def test_running_jobs_that_are_reported_again_count_in_their_buckets(stage: Stage) -> None:
