@@ -227,6 +227,7 @@ def _show_job(job: job_views.JobInfo) -> None:
         "Depends on": ", ".join(
             f"{target} ({', '.join(statuses)})" for target, statuses in job.depends or ()
         ),
+        "Output": "removed, to make room on a full disk" if job.output_removed else "",
         "Retry of": "" if job.retry_of is None else str(job.retry_of),
         "Retried by": ", ".join(map(str, job.retried_by)),
     }

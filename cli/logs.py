@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..transport.client.client import Client
     from .call import Call
 
+_ROOM = "to make room on a full disk"
+
 _KEPT = "\n\t\r"
 """Control characters that a terminal gets: line feed, tab, carriage return."""
 
@@ -121,6 +123,8 @@ def _missing(chunk: OutputChunk) -> str:
             return f"{chunk.missing} bytes of output were dropped above its limit"
         case "limit":
             return "the limit of its output was reached, what follows was dropped"
+        case "removed":
+            return f"its output ({wording.size(chunk.missing)} as stored) was removed, {_ROOM}"
         case "disk":
             return f"{chunk.missing} bytes of output are missing here: the disk refused them"
     return f"{chunk.missing} stored bytes of output are damaged and left out"

@@ -155,7 +155,9 @@ class Purging:
             self._make_room(files)
             refusal = yield from self._recording(files)
             if refusal is not None:
-                gone = "output and input of these jobs are removed already; purge them once more"
+                gone = (
+                    "large output and input of these jobs are removed already; purge them once more"
+                )
                 refusal = type(refusal)(f"{refusal.text}; {gone}")
         if refusal is not None:
             raise refusal
@@ -199,13 +201,13 @@ class Purging:
         return outcome[0]
 
     def _make_room(self, files: Files) -> None:
-        """The disk is so full that the log takes nothing: remove output and input first.
+        """The disk is so full that the log takes nothing: remove large output and input first.
 
-        The jobs themselves stay until the log can have that they are purged. A repetition goes on
-        from there.
+        The jobs themselves stay until the log can have that they are purged, with a mark in place
+        of their output. A repetition goes on from there.
         """
         for paths in files.values():
-            removal.close(removal.remove(removal.beside(paths)))
+            removal.make_room(paths)
         self._store.note_space()
 
 

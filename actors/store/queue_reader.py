@@ -11,7 +11,7 @@ import msgspec
 
 from ...storage import errors, settings
 from ...storage.jobs import job_bounds, jobs, listing
-from ...storage.queue_files import job_files
+from ...storage.queue_files import job_files, output_files
 from ...transport import messages
 from .job_classes import row_of
 from .job_rows import Phase, Row
@@ -130,13 +130,25 @@ class QueueReader:
             archived, job = self._archived(job_id)
             summary = listing.in_listing(listing.job_summary(job))
             body = _sendable(archived, f"job-{job_id} in the archive")
-            return messages.JobDocument(id=job_id, body=body, archived=True, summary=summary)
+            return messages.JobDocument(
+                id=job_id,
+                body=body,
+                archived=True,
+                summary=summary,
+                output_removed=self._is_output_removed(job_id),
+            )
         if job_id in self._appended or row.status is jobs.JobStatus.WAITING:
             body = jobs.encode_job(self._job_of(row)[0])
         else:
             body = self._body(job_id)
         body = _sendable(body, f"job-{job_id} in the queue directory")
-        return messages.JobDocument(id=job_id, body=body, summary=row.summary)
+        is_removed = row.status.is_final and self._is_output_removed(job_id)
+        return messages.JobDocument(
+            id=job_id, body=body, summary=row.summary, output_removed=is_removed
+        )
+
+    def _is_output_removed(self, job_id: int) -> bool:
+        return output_files.is_removed(self._ledger.directory.places, job_id)
 
     def dependencies(self) -> messages.DependenciesListed:
         """Which jobs wait for which, in the form of the chained-jobs document."""

@@ -33,14 +33,15 @@ class OutputChunk(msgspec.Struct, frozen=True, kw_only=True):
 
     ``stream`` is ``stdout`` or ``stderr``, and empty for a gap. ``gap`` says why bytes are missing:
     the opcode's output reached its ``limit`` (``missing`` is 0 where the gap begins, and the
-    number of dropped bytes where it ends), the ``disk`` refused them, or the file has ``damage``.
+    number of dropped bytes where it ends), the ``disk`` refused them, the file has ``damage``, or
+    it was ``removed`` to make room on a full disk.
     """
 
     job_id: int
     op_index: int
     stream: Literal["stdout", "stderr", ""]
     data: bytes
-    gap: Literal["limit", "disk", "damage", ""] = ""
+    gap: Literal["limit", "disk", "damage", "removed", ""] = ""
     missing: int = 0
 
     @property
@@ -83,12 +84,14 @@ class JobInfo(JobSummary, frozen=True, kw_only=True, gc=False):
     """One job. ``ops`` and ``depends`` are None in a summary.
 
     ``depends`` holds the jobs that the first opcode depends on, with the statuses it accepts.
+    ``output_removed``: all of its output, to make room on a full disk.
     """
 
     depends: list[tuple[int, tuple[str, ...]]] | None = None
     retry_of: int | None = None
     retried_by: list[int] = msgspec.field(default_factory=list)
     ops: list[OpInfo] | None = None
+    output_removed: bool = False
 
     @property
     def is_final(self) -> bool:
@@ -146,11 +149,13 @@ _COUNT_DIGITS_MAX = 18
 FIELDS = JobInfo.__struct_fields__
 """The fields of a job that a client may ask for."""
 
-WHOLE_FIELDS = frozenset({"ops", "depends"})
+WHOLE_FIELDS = frozenset({"ops", "depends", "output_removed"})
 """The fields that a summary lacks."""
 
 
-def job_info(body: bytes, *, archived: bool = False, summary: str = "") -> JobInfo:
+def job_info(
+    body: bytes, *, archived: bool = False, summary: str = "", output_removed: bool = False
+) -> JobInfo:
     """The job in the text of a job file; `StorageError` if that holds none.
 
     ``summary``: of the daemon, which may know opcodes that are not installed here.
@@ -165,6 +170,7 @@ def job_info(body: bytes, *, archived: bool = False, summary: str = "") -> JobIn
         retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
         retried_by=retried_by(job),
         ops=[_op_info(job.id, index, op, told) for index, op in enumerate(job.ops)],
+        output_removed=output_removed,
     )
 
 

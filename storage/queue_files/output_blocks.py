@@ -20,8 +20,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-STDOUT, STDERR, LIMIT_REACHED, NOT_STORED, LOGGED = 1, 2, 3, 4, 5
-"""Kinds of segments. The last three are marks: they hold a count of missing bytes, or a serial."""
+STDOUT, STDERR, LIMIT_REACHED, NOT_STORED, LOGGED, REMOVED = 1, 2, 3, 4, 5, 6
+"""Kinds of segments. After the first two, marks: they hold a count of missing bytes, or a serial.
+"""
 
 STREAMS = {STDOUT: "stdout", STDERR: "stderr"}
 KINDS = {name: kind for kind, name in STREAMS.items()}
@@ -59,7 +60,8 @@ class Segment(msgspec.Struct, frozen=True):
 
     A `LIMIT_REACHED` of 0 means that output is dropped from here on; another one at the end has the
     number of dropped bytes. ``missing`` of a `LOGGED` is the serial of the newest entry in the
-    job's log that is no output: this entry, and those before it, came before what follows.
+    job's log that is no output: this entry, and those before it, came before what follows. A
+    `REMOVED` is all that is left of a file that had so many bytes.
     """
 
     kind: int
@@ -192,5 +194,5 @@ def _segments(raw: bytes) -> Iterator[Segment]:
         at += size
         if kind in STREAMS:
             yield Segment(kind, data)
-        elif kind in (LIMIT_REACHED, NOT_STORED, LOGGED) and size == _COUNT.size:
+        elif kind in (LIMIT_REACHED, NOT_STORED, LOGGED, REMOVED) and size == _COUNT.size:
             yield Segment(kind, missing=_COUNT.unpack(data)[0])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .output_blocks import Segment
 
 _SCAN_BYTES = 4 * output_blocks.STORED_BYTES_MAX
+_MARK_BYTES_MAX = 64
+"""A block with a mark alone has no more."""
 
 
 class OutputFile:
@@ -190,6 +192,39 @@ def read_page(places: Places, job_id: int, offset: int, count: int) -> tuple[byt
             finally:
                 os.close(descriptor)
     return b"", 0
+
+
+def leave_mark(path: str) -> bool:
+    """Free what a file of output takes, but for a mark in its place; False: that is not possible.
+
+    The mark goes over the first block of the disk, so that it needs no other one.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            missing = os.fstat(descriptor).st_size
+            segment = output_blocks.Segment(output_blocks.REMOVED, missing=missing)
+            mark = output_blocks.Packer().pack(0, [segment], 0)
+            documents.write_all_at(descriptor, mark, 0)
+            os.ftruncate(descriptor, len(mark))
+        finally:
+            os.close(descriptor)
+        return True
+    return False
+
+
+def is_removed(places: Places, job_id: int) -> bool:
+    """Whether a mark is all that is left of the job's output (`leave_mark`)."""
+    with contextlib.suppress(errors.StorageError):
+        data, size = read_page(places, job_id, 0, _MARK_BYTES_MAX)
+        if 0 < size <= _MARK_BYTES_MAX:
+            kinds = [
+                segment.kind
+                for block in output_blocks.find_blocks(data, 0).blocks
+                for segment in block.segments()
+            ]
+            return kinds == [output_blocks.REMOVED]
+    return False
 
 
 def damage(path: str) -> list[tuple[int, int]]:

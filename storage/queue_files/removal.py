@@ -14,7 +14,7 @@ import msgspec
 
 from ..disk import documents
 from ..jobs import jobs
-from . import job_files, spool
+from . import job_files, output_files, spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 64 * 1024 * 1024
 """To free a larger file takes long, so a thread does it."""
 
+_FREED_BYTES_MIN = 4096
 _BLOCK_BYTES = 512
 """The unit of ``st_blocks``."""
 
@@ -97,9 +98,21 @@ def remove(paths: Iterable[str]) -> list[int]:
     return large
 
 
-def beside(paths: Iterable[str]) -> list[str]:
-    """Those of a job's files that are not its own one: output and input."""
-    return [path for path in paths if os.path.basename(os.path.dirname(path)) == spool.FOLDER]
+def make_room(paths: Iterable[str]) -> None:
+    """Of a job's files, remove input, and output but for a mark that says so; the job stays.
+
+    What takes one block at most stays, too. `StorageError` if the disk refuses.
+    """
+    for path in paths:
+        folder, name = os.path.split(path)
+        if os.path.basename(folder) != spool.FOLDER:
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if os.lstat(path).st_blocks * _BLOCK_BYTES <= _FREED_BYTES_MIN:
+                continue
+            is_output = name == spool.output_name(spool.owner_of(name))
+            if not (is_output and output_files.leave_mark(path)):
+                close(remove([path]))
 
 
 def close(large: Iterable[int]) -> None:

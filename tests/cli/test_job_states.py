@@ -224,3 +224,13 @@ def test_who_stops_reading_output_is_told_that_the_job_goes_on(
 def test_the_priority_of_an_ended_job_is_left_out() -> None:
     assert "  Priority: " in run("info", "1").output
     assert "Priority: " not in run("info", "2").output
+
+
+def test_the_details_of_a_job_say_that_its_output_was_removed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for is_removed in (True, False):
+        job = msgspec.structs.replace(SUCCESS, output_removed=is_removed)
+        following.show([job], "table")
+        shown = "  Output: removed, to make room on a full disk\n" in capsys.readouterr().out
+        assert shown is is_removed

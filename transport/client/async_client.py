@@ -248,7 +248,12 @@ class AsyncClient(AsyncQueueVerbs, AsyncClusterVerbs):
     async def job(self, job_id: int, *, timeout: float | None = None) -> JobInfo:
         """The whole of one job, live or archived."""
         found = await self._caller.call(ReadJob(id=check_id(job_id)), timeout)
-        return job_info(found.body, archived=found.archived, summary=found.summary)
+        return job_info(
+            found.body,
+            archived=found.archived,
+            summary=found.summary,
+            output_removed=found.output_removed,
+        )
 
     async def wait(
         self,

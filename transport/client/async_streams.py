@@ -65,7 +65,12 @@ class AsyncStreams:
         for start in range(0, len(ids), CALLS_AT_ONCE):
             some = [ReadJob(id=job_id) for job_id in ids[start : start + CALLS_AT_ONCE]]
             for found in await self._caller.call_all(some, timeout):
-                yield job_info(found.body, archived=found.archived, summary=found.summary)
+                yield job_info(
+                    found.body,
+                    archived=found.archived,
+                    summary=found.summary,
+                    output_removed=found.output_removed,
+                )
 
     async def job_versions(self, timeout: float | None) -> tuple[list[int], list[int]]:
         """The ids of all live jobs, and their versions."""

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BEHIND_EVERYTHING = 2**62
-_GAPS = {output_blocks.LIMIT_REACHED: "limit", output_blocks.NOT_STORED: "disk"}
+_GAPS = {
+    output_blocks.LIMIT_REACHED: "limit",
+    output_blocks.NOT_STORED: "disk",
+    output_blocks.REMOVED: "removed",
+}
 
 
 def checked_reading(job_id: object, *, stream: object, op: object, tail: object) -> OutputReading:
@@ -107,10 +111,11 @@ class OutputReading:
 
     def _wanted(self, block: Block) -> list[OutputChunk]:
         self._last_op = block.op_index
-        if self.op_index not in (None, block.op_index):
-            return []
+        is_other = self.op_index not in (None, block.op_index)
         chunks = []
         for segment in block.segments():
+            if is_other and segment.kind != output_blocks.REMOVED:
+                continue
             if segment.kind in _GAPS or (self.has_marks and segment.kind == LOGGED):
                 chunks.append(self._chunk(block.op_index, segment))
             elif self._is_wanted(segment):

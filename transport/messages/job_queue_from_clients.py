@@ -203,12 +203,14 @@ class JobDocument(Reply, frozen=True):
     """The whole job. ``body``: the JSON of its file with the newest log entries in it.
 
     ``summary`` is that of a listing: users' opcodes make it, and clients need not know these.
+    ``output_removed``: to make room on a full disk, before a purge that did not come to its end.
     """
 
     id: int
     body: bytes
     archived: bool = False
     summary: str = ""
+    output_removed: bool = False
 
 
 class ReadJob(Request[JobDocument], frozen=True):

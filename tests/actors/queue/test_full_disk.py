@@ -21,7 +21,7 @@ from tests.refusals import full_disk, refusing
 from ganger.storage import settings
 from ganger.storage.disk import reserve
 from ganger.storage.jobs.jobs import JobStatus
-from ganger.storage.queue_files import spool
+from ganger.storage.queue_files import output_blocks, spool
 from ganger.transport import messages
 
 REMEDY = (
@@ -80,6 +80,10 @@ def fill(queue: Queue, disk: Disk, number: int = errno.ENOSPC) -> None:
         queue.submit(spec())
         disk.free = 0
         queue.actor.end_turn()
+
+
+def document(queue: Queue, job_id: int) -> messages.JobDocument:
+    return queue.actor.ask(messages.ReadJob(id=job_id)).answer_as(messages.JobDocument)
 
 
 def purge(queue: Queue, *ids: int) -> Asker:
@@ -215,14 +219,21 @@ def test_a_log_that_takes_nothing_has_room_again_after_the_output_has_gone(
     kept.finish_new()
     output = Path(spool.output_path(kept.stage.places.queue, 1))
     output.write_bytes(bytes(10_000))
-    with refusing("fdatasync", "pwrite"):
+    assert not document(kept, 1).output_removed
+    with full_disk(), refusing("fdatasync"):
         kept.submit(spec())
         disk.free = 0
         kept.actor.end_turn()
         refused = purge(kept, 1).refusal
-    assert (refused[0], output.exists()) == ("ReadOnlyError", False)
-    assert "; output and input of these jobs are removed already; purge them" in refused[1]
+    assert refused[0] == "ReadOnlyError"
+    assert "; large output and input of these jobs are removed already; purge them" in refused[1]
     assert kept.statuses() == {1: "success"}, "it is not purged yet"
+    kept.restart()
+    assert document(kept, 1).output_removed, "a successor says so, too"
+    [block] = output_blocks.find_blocks(output.read_bytes(), 0).blocks
+    [mark] = block.segments()
+    assert (mark.kind, mark.missing) == (output_blocks.REMOVED, 10_000)
+    fill(kept, disk)
     output.write_bytes(bytes(10_000))
     purged = purge(kept, 1).answer_as(messages.PurgeOutcome)
     assert [job_id for job_id, _ in purged.jobs] == [1]

@@ -10,7 +10,7 @@ from tests.refusals import refusing
 
 from ganger.storage import errors
 from ganger.storage.disk.paths import Places
-from ganger.storage.queue_files import removal
+from ganger.storage.queue_files import output_files, removal
 
 
 @pytest.fixture(name="places")
@@ -109,3 +109,26 @@ def test_what_a_crash_has_left_is_found_by_the_names_of_the_purged_jobs(places: 
 )
 def test_the_text_of_a_job_says_when_it_ended(text: bytes, ended: float | None) -> None:
     assert removal.ended_at(text) == ended
+
+
+@pytest.mark.parametrize(("folder", "job_id"), [("", 1), ("archive/0", 2)])
+def test_room_is_made_of_output_but_for_a_mark_and_of_input(
+    places: Places, folder: str, job_id: int
+) -> None:
+    spooled = places.queue / folder / "spool"
+    files = files_of(places)
+    before = sum(files.of(job_id).values())
+    removal.make_room(files.paths(job_id))
+    assert [path.name for path in spooled.iterdir()] == [f"job-{job_id}-output"]
+    assert sum(files.of(job_id).values()) <= before - 16_000
+    assert output_files.is_removed(places, job_id)
+    other = 3 - job_id
+    assert not output_files.is_removed(places, other)
+
+
+def test_what_takes_one_block_stays_and_output_that_cannot_be_marked_goes(places: Places) -> None:
+    output, small = (places.queue / f"spool/job-1-{name}" for name in ("output", "input-0"))
+    small.write_bytes(b"x" * 4096)
+    with refusing("pwrite"):
+        removal.make_room(files_of(places).paths(1))
+    assert (output.exists(), small.exists()) == (False, True)

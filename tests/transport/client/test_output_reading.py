@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ganger.cli import logs
 from ganger.storage import errors
 from ganger.storage import settings as limits
 from ganger.storage.jobs.job_views import OutputChunk
@@ -14,6 +15,7 @@ from ganger.storage.queue_files import output_blocks
 from ganger.storage.queue_files.output_blocks import (
     LIMIT_REACHED,
     NOT_STORED,
+    REMOVED,
     STDERR,
     STDOUT,
     Segment,
@@ -53,6 +55,15 @@ TWO_OPS = stored(
     (1, [Segment(STDOUT, b"two\nthree"), Segment(LIMIT_REACHED)]),
     (1, [Segment(LIMIT_REACHED, missing=7), Segment(NOT_STORED, missing=9)]),
 )
+
+
+@pytest.mark.parametrize("op_index", [None, 0, 1])
+def test_a_mark_in_place_of_all_output_is_a_gap_of_each_opcode(op_index: int | None) -> None:
+    data = stored((0, [Segment(REMOVED, missing=10_000)]))
+    [chunk] = read(OutputReading(5, op_index=op_index), data)
+    assert (chunk.gap, chunk.missing, chunk.data) == ("removed", 10_000, b"")
+    text = "its output (9.8 KiB as stored) was removed, to make room on a full disk"
+    assert logs._missing(chunk) == text
 
 
 def test_output_comes_in_order_with_what_is_missing() -> None:
