@@ -73,7 +73,7 @@ class JobSearch:
             after=message.after,
             before=message.before,
             newest_first=newest_first,
-            needles=(message.wanted or JobFilter()).needles(),
+            needles=(message.wanted or JobFilter()).needles(message.statuses),
         )
         merged = heapq.merge(live, archived, key=itemgetter(0), reverse=newest_first)
         return _without_twins(merged)

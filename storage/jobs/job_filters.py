@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from .. import errors, settings
 from .outcomes import Outcome
 
 if TYPE_CHECKING:
+    from .jobs import JobStatus
     from .listing import JobSummary
 
     Test = Callable[[JobSummary], bool]
@@ -80,22 +81,28 @@ class JobFilter(
             words = self.text.lower().split()
             yield lambda job: _has_words(job, words)
 
-    def _words(self) -> list[str]:
-        return [*([self.reason] if self.reason else ()), *(self.text or "").split()]
-
-    def needles(self) -> Needles:
-        """What stands in the JSON of each job that passes."""
+    def needles(self, statuses: Collection[JobStatus] | None = None) -> Needles:
+        """What stands in the JSON of each job that passes, and has one of ``statuses``."""
         name = "" if self.name is None or set("*?[") & set(self.name) else self.name
         of_name = [] if self.name is None or "[" in self.name else re.split("[*?]", self.name)
-        parts: list[tuple[bytes, ...]] = [
-            (_in_json(text),) for text in (*of_name, self.user) if text
-        ]
+        texts = [text for text in (*of_name, self.user) if text]
+        parts: list[tuple[bytes, ...]] = [(_in_json(text),) for text in texts]
         if self.outcomes is not None:
             parts.append(tuple(b'"outcome":"%b"' % one.encode() for one in self.outcomes))
+        if statuses is not None:
+            parts.append(tuple(b'"status":"%b"' % one.encode() for one in statuses))
+        words = (self.text or "").split()
+        reason = [self.reason] if self.reason else []
+        # Digits may be a part of the id.
+        certain = [*texts, *reason, *(word for word in words if not word.isdecimal())]
         return Needles(
             name=name or self.user or "",
             parts=tuple(parts),
-            words=tuple(_in_json(_small(word)).lower() for word in self._words()),
+            words=tuple(_in_json(_small(word)).lower() for word in (*reason, *words)),
+            grams=frozenset(gram for text in certain for gram in grams(text)),
+            since=self.since,
+            until=self.until,
+            outcomes=None if self.outcomes is None else frozenset(map(str, self.outcomes)),
         )
 
 
@@ -103,12 +110,17 @@ class Needles(msgspec.Struct, frozen=True):
     """Parts of the JSON of a job: what lacks one of them need not be decoded.
 
     ``name``: it is the name, the plan or the user, or the name of the user's key. ``parts``: one of
-    each. ``words``: all of them, in small letters.
+    each. ``words``: all of them, in small letters. The rest says which jobs need no look at all:
+    ``grams`` of its texts, and when it was received, and its outcome, as in `JobFilter`.
     """
 
     name: str = ""
     parts: tuple[tuple[bytes, ...], ...] = ()
     words: tuple[bytes, ...] = ()
+    grams: frozenset[bytes] = frozenset()
+    since: float | None = None
+    until: float | None = None
+    outcomes: frozenset[str] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything is looked for."""
@@ -127,6 +139,18 @@ class Needles(msgspec.Struct, frozen=True):
 
 
 NOTHING = Needles()
+
+
+def grams(text: str) -> set[bytes]:
+    """Each three bytes in a row of the words of a text, in small letters.
+
+    Those of a part of the text are among them.
+
+    >>> sorted(grams("Go North"))
+    [b'nor', b'ort', b'rth']
+    """
+    words = set(_small(text).encode("utf-8", "surrogatepass").split(b" "))
+    return {word[start : start + 3] for word in words for start in range(len(word) - 2)}
 
 
 def _small(text: str) -> str:

@@ -8,8 +8,8 @@ the next listing, and whoever puts a job's file into the archive, or takes it ou
 
 The last line of a file that is known to be right has the time of the folder's last change, and a
 checksum of the lines before. While the folder still has that time, nothing but lines is read, and
-of these only those in which a text stands that is looked for. `archived_names` tells which folders
-have a name at all.
+of these only those in which a text stands that is looked for. `archived_hints` tells which folders
+may have such a job at all.
 
 To read many jobs takes minutes: so the listing leaves them out, and `building` adds them in slices.
 """
@@ -29,7 +29,7 @@ from .. import errors
 from ..disk import documents
 from ..jobs.job_filters import NOTHING, Needles
 from ..jobs.listing import JobSummary
-from .archived_names import ArchivedNames
+from .archived_hints import ArchivedHints
 from .job_files import ARCHIVE_FOLDER_JOBS
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ArchiveIndex:
         self._directory = directory
         self._read = read
         self._begin_building = begin_building
-        self._names = ArchivedNames(self._path)
+        self._hints = ArchivedHints(self._path)
         self._new: dict[int, list[bytes]] = {}
         self._last: tuple[int, Needles, _Lines] | None = None
         self._built: dict[int, int] = {}
@@ -193,12 +193,12 @@ class ArchiveIndex:
             known = last[2]
             if (last[0], known.changed) == (folder, changed):
                 return known
-        may_have = needles.name and self._names.may_have(folder, changed, needles.name)
-        if may_have is False:
+        hint = self._hints.of(folder, changed)
+        if hint is not None and not hint.may_have(needles):
             return _Lines(changed, {}, [])
         data = self._data(folder)
         is_right = _is_right(data, changed)
-        if is_right and needles and may_have is not None:
+        if is_right and needles and hint is not None:
             if (some := _with_needles(data, needles)) is not None:
                 lines = _Lines(changed, {job.id: job for job in some}, [job.id for job in some])
                 lines.ids.sort()
@@ -237,8 +237,8 @@ class ArchiveIndex:
                 self._replace(folder, kept.values())
             if not is_right:
                 self._mark(folder, lines)
-            elif self._names.may_have(folder, changed, "") is None:
-                self._names.note(folder, changed, jobs.values())
+            elif self._hints.of(folder, changed) is None:
+                self._hints.note(folder, changed, jobs.values())
         return lines
 
     def _mark(self, folder: int, lines: _Lines) -> None:
@@ -248,7 +248,7 @@ class ArchiveIndex:
             data = self._data(folder)
             if data.startswith(_HEAD) and data.endswith(b"\n"):
                 self._append(folder, [_mark(data, lines.changed)])
-                self._names.note(folder, lines.changed, lines.jobs.values())
+                self._hints.note(folder, lines.changed, lines.jobs.values())
 
     # ------------------------------------------------------------ files
 
@@ -297,16 +297,29 @@ def _is_right(data: bytes, changed: int) -> bool:
 
 def _with_needles(data: bytes, needles: Needles) -> list[JobSummary] | None:
     """The jobs in whose lines these stand; None: a line that cannot be read is among them."""
-    if (data.isascii() or not needles.words) and not needles.are_in(data):
-        return []
     try:
         return [
             _decode(line)
-            for line in data.split(b"\n")[1:]
+            for line in _lines_with(data, needles)
             if needles.are_in(line) and not line.startswith(_MARK)
         ]
     except msgspec.DecodeError:
         return None
+
+
+def _lines_with(data: bytes, needles: Needles) -> Iterator[bytes]:
+    """The lines below the first one in which one of the needles stands, at least."""
+    wanted = max((part[0] for part in needles.parts if len(part) == 1), key=len, default=b"")
+    searched = data
+    if needles.words and data.isascii():
+        wanted, searched = max(needles.words, key=len), data.lower()
+    if not wanted:
+        yield from data.split(b"\n")[1:]
+        return
+    end = data.find(b"\n")
+    while (place := searched.find(wanted, end)) >= 0:
+        end = data.find(b"\n", place)
+        yield data[data.rfind(b"\n", 0, place) + 1 : end]
 
 
 def _is_at_rest(changed: int) -> bool:

@@ -14,6 +14,7 @@ from ganger.storage.jobs.job_filters import JobFilter
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.listing import JobSummary
 from ganger.storage.jobs.outcomes import Outcome
+from ganger.storage.queue_files.archived_hints import Hint
 
 JOB = JobSummary(
     id=17,
@@ -52,6 +53,7 @@ def test_a_job_that_meets_all_conditions_is_shown(given: dict[str, Any]) -> None
     line = msgspec.json.encode(JOB)
     assert wanted.needles().are_in(line)
     assert wanted.needles().name in ("", JOB.name, JOB.plan, JOB.user, "laptop")
+    assert Hint.of(1, [JOB]).may_have(wanted.needles())
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,12 @@ def test_a_job_that_meets_all_conditions_is_shown(given: dict[str, Any]) -> None
 )
 def test_one_condition_that_is_not_met_hides_a_job(given: dict[str, Any]) -> None:
     assert not JobFilter(**given).test()(JOB)
+
+
+def test_a_status_is_looked_for_as_it_stands_there() -> None:
+    line = msgspec.json.encode(JOB)
+    assert JobFilter().needles([JobStatus.SUCCESS, JobStatus.ERROR]).are_in(line)
+    assert not JobFilter().needles([JobStatus.ERROR]).are_in(line)
 
 
 def test_a_job_without_a_time_or_a_name_meets_no_condition_on_them() -> None:
@@ -108,6 +116,7 @@ _NAMES = st.sampled_from(["", "a", "key:b", "b", "ä"])
         status=st.just(JobStatus.SUCCESS),
         summary=_TEXTS,
         priority=st.just(0),
+        received=st.none() | st.integers(1, 3),
         reason=_TEXTS,
         name=_NAMES,
         plan=_NAMES,
@@ -120,6 +129,8 @@ _NAMES = st.sampled_from(["", "a", "key:b", "b", "ä"])
         user=st.none() | _NAMES,
         reason=st.none() | _TEXTS,
         text=st.none() | _TEXTS,
+        since=st.none() | st.integers(1, 3),
+        until=st.none() | st.integers(1, 3),
         outcomes=st.none() | st.lists(st.sampled_from(Outcome)),
     ),
 )
@@ -129,5 +140,6 @@ def test_no_job_that_passes_lacks_a_needle(job: JobSummary, wanted: JobFilter) -
     if wanted.test()(job):
         assert needles.are_in(line)
         assert needles.name in ("", job.name, job.plan, job.user, job.user.rpartition(":")[2])
+        assert Hint.of(1, [JOB, job]).may_have(needles)
     elif not needles.are_in(line):
         assert needles

@@ -6,16 +6,20 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ganger.storage import errors
 from ganger.storage.disk import paths
 from ganger.storage.jobs.job_filters import JobFilter
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.listing import JobSummary
-from ganger.storage.queue_files import archive_index
+from ganger.storage.jobs.outcomes import Outcome
+from ganger.storage.queue_files import archive_index, archived_hints
 from ganger.storage.queue_files.archive_index import ArchiveIndex
 from ganger.storage.queue_files.job_files import ARCHIVE_FOLDER_JOBS, QueueDirectory
 
@@ -41,6 +45,7 @@ class Archive:
         self.damaged: set[int] = set()
         self.gone: set[int] = set()
         self.names: dict[int, str] = {}
+        self.fields: Callable[[int], dict[str, Any]] = lambda _: {}
         self.begun = 0
         self.index = ArchiveIndex(self.directory, self._read, self._begin)
 
@@ -51,7 +56,8 @@ class Archive:
         if job_id in self.gone:
             raise errors.UnknownJobError("gone")
         found = summary(job_id)
-        return msgspec.structs.replace(found, name=self.names.get(job_id, found.name))
+        fields = {"name": self.names.get(job_id, found.name), **self.fields(job_id)}
+        return msgspec.structs.replace(found, **fields)
 
     def _begin(self) -> None:
         self.begun += 1
@@ -74,6 +80,12 @@ class Archive:
         needles = JobFilter(name=name or None).needles()
         found = self.index.found(after=after, before=before, newest_first=False, needles=needles)
         return [job_id for job_id, job in found if job is not None and name in ("", job.name)]
+
+    def matching(self, wanted: JobFilter) -> list[int]:
+        """The jobs that meet these conditions."""
+        found = self.index.found(newest_first=False, needles=wanted.needles())
+        is_met = wanted.test()
+        return [job_id for job_id, job in found if job is not None and is_met(job)]
 
     def anew(self) -> None:
         """The daemon starts again."""
@@ -250,22 +262,103 @@ def test_only_folders_with_the_name_are_read(
     assert read == [0, 2, 1]
 
 
-def names_of(archive: Archive) -> Path:
-    return archive.places.archive_index / "0.names"
+def at_eight(job_id: int) -> dict[str, Any]:
+    """What jobs of the first folder have, and the others lack."""
+    return {"reason": "Ticket 8", "received": 8.0, "outcome": Outcome.LOST} if job_id == 1 else {}
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"reason": "ICKET 8"},
+        {"text": "ticket 8 n1"},
+        {"name": "n1*", "reason": "ticket"},
+        {"since": 8.0},
+        {"until": 8.5},
+        {"outcomes": [Outcome.LOST, Outcome.FAILED]},
+    ],
+)
+def test_only_folders_that_may_have_such_a_job_are_read(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, conditions: dict[str, Any]
+) -> None:
+    archive.fields = at_eight
+    archive.put(1, 10_001, 20_001)
+    assert archive.found() == [1, 10_001, 20_001]
+    archive.anew()
+    read = lines_read(monkeypatch)
+    assert archive.matching(JobFilter(**conditions)) == [1]
+    assert read == [0]
+
+
+def test_a_folder_with_very_many_words_may_have_any(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archived_hints, "_TEXT_CHARACTERS_MAX", 20)
+    archive.fields = lambda job_id: {"reason": f"the reason of job {job_id}"}
+    archive.put(1, 2, 10_001)
+    archive.found()
+    archive.anew()
+    read = lines_read(monkeypatch)
+    assert archive.matching(JobFilter(reason="job 2")) == [2]
+    assert archive.matching(JobFilter(reason="no such")) == []
+    assert 0 in read
+
+
+_WORDS = st.text(st.sampled_from('abKä\u212aΣς" {1'), max_size=4)
+_SUMMARIES = st.builds(
+    JobSummary,
+    id=st.integers(1, 300),
+    status=st.sampled_from([JobStatus.SUCCESS, JobStatus.ERROR]),
+    summary=_WORDS,
+    priority=st.just(0),
+    received=st.floats(1, 3),
+    reason=_WORDS,
+    name=_WORDS,
+    user=_WORDS,
+    outcome=st.sampled_from(Outcome),
+)
+_FILTERS = st.builds(
+    JobFilter,
+    name=st.none() | _WORDS,
+    user=st.none() | _WORDS,
+    reason=st.none() | _WORDS,
+    text=st.none() | _WORDS,
+    outcomes=st.none() | st.lists(st.sampled_from(Outcome), min_size=1),
+)
+
+
+@given(st.lists(_SUMMARIES, max_size=5), _FILTERS)
+def test_the_lines_of_all_jobs_that_pass_are_found(
+    jobs: list[JobSummary], wanted: JobFilter
+) -> None:
+    data = b"\n".join([archive_index._HEAD, *map(msgspec.json.encode, jobs), b""])
+    data += archive_index._mark(data, 1) + b"\n"
+    found = archive_index._with_needles(data, wanted.needles([JobStatus.ERROR]))
+    assert found is not None
+    is_met = wanted.test()
+    assert [job for job in found if is_met(job)] == [
+        job for job in jobs if is_met(job) and job.status is JobStatus.ERROR
+    ]
+
+
+def hints_of(archive: Archive) -> Path:
+    return archive.places.archive_index / "0.hints"
 
 
 def of_another_time(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"changed":1', b'"changed":2'))
+    """As after a crash before the folder's last change was noted."""
+    lines = archived_hints.ArchivedHints(os.fspath(path.parent))
+    lines.note(int(path.stem), 1, [])
 
 
 @pytest.mark.parametrize("damage", [remove, tear, scribble, empty, block, of_another_time])
-def test_lost_or_damaged_names_hide_no_job_and_come_back(
+def test_lost_or_damaged_hints_hide_no_job_and_come_back(
     archive: Archive, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.put(*range(1, 30))
     archive.found()
     archive.anew()
-    damage(names_of(archive))
+    damage(hints_of(archive))
     assert archive.found("n2") == list(range(2, 30, 3))
     archive.anew()
     read = lines_read(monkeypatch)
