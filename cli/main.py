@@ -206,9 +206,11 @@ def ganger(context: click.Context, data: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     _open_missing_streams()
+    output.write_whole()
     try:
         code = ganger.main(arguments, prog_name="ganger", standalone_mode=False)
         sys.stdout.flush()
+        sys.stderr.flush()
     except click.exceptions.Abort:
         _tell("interrupted")
         sys.exit(INTERRUPTED_EXIT_CODE)
@@ -260,7 +262,12 @@ def _open_missing_streams() -> None:
 
 def _drop_output() -> None:
     """Discard unwritten output: the interpreter would try again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, descriptor)
     if output.is_missing(sys.stdout):
         sys.stdout = os.fdopen(1, "w", closefd=False)
 

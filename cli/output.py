@@ -83,6 +83,20 @@ def is_missing(stream: TextIO) -> bool:
     return any(one is stream for one in missing)
 
 
+def write_whole() -> None:
+    """Give standard streams the buffer that they lack where PYTHONUNBUFFERED is set.
+
+    Without it, nobody writes the rest that a system call has left over: the reader leaves in its
+    middle, or the disk is full, and no error tells.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream.buffer, io.FileIO):
+            form = {"encoding": stream.encoding, "errors": stream.errors}
+            whole = io.BufferedWriter(stream.detach())
+            setattr(sys, name, io.TextIOWrapper(whole, line_buffering=True, **form))
+
+
 class Style(msgspec.Struct, frozen=True):
     """How the user wants a listing."""
 

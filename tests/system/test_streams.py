@@ -137,3 +137,14 @@ def test_several_starts_of_the_daemon_at_once_start_one(tmp_path: Path) -> None:
     assert [one.returncode for one in started] == [0] * 4, started
     assert sum("is ready" in one.stdout for one in started) == 1
     assert sum("already runs" in one.stdout for one in started) == 3
+
+
+@pytest.mark.parametrize("words", ["job logs 1", "exec -- seq 1 30000", "job info 1 -o json"])
+def test_a_write_that_the_system_ends_in_its_middle_is_no_success_without_a_buffer_either(
+    daemon: Daemon, client: Client, words: str, tmp_path: Path
+) -> None:
+    client.wait(client.submit({"OP_ID": "OP_EXEC", "argv": ["seq", "1", "30000"]}))
+    # The kernel takes so many KiB of the write, and the next one gets an error.
+    script = f"export PYTHONUNBUFFERED=1; ulimit -f 16; $G {words} > {tmp_path}/out"
+    done = shell(daemon, script)
+    assert (done.returncode, done.stderr) == (74, "ganger: standard output: File too large\n")
