@@ -70,7 +70,7 @@ class OutputReader(Component[messages.ReaderMessage]):
             self._answer(earlier.request)
         page = _page(self.places, message)
         wait = min(message.wait_seconds, settings.OUTPUT_WAIT_SECONDS_MAX)
-        has_news = page.data and page.size != message.known
+        has_news = page.data and message.offset + len(page.data) != message.known
         if has_news or not wait:
             envelope.reply(page)
         elif len(self._waiting) >= settings.OUTPUT_WAITS_MAX:

@@ -59,7 +59,9 @@ class OutputReading:
         self.is_at_end = False
         """The last page held nothing new, and the file ended with it."""
         self._stream = stream
-        self._place = self._known = self._skip = 0
+        self._place = self._skip = 0
+        self._size = self._seen = 0
+        """The size of the file, and how much of it was seen: the last part may be half a block."""
         self._first_size: int | None = None
         self._last_op = 0
         self._search = None if tail is None else _TailSearch(tail)
@@ -75,7 +77,7 @@ class OutputReading:
             start, count = self._search.window()
             return ReadOutput(id=self.job_id, offset=start, bytes_max=count)
         return ReadOutput(
-            id=self.job_id, offset=self._place, wait_seconds=wait_seconds, known=self._known
+            id=self.job_id, offset=self._place, wait_seconds=wait_seconds, known=self._seen
         )
 
     def take(self, page: OutputPage) -> list[OutputChunk]:
@@ -88,7 +90,7 @@ class OutputReading:
         found = output_blocks.find_blocks(page.data, self._place)
         page_end = self._place + len(page.data)
         chunks = self._chunks(found)
-        self._place, self._known = found.end, page.size
+        self._place, self._size, self._seen = found.end, page.size, page_end
         if not found.blocks and len(page.data) >= STORED_BYTES_MAX:
             # A block would have fit into the page: there is none.
             chunks.append(self._damage(page_end - STORED_BYTES_MAX + 1))
@@ -97,7 +99,7 @@ class OutputReading:
 
     def finish(self) -> list[OutputChunk]:
         """Nothing more will come: a crash has cut off a rest that is no block."""
-        return [self._damage(self._known)] if self._place < self._known else []
+        return [self._damage(self._size)] if self._place < self._size else []
 
     def _chunks(self, found: output_blocks.ScanResult) -> list[OutputChunk]:
         damaged = dict(found.damaged)

@@ -25,8 +25,9 @@ class ReadOutput(Request[OutputPage], frozen=True):
     """Read a part of a job's stored output, from the byte ``offset`` of its file on.
 
     The job may be live or archived; a job without output has an empty file. With ``wait_seconds``
-    the reader waits so long for output, if there is none at ``offset`` or the file has still the
-    size ``known``. ``bytes_max`` limits the reply (0: to a page).
+    the reader waits so long for output, if there is none at ``offset``, or none behind ``known``:
+    so far the asker has seen the file, which ended with a part of a block. ``bytes_max`` limits
+    the reply (0: to a page).
     """
 
     id: int

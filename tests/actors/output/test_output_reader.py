@@ -86,6 +86,14 @@ def test_a_follower_of_a_torn_end_waits_until_there_is_more(reader: Reader) -> N
     assert asker.answer == page(b"torn+", 5)
 
 
+def test_a_follower_who_lags_by_pages_waits_for_none_of_them(reader: Reader) -> None:
+    size = 3 * settings.OUTPUT_PAGE_BYTES
+    reader.write(1, bytes(size))
+    asked = messages.ReadOutput(id=1, offset=size // 3, known=size // 3, wait_seconds=5)
+    answer = reader.actor.ask(asked).answer_as(messages.OutputPage)
+    assert (len(answer.data), answer.size) == (settings.OUTPUT_PAGE_BYTES, size)
+
+
 def test_a_follower_waits_for_a_limited_time(reader: Reader) -> None:
     first = reader.ask(1, 0, wait=3, peer=b"a")
     second = reader.ask(1, 0, wait=1e9, peer=b"b")
