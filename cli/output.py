@@ -91,7 +91,8 @@ def write_whole() -> None:
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if isinstance(stream.buffer, io.FileIO):
+        is_ours = stream is getattr(sys, f"__{name}__")
+        if is_ours and isinstance(stream.buffer, io.FileIO):
             form = {"encoding": stream.encoding, "errors": stream.errors}
             whole = io.BufferedWriter(stream.detach())
             setattr(sys, name, io.TextIOWrapper(whole, line_buffering=True, **form))
