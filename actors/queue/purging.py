@@ -6,9 +6,11 @@ left. A job on which another one depends stays, since that one could not start a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import heapq
 import itertools
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,7 @@ class Purging:
         needed = yield from self._needed()
         page = _Page(message, removal.JobFiles(self._runtime.host.places, self._live_inputs))
         ids, page.next_after = self._ids(message)
+        page.ended = yield from self._ended(ids, message)
         found: Files = {}
         for place, part in enumerate(_slices(ids)):
             if place:
@@ -85,6 +88,27 @@ class Purging:
         ids = list(itertools.islice(merged, settings.PURGE_PAGE_JOBS))
         return ids, ids[-1] if len(ids) == settings.PURGE_PAGE_JOBS else None
 
+    def _ended(
+        self, ids: list[int], message: messages.PurgeJobs
+    ) -> Generator[None, None, dict[int, float]]:
+        """When archived jobs of this page ended, as far as the index of the archive says so.
+
+        Most are too young each time that retention looks, and their files need not be read.
+        """
+        ended: dict[int, float] = {}
+        if not ids or message.ids is not None or (message.age_seconds or -1.0) < 0:
+            return ended
+        index = self._store.reader.search.archive
+        end = time.monotonic() + settings.QUERY_SLICE_SECONDS
+        with contextlib.suppress(errors.StorageError):
+            for job_id, job in index.found(after=ids[0] - 1, before=ids[-1] + 1):
+                if job is not None and job.ended is not None:
+                    ended[job_id] = job.ended
+                if time.monotonic() >= end:
+                    yield
+                    end = time.monotonic() + settings.QUERY_SLICE_SECONDS
+        return ended
+
     def _needed(self) -> Generator[None, None, dict[int, int]]:
         """The jobs on which jobs depend that have not ended, each with one of these."""
         needed: dict[int, int] = {}
@@ -111,7 +135,7 @@ class Purging:
                 elif message.bytes_min and row is not None and not row.status.is_final:
                     page.note_large(job_id, row.status)
                 return None
-            if message.age_seconds is not None and not self._is_older(job_id, row, message):
+            if message.age_seconds is not None and not self._is_older(job_id, row, page):
                 return None
         except errors.StorageError as error:
             # A file that cannot be read does not say how old it is.
@@ -139,14 +163,18 @@ class Purging:
             return f"the process of job {job_id} is about to leave: try again"
         return ""
 
-    def _is_older(self, job_id: int, row: Row | None, message: messages.PurgeJobs) -> bool:
-        assert message.age_seconds is not None
+    def _is_older(self, job_id: int, row: Row | None, page: _Page) -> bool:
+        assert page.message.age_seconds is not None
+        before = time.time() - page.message.age_seconds
         if row is not None:
             ended = row.ended or row.started or row.received
+        elif page.ended.get(job_id, -math.inf) >= before:
+            return False
         else:
+            # Before a job goes for good, its own file has the say.
             body = self._directory.read_archived(job_id)
             ended = None if body is None else removal.ended_at(body)
-        return ended is not None and ended < time.time() - message.age_seconds
+        return ended is not None and ended < before
 
     def _removing(self, files: Files) -> Generator[None, None, None]:
         """Have the log say that these jobs are purged, with one flush; then remove their files."""
@@ -226,6 +254,8 @@ class _Page:
         self.jobs: list[tuple[int, int]] = []
         self.left_out: list[tuple[int, str]] = []
         self.next_after: int | None = None
+        self.ended: dict[int, float] = {}
+        """When archived jobs ended that the index of the archive knows."""
         self._freed = 0
 
     def note_large(self, job_id: int, status: JobStatus) -> None:

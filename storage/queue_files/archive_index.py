@@ -106,7 +106,7 @@ class ArchiveIndex:
         *,
         after: int = 0,
         before: int | None = None,
-        newest_first: bool,
+        newest_first: bool = False,
         needles: Needles = NOTHING,
         is_whole: bool = False,
     ) -> Iterator[Found]:

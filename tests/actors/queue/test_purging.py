@@ -153,6 +153,32 @@ def test_the_age_counts_from_the_end_and_the_size_with_all_files(queue: Queue) -
     assert ids(purge(queue, age_seconds=AGE - 3_600)) == [1, 3]
 
 
+def test_by_age_only_archived_jobs_that_the_index_calls_old_are_read(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job_id in (1, 2, 3):
+        queue.finish_new()
+        archive(queue, job_id)
+    directory = queue.actor.component.store.ledger.directory
+    read, real = list[int](), directory.read_archived
+
+    def read_archived(job_id: int) -> bytes | None:
+        read.append(job_id)
+        return real(job_id)
+
+    monkeypatch.setattr(directory, "read_archived", read_archived)
+    assert ids(purge(queue, age_seconds=AGE + 3_600)) == []
+    assert read == []
+    # The index says that job 2 is older than it is; its file is right.
+    file = queue.stage.places.archive_index / "0"
+    lines = file.read_bytes().splitlines(keepends=True)
+    [old] = [line for line in lines if b'"id":2,' in line]
+    file.write_bytes(b"".join(lines) + old.replace(b'"ended":', b'"ended":1.0,"x":'))
+    assert ids(purge(queue, age_seconds=AGE + 3_600)) == []
+    assert read == [2]
+    assert ids(purge(queue, age_seconds=AGE - 3_600)) == [1, 2, 3]
+
+
 def test_one_request_looks_at_a_page_and_says_where_the_next_begins(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
