@@ -77,6 +77,7 @@ def wait(
 ) -> int:
     """Wait for jobs, with progress on a terminal; 0 if all of them ended well, else 1.
 
+    How a job ended does not count if one of the others repeats it.
     Prints what they wait for unless ``quiet``. `DeadlineError` after ``timeout`` seconds;
     interrupted: 130, and the jobs go on.
     """
@@ -92,7 +93,7 @@ def wait(
                 final[change.job_id] = change.job
     except KeyboardInterrupt:
         return interrupted([job_id for job_id in ids if job_id not in final], "wait")
-    code = 0
+    code, repeated = 0, {job.retry_of: job.id for job in final.values()}
     for job_id in dict.fromkeys(ids):
         job = final.get(job_id)
         if job is None:
@@ -101,8 +102,11 @@ def wait(
         elif outcome(job) is not Outcome.SUCCESS:
             known = names.get(job_id, job.name)
             name = f" ({known})" if known else ""
-            output.echo(f"Job {job_id}{name} {ending(job)}", err=True)
-            code = code if has_ended_well(client, job) else 1
+            retry = repeated.get(job_id)
+            then = "" if retry is None else f"; job {retry} repeats it"
+            output.echo(f"Job {job_id}{name} {ending(job)}{then}", err=True)
+            is_well = retry is not None or has_ended_well(client, job)
+            code = code if is_well else 1
     return code
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..storage import errors
 from ..storage.disk import reserve
-from ..storage.errors import RETRY_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +42,10 @@ _ELSEWHERE = {
 _SHELL_SIGNS = frozenset(" \t\n|&;<>$*?")
 
 
-_RETRY_FIRST = re.compile(RETRY_FIRST.format(r"(\d+)"))
+_RETRIES = (
+    (re.compile(errors.RETRY_FIRST.format(r"(\d+)")), "ganger job retry {}"),
+    (re.compile(errors.RETRY_WHOLE.format(r"(\d+)")), "ganger job retry {} --all"),
+)
 
 GIVE_SPACE = (
     "`ganger job purge --larger-than 1M` removes ended jobs with much output, "
@@ -54,8 +56,9 @@ GIVE_SPACE = (
 
 def remedy(error: errors.GangerError) -> str:
     """The command that does what the error says would help, or nothing."""
-    if isinstance(error, errors.JobStateError) and (found := _RETRY_FIRST.search(error.text)):
-        return f" (`ganger job retry {found[1]}`)"
+    for text, command in _RETRIES if isinstance(error, errors.JobStateError) else ():
+        if found := text.search(error.text):
+            return f" (`{command.format(found[1])}`)"
     is_full = isinstance(error, errors.StorageError) and reserve.REMEDY in error.text
     return f" ({GIVE_SPACE})" if is_full else ""
 

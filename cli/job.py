@@ -172,7 +172,8 @@ def wait(call: Call, *, ids: Sequence[int], timeout: float | None, quiet: bool) 
     """Wait until jobs have ended; the exit code is 1 if one has not ended well, else 0.
 
     A job ends well if it succeeds, or is skipped because it was not needed: an alarm, say, whose
-    check has succeeded. One that was canceled or rejected has not ended well.
+    check has succeeded. One that was canceled or rejected has not ended well. How a job ended does
+    not count if another one of IDS repeats it: a plan ends as the retries of its jobs do.
 
     When nothing happens for a second, standard error tells what the first of them wait for.
     """

@@ -97,6 +97,7 @@ class JobStateError(BadRequestError):
 
 
 RETRY_FIRST = "retry job {} first"
+RETRY_WHOLE = "every opcode of job {} succeeded; retry all of it to repeat them"
 """What helps against a `JobStateError`; interfaces name their own command where it stands."""
 
 

@@ -405,7 +405,7 @@ def _mark(
         texts = {str(place): text for place, text in rejected.items()}
         accepted[0].extra[jobs.REJECTED_KEY] = texts
     for job in accepted if retry_of is not None else ():
-        job.extra[jobs.RETRY_OF_KEY] = retry_of
+        job.extra[origins.RETRY_OF_KEY] = retry_of
 
 
 def _sign(accepted: list[jobs.Job], message: messages.SubmitJobs) -> None:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.jobs import job_ends, job_views, jobs
+from ...storage.jobs import job_ends, job_views, jobs, origins
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
 from ..admission import submitting
@@ -304,7 +304,10 @@ class Control:
         spec = submitting.retried(
             job, message.ops, is_whole=message.is_whole, now_nanoseconds=now_nanoseconds
         )
-        return messages.SubmitJobs(jobs=[spec], key=message.key, submitter=message.submitter)
+        plan = origins.origin_of(job.extra).plan or None
+        return messages.SubmitJobs(
+            jobs=[spec], key=message.key, submitter=message.submitter, plan=plan
+        )
 
     def _read_ended(self, job_id: int) -> jobs.Job:
         if self._table.find(job_id) is not None:

@@ -246,6 +246,7 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             name=origin.name,
             plan=origin.plan,
             user=origin.user,
+            retry_of=origin.retry_of,
         )
         return msgspec.structs.replace(found, **dict(own.shown)) if own.shown else found
 

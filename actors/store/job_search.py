@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.jobs import origins
 from ...storage.jobs.job_filters import JobFilter
+from ...storage.jobs.plan_runs import Member, newest_run
 from ...storage.queue_files.archive_index import ArchiveIndex
 from ...transport import messages
 
@@ -91,26 +92,40 @@ class JobSearch:
                 wanted = JobFilter(user=submitter.shown if submitter is not None else "")
             else:
                 live, wanted = self._table.called(name), JobFilter(name=name)
-            found.append(live or (yield from self._archived_called(name, wanted)))
+            rows = [row for one in live if (row := self._table.find(one)) is not None]
+            if any(row.origin.plan != name or row.origin.retry_of is None for row in rows):
+                found.append(live)
+                continue
+            # What they repeat, and the plan, is in the archive.
+            retries = {row.id: Member(row.received, row.origin.retry_of) for row in rows}
+            found.append((yield from self._archived_called(name, wanted, retries)))
         envelope.reply(messages.JobsFound(found=found, indexed=self.archive.progress))
         return None
 
-    def _archived_called(self, name: str, wanted: JobFilter) -> Generator[None, None, list[int]]:
-        """The newest archived job that is called so, or all jobs of the newest plan."""
+    def _archived_called(
+        self, name: str, wanted: JobFilter, retries: dict[int, Member]
+    ) -> Generator[None, None, list[int]]:
+        """The newest archived job that is called so, or all jobs of the newest plan.
+
+        ``retries``: live jobs that repeat jobs of that plan.
+        """
         end = time.monotonic() + settings.QUERY_SLICE_SECONDS
-        plan: list[JobSummary] = []
+        plan, received = dict(retries), None
         is_met = wanted.test(is_exact=True)
         for _, job in self.archive.found(newest_first=True, needles=wanted.needles()):
             if job is not None and is_met(job):
                 if not plan and job.plan != name:
                     return [job.id]
-                if plan and job.received != plan[0].received:
+                if received is not None and job.received != received:
+                    # It is older than the plan, and so are all that follow.
                     break
-                plan.append(job)
+                if job.plan == name:
+                    plan[job.id] = Member(job.received, job.retry_of)
+                    received = received if job.retry_of is not None else job.received
             if time.monotonic() >= end:
                 yield
                 end = time.monotonic() + settings.QUERY_SLICE_SECONDS
-        return sorted(job.id for job in plan)
+        return newest_run(plan)
 
     def _building(self) -> Work:
         yield from self.archive.building()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.jobs.jobs import JobStatus
 from ...storage.jobs.outcomes import OF_STATUS, Outcome
+from ...storage.jobs.plan_runs import Member, newest_run
 from ..runtime.id_maps import IdMap
 from . import job_classes
 from .job_rows import WITH_SLOT, Phase
@@ -117,10 +118,10 @@ class JobTable:
         """The newest live job of this name, or all live jobs of the newest plan of this name."""
         newest = max(self._names.get(name, ()), default=0)
         of_plan = self._plans.get(name)
-        if of_plan is None or (last := max(of_plan)) < newest:
+        if of_plan is None or max(of_plan) < newest:
             return [newest] if newest else []
-        received = self._rows[last].received
-        return sorted(one for one in of_plan if self._rows[one].received == received)
+        rows = (self._rows[one] for one in of_plan)
+        return newest_run({row.id: Member(row.received, row.origin.retry_of) for row in rows})
 
     def newest_of(self, submitter: Submitter) -> list[int]:
         """The newest live job that this user has submitted, if there is one."""

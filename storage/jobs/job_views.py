@@ -14,6 +14,7 @@ from .. import errors, opcodes
 from . import jobs, listing, outcomes
 from .jobs import JobStatus
 from .listing import JobSummary
+from .origins import job_id_in
 from .outcomes import Outcome
 
 
@@ -88,7 +89,6 @@ class JobInfo(JobSummary, frozen=True, kw_only=True, gc=False):
     """
 
     depends: list[tuple[int, tuple[str, ...]]] | None = None
-    retry_of: int | None = None
     retried_by: list[int] = msgspec.field(default_factory=list)
     ops: list[OpInfo] | None = None
     output_removed: bool = False
@@ -167,7 +167,6 @@ def job_info(
     return JobInfo(
         **listing.values_of(job, known),
         depends=_depends(job),
-        retry_of=_job_id(job.extra.get(jobs.RETRY_OF_KEY)),
         retried_by=retried_by(job),
         ops=[_op_info(job.id, index, op, told) for index, op in enumerate(job.ops)],
         output_removed=output_removed,
@@ -239,15 +238,11 @@ def _depends(job: jobs.Job) -> list[tuple[int, tuple[str, ...]]]:
     return depends
 
 
-def _job_id(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def retried_by(job: jobs.Job) -> list[int]:
     """The jobs that repeat an ended one, as it was noted in its file."""
     noted = job.extra.get(jobs.RETRIED_BY_KEY)
     given = noted if isinstance(noted, list) else []
-    return [job_id for one in given if (job_id := _job_id(one)) is not None]
+    return [job_id for one in given if (job_id := job_id_in(one)) is not None]
 
 
 def _json_text(value: object) -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from .. import errors
 from ..settings import PRIORITY_MAX, PRIORITY_MIN
-from .origins import NAME_KEY, PLAN_KEY, SUBMITTER_KEY
+from .origins import NAME_KEY, PLAN_KEY, RETRY_OF_KEY, SUBMITTER_KEY
 
 Timestamp = tuple[int, int]
 """Seconds and microseconds since the epoch, UTC."""
@@ -38,10 +38,6 @@ STATE_SERIAL_KEY = "ganger_serial"
 
 SUBMISSION_KEY = "ganger_key"
 """Extra key of a job file: the idempotency key under which it was submitted."""
-
-
-RETRY_OF_KEY = "ganger_retry_of"
-"""Extra key of a job file: the ended job that this one repeats."""
 
 RETRIED_BY_KEY = "ganger_retried_by"
 """Extra key of a job file: the jobs that repeat this one."""
@@ -107,9 +103,7 @@ def first_to_repeat(job_id: int, statuses: Sequence[JobStatus], *, is_whole: boo
     for index, status in enumerate(statuses):
         if status is not JobStatus.SUCCESS:
             return index
-    raise errors.JobStateError(
-        f"every opcode of job {job_id} succeeded; retry all of it to repeat them"
-    )
+    raise errors.JobStateError(errors.RETRY_WHOLE.format(job_id))
 
 
 class JobStatus(enum.StrEnum):

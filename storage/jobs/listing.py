@@ -152,6 +152,9 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     user: Annotated[str, Listed(
         "User", "Who submitted the job",
         lambda told: told.origin.user)] = ""
+    retry_of: Annotated[int | None, Listed(
+        "Retry of", "The job that it repeats",
+        lambda told: told.origin.retry_of, shown=("command",))] = None
     # fmt: on
 
 

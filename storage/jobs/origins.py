@@ -1,4 +1,4 @@
-"""Where a job comes from: its name, the plan that it is part of, and who submitted it.
+"""Where a job comes from: its name, its plan, the job that it repeats, and who submitted it.
 
 A listener finds out who submits, from the credentials of the connection. The queue stores it in the
 job's file, in extra keys; a row in memory has an `Origin`, which alike jobs share.
@@ -20,6 +20,9 @@ NAME_KEY: Final = "ganger_name"
 
 PLAN_KEY: Final = "ganger_plan"
 """Extra key of a job file: the name of the plan that the job is part of."""
+
+RETRY_OF_KEY: Final = "ganger_retry_of"
+"""Extra key of a job file: the ended job that this one repeats."""
 
 SUBMITTER_KEY: Final = "ganger_submitter"
 """Extra key of a job file: who submitted the job."""
@@ -63,6 +66,8 @@ class Origin(msgspec.Struct, frozen=True):
     submitter: Submitter | None = None
     user: str = ""
     """The submitter in one word."""
+    retry_of: int | None = None
+    """The job that it repeats."""
 
 
 UNKNOWN: Final = Origin()
@@ -73,16 +78,25 @@ def origin_of(extra: Mapping[str, Any]) -> Origin:
     """Where the job with these extra keys comes from; what is malformed counts as unknown."""
     raw = extra.get(SUBMITTER_KEY)
     name, plan = extra.get(NAME_KEY), extra.get(PLAN_KEY)
-    if raw is None and name is None and plan is None:
+    retry_of = job_id_in(extra.get(RETRY_OF_KEY))
+    if raw is None and name is None and plan is None and retry_of is None:
         return UNKNOWN
     submitter = raw if isinstance(raw, Submitter) else _submitter_in(raw)
-    return shared(_text(name), _text(plan), submitter)
+    return shared(_text(name), _text(plan), submitter, retry_of)
 
 
 @functools.lru_cache(maxsize=4_096)
-def shared(name: str, plan: str, submitter: Submitter | None) -> Origin:
+def shared(
+    name: str, plan: str, submitter: Submitter | None, retry_of: int | None = None
+) -> Origin:
     """The origin with these parts: many jobs have the same object."""
-    return Origin(name, plan, submitter, submitter.shown if submitter is not None else "")
+    user = submitter.shown if submitter is not None else ""
+    return Origin(name, plan, submitter, user, retry_of)
+
+
+def job_id_in(value: object) -> int | None:
+    """The id that a job's file names; None: it is malformed."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _submitter_in(raw: object) -> Submitter | None:

@@ -141,7 +141,7 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Show
 FILTER = "rule,uuid,watermark,priority,matches,predicates,action,reason,state,from,until,name"
 JOB = (
     "id,status,state,summary,priority,received,started,ended,duration,process_id,archived,reason,"
-    "outcome,reason_ended,cause,name,plan,user,eta"
+    "outcome,reason_ended,cause,name,plan,user,retry_of,eta"
 )
 TABLES = [
     ("filter", FILTER),

@@ -37,6 +37,13 @@ jobs:
   - ops: [{OP_ID: OP_EXEC, argv: ["true"]}]
   - ops: [{OP_ID: OP_NO}]
 """,
+    "release.yaml": """
+name: release
+jobs:
+  - {name: build, ops: [{OP_ID: OP_EXEC, argv: ["false"]}]}
+  - {name: deploy, after: [build], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}
+""",
+    "fixed.yaml": '[{OP_ID: OP_EXEC, argv: ["true"]}]',
     "many.yaml": """
 jobs:
   - {name: check, after: [dump], ops: [{OP_ID: OP_EXEC, argv: ["true"]}]}

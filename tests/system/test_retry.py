@@ -169,8 +169,9 @@ def test_only_what_has_ended_is_retried_and_what_succeeded_only_whole(
     gate.write_text("open\n")
     assert client.wait(job_id, timeout=30)[0].status is SUCCESS
     for words in ([str(job_id)], [str(job_id), "--edit"]):
-        text = f"ganger: every opcode of job {job_id} succeeded; retry all of it to repeat them"
-        assert refusal(daemon, client, *words) == (1, text)
+        text = f"every opcode of job {job_id} succeeded; retry all of it to repeat them"
+        told = f"ganger: {text} (`ganger job retry {job_id} --all`)"
+        assert refusal(daemon, client, *words) == (1, told)
     assert refusal(daemon, client, "999") == (1, "ganger: there is no job 999")
     assert refusal(daemon, client, "999", "--edit") == (1, "ganger: there is no job 999")
     gate.unlink()

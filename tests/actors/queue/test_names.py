@@ -122,13 +122,28 @@ def test_name_plan_and_submitter_outlive_the_daemon(queue: Queue) -> None:
     assert find(queue, "a", "nightly", "@last", submitter=BOB) == [[1], [1], [1]]
 
 
-def test_a_retry_has_the_name_and_the_submitter_who_asks_for_it(queue: Queue) -> None:
+def test_a_retry_has_the_name_the_plan_and_the_submitter_who_asks_for_it(queue: Queue) -> None:
     plan(queue, "a", submitter=BOB)
     queue.finish(1)
     asked = messages.RetryJob(id=1, is_whole=True, submitter=ALICE)
     assert queue.actor.ask(asked).answer_as(messages.JobsSubmitted).ids == [2]
-    assert shown(queue, 2) == ("a", "", "alice")
-    assert find(queue, "a", "nightly") == [[2], [1]]
+    assert shown(queue, 2) == ("a", "nightly", "alice")
+    assert row(queue, 2).retry_of == 1
+    assert find(queue, "a", "nightly") == [[2], [1, 2]]
+
+
+def test_a_retry_is_of_the_plan_whose_jobs_are_in_the_archive(queue: Queue) -> None:
+    plan(queue, "a", "b")
+    plan(queue, "a", "b")
+    archive(queue, 1, 2, 3, 4)
+    for retried, retry in ((1, 5), (4, 6), (6, 7)):
+        asked = messages.RetryJob(id=retried, is_whole=True)
+        assert queue.actor.ask(asked).answer_as(messages.JobsSubmitted).ids == [retry]
+        queue.finish(retry)
+    assert find(queue, "nightly") == [[3, 4, 6, 7]]
+    for retry in (5, 6, 7):
+        queue.actor.ask(messages.ArchiveJob(id=retry)).answer_as(messages.ArchiveOutcome)
+    assert find(queue, "nightly", "b") == [[3, 4, 6, 7], [7]]
 
 
 def test_jobs_without_a_name_have_files_as_before(queue: Queue) -> None:

@@ -19,7 +19,7 @@ from tests.refusals import OneRefusal
 
 from ganger.actors.store.job_rows import Phase
 from ganger.storage import errors
-from ganger.storage.jobs import jobs
+from ganger.storage.jobs import jobs, origins
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.transport import messages
 from ganger.transport.messages import JobSpec, Message
@@ -168,7 +168,7 @@ class Story:
                     [(op.status, op.priority, op.result is None) for op in job.ops],
                     None if kept is None else Path(kept.path).stat().st_size,
                     job.livelock is not None and job.livelock.endswith(f"/job_{job_id:06d}_1"),
-                    jobs.RETRY_OF_KEY in job.extra,
+                    origins.RETRY_OF_KEY in job.extra,
                 )
             )
         return seen

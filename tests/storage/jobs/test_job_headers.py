@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganger.storage import errors, opcodes
-from ganger.storage.jobs import job_headers, jobs
+from ganger.storage.jobs import job_headers, jobs, origins
 from ganger.storage.jobs.jobs import JobStatus
 
 ENTRIES: list[Any] = [None, [], [[1, ["success"]]], [[1, ["odd"]]], "rubbish", 7]
@@ -59,7 +59,7 @@ CHANGES: list[dict[str, Any]] = [
     {"end_timestamp": (1, 1)},
     {"ops": []},
     {"extra": {jobs.STATE_SERIAL_KEY: 3, "another": 1}},
-    {"extra": {jobs.STATE_SERIAL_KEY: 3, jobs.RETRY_OF_KEY: 1}},
+    {"extra": {jobs.STATE_SERIAL_KEY: 3, origins.RETRY_OF_KEY: 1}},
     {"extra": {}},
 ]
 
