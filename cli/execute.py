@@ -112,7 +112,8 @@ def execute(
     The command runs as the daemon's user, in a clean environment. If the job is silent for a
     second, standard error tells what it waits for. Interrupting (Ctrl-C) stops following; the
     job goes on. So does a reader of the output that leaves (`| head -1`): the exit code is 141,
-    as how the job ends is not known yet.
+    as how the job ends is not known yet. Output above a limit is dropped: standard error says so,
+    and the exit code is that of the command all the same.
     """  # noqa: D301 - the mark that keeps lines apart
     opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
     if locks:

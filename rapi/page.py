@@ -50,8 +50,10 @@ def is_browser(headers: Mapping[str, str]) -> bool:
     return "text/html" in headers.get("accept", "")
 
 
-async def _nothing(_: Call) -> None:
-    """Programs get null, as from Ganeti."""
+async def _entrance(call: Call) -> Response | None:
+    """The page for users who take anything, such as curl's; programs get null, as from Ganeti."""
+    wanted = call.headers.get("accept", "")
+    return file_answer("page.html") if "*/*" in wanted and "json" not in wanted else None
 
 
 RESOURCES = (
@@ -59,7 +61,11 @@ RESOURCES = (
         path="/",
         page="page.html",
         methods={
-            "GET": Method(handler=_nothing, right=Right.READ, summary="Null; browsers get a page.")
+            "GET": Method(
+                handler=_entrance,
+                right=Right.READ,
+                summary="Null; browsers, and who takes anything, get a page.",
+            )
         },
     ),
     *(Resource(path=f"/{name}", page=name, is_own=True, methods={}) for name in FILES),

@@ -171,11 +171,7 @@ def test_output_above_the_limit_is_dropped_and_marked(daemon: Daemon, client: Cl
 
 
 def test_the_limit_of_a_job_counts_over_all_its_opcodes(daemon: Daemon, client: Client) -> None:
-    in_force = LimitsInForce(str(daemon.places.queue))
-    client.limits(disk={"output_job_bytes": 15})
-    end = time.monotonic() + PATIENCE_SECONDS
-    while in_force.now().job_bytes != 15 and time.monotonic() < end:
-        time.sleep(LOOK_SECONDS)
+    limit_to_15_bytes(daemon, client)
     job_id = client.submit([command("printf 0123456789"), command("printf 0123456789")])
     [job] = client.wait(job_id, timeout=PATIENCE_SECONDS)
     assert job.status is JobStatus.SUCCESS
@@ -184,6 +180,24 @@ def test_the_limit_of_a_job_counts_over_all_its_opcodes(daemon: Daemon, client: 
     assert [(c.op_index, c.gap, c.missing) for c in chunks if c.gap] == [
         (1, "limit", 0), (1, "limit", 5),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exec_says_what_was_dropped_and_ends_as_its_command(
+    daemon: Daemon, client: Client, code: int
+) -> None:
+    limit_to_15_bytes(daemon, client)
+    shown = daemon.run("exec", "--", "sh", "-c", f"printf 01234567890123456789; exit {code}")
+    assert (shown.returncode, shown.stdout) == (code, "012345678901234")
+    assert "5 bytes of output were dropped above its limit" in shown.stderr
+
+
+def limit_to_15_bytes(daemon: Daemon, client: Client) -> None:
+    in_force = LimitsInForce(str(daemon.places.queue))
+    client.limits(disk={"output_job_bytes": 15})
+    end = time.monotonic() + PATIENCE_SECONDS
+    while in_force.now().job_bytes != 15 and time.monotonic() < end:
+        time.sleep(LOOK_SECONDS)
 
 
 def test_what_a_killed_job_had_written_is_there(client: Client, gate: Gate) -> None:

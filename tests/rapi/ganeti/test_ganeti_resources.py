@@ -565,6 +565,29 @@ def raw(served: Served, *lines: str) -> str:
     return found.decode()
 
 
+@pytest.mark.parametrize(
+    ("accepted", "user", "expected"),
+    [
+        # A browser has no user before the page asks for one.
+        ("text/html,*/*;q=0.8", None, "<!doctype html>"),
+        # curl -u, without another header.
+        ("*/*", "reader", "<!doctype html>"),
+        ("*/*", None, '{"code":401'),
+        # Ganeti's clients, and those that say nothing.
+        ("application/json", "reader", "null\n"),
+        ("application/json, */*", "reader", "null\n"),
+        (None, "reader", "null\n"),
+    ],
+)
+def test_the_address_of_the_page_is_for_people_and_for_programs(
+    served: Served, accepted: str | None, user: str | None, expected: str
+) -> None:
+    headers = {} if accepted is None else {"Accept": accepted}
+    answer = served.request("GET", "/", user=user, headers=headers)
+    assert answer.text[: len(expected)].lower() == expected
+    assert answer.status == (401 if "401" in expected else 200)
+
+
 @pytest.mark.parametrize("path", ["/", "/page.js", "/2/jobs", "/nothing", "/healthz"])
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
 def test_a_request_with_two_lengths_ends_the_connection(
