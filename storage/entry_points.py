@@ -5,7 +5,13 @@ Single opcodes are loaded by rules of their own (`storage.opcodes.catalogue`).
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+import functools
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.metadata import EntryPoints
 
 OPCODE_FAMILIES: Final = "ganger.opcode_families"
 """Modules with many opcodes each (`storage.opcodes.catalogue.Family`)."""
@@ -49,13 +55,11 @@ class Found(NamedTuple):
 
 
 def load(group: str) -> Found:
-    """Import the objects of this group."""
-    # Slow to import, and most commands never need it.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
+    """Import the objects of this group. The packages are looked through once in a process."""
     objects: dict[str, Any] = {}
     found: list[str] = []
-    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+    entries = _installed(tuple(sys.path))(group=group)
+    for entry in sorted(entries, key=lambda entry: entry.name):
         try:
             objects[entry.name] = entry.load()
         # A package of others may raise anything; only this entry is left out.
@@ -64,6 +68,15 @@ def load(group: str) -> Found:
             found.append(text[:_PROBLEM_CHARACTERS_MAX])
     _problems[group] = tuple(found)
     return Found(objects, tuple(found))
+
+
+@functools.lru_cache(maxsize=1)
+def _installed(_path: tuple[str, ...]) -> Callable[..., EntryPoints]:
+    """Chooses among what packages on this path add: a daemon that starts asks for seven groups."""
+    # Slow to import, and most commands never need it.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    return entry_points().select
 
 
 def problems() -> list[str]:

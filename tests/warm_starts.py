@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 REQUEST_BYTES_MAX = 150_000
+ROOM = " " * 4000
+"""An argument of the template: where its children show their own."""
+
 _MATTERS = ("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "TZ", "MALLOC", "GLIBC")
 """Variables that a process reads at its start: a warm one has read the template's."""
 
@@ -78,7 +81,7 @@ def run(
             "umask": _umask(),
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
             "numbers": [0, 1, 2],
-            "is_daemon": False,
+            "kind": "command",
         }
         stdin = 0 if text is None else given.fileno()
         with os.fdopen(writer, "wb") as pipe:
@@ -134,7 +137,7 @@ def _link() -> socket.socket:
         program = str(Path(__file__).with_name("warm_template.py"))
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", program, str(theirs.fileno())],
+                [sys.executable, "-P", program, str(theirs.fileno()), ROOM],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -4,13 +4,19 @@ It is a program of its own (``python -P tests/warm_template.py DESCRIPTOR``) wit
 socket of Ganger's. Each child becomes the program that was asked for: it gets its own session if
 asked, its streams, environment and arguments, and calls the same ``main`` as ``python -m`` does.
 `tests.warm_starts` asks.
+
+A daemon's own processes must be its children. So a warm daemon forks them before it begins any
+thread; each waits until the daemon starts such a process for the first time. All later ones are
+cold.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import fcntl
+import functools
 import gc
 import importlib
 import json
@@ -24,11 +30,13 @@ import subprocess
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 # The daemon first: it keeps its logging library from loading what the commands load below.
 from ganger import cli
 from ganger.cli import daemon as daemon_command
+from ganger.storage import entry_points
 from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
@@ -39,9 +47,12 @@ OUT_OF_THE_WAY = 500
 
 REQUEST_BYTES_MAX = 150_000
 DESCRIPTORS_MAX = 8
-UNKNOWN_STATUS = -1
+FORK_SERVER = "ganger.actors.execution.template"
+AUTHORITY = "ganger.actors.supervision.authority_process"
+REMOTE_API = "ganger.rapi.process"
 LATE = (
     "ganger.transport.client.client", "rich.box", "rich.console", "rich.table", "rich.text", "yaml",
+    FORK_SERVER, AUTHORITY, REMOTE_API,
 )  # fmt: skip
 """Modules that commands import when they run."""
 
@@ -49,7 +60,9 @@ LATE = (
 class Child(Exception):  # noqa: N818 - no error
     """This process is a child: it leaves the template's loop to become a program."""
 
-    def __init__(self, request: dict[str, Any], descriptors: list[int], link: int) -> None:
+    def __init__(
+        self, request: dict[str, Any], descriptors: list[int], link: int | None = None
+    ) -> None:
         super().__init__()
         self.request = request
         self.descriptors = descriptors
@@ -144,23 +157,14 @@ class WarmPopen(subprocess.Popen[bytes]):
         assert options.pop("start_new_session")
         assert options.pop("stdin") == subprocess.DEVNULL
         out, error, kept = options.pop("stdout"), options.pop("stderr"), options.pop("pass_fds")
+        cwd, environment = options.pop("cwd"), options.pop("env")
+        assert not options, "`ganger up` starts the daemon otherwise: so must this"
         reader, writer = os.pipe()
         with open(os.devnull, "rb") as nothing, os.fdopen(reader, "rb") as told:
             numbers = {0: nothing.fileno(), 1: out.fileno(), 2: error.fileno()}
             numbers |= {number: number for number in kept}
-            request = {
-                "words": list(args),
-                "environment": options.pop("env"),
-                "folder": self.folder,
-                "cwd": options.pop("cwd"),
-                "files": resource.getrlimit(resource.RLIMIT_NOFILE),
-                "numbers": list(numbers),
-                "is_daemon": True,
-            }
-            assert not options, "`ganger up` starts the daemon otherwise: so must this"
-            request["umask"] = os.umask(0o077)
-            os.umask(request["umask"])
-            data = json.dumps(request).encode()
+            request = _request("daemon", args, environment, cwd, list(numbers))
+            data = json.dumps({**request, "folder": self.folder}).encode()
             socket.send_fds(self.link, [data], [*numbers.values(), writer])
             os.close(writer)
             self.pid = int(told.readline())
@@ -170,13 +174,85 @@ class WarmPopen(subprocess.Popen[bytes]):
         """It is no child of this process."""
 
 
+class WarmServer(subprocess.Popen[bytes]):
+    """Instead of `subprocess.Popen` in a daemon: its processes are those that wait for it."""
+
+    waiting: dict[str, tuple[int, socket.socket]]
+    """By the module that it will run: the pid of a child of this process, and the link to it."""
+
+    def __init__(self, args: Any, **options: Any) -> None:
+        found = self.waiting.pop(args[3], None) if list(args[1:3]) == ["-P", "-m"] else None
+        if found is None:
+            super().__init__(args, **options)
+            return
+        assert options.pop("stdin") == subprocess.DEVNULL
+        cwd, kept = options.pop("cwd"), options.pop("pass_fds")
+        assert not options, "a daemon starts its processes otherwise: so must this"
+        self.pid, link = found
+        self.args, self.returncode = args, None
+        self.stdin = self.stdout = self.stderr = None
+        # What `poll`, `wait` and `kill` of the class look at.
+        self._child_created = True
+        self._waitpid_lock = threading.Lock()
+        with open(os.devnull, "rb") as nothing, link:
+            numbers = {0: nothing.fileno(), 1: 1, 2: 2} | {number: number for number in kept}
+            data = json.dumps(_request("server", args, dict(os.environ), cwd, list(numbers)))
+            # If somebody has killed it, the daemon finds it ended, as one that is killed later.
+            with contextlib.suppress(BrokenPipeError):
+                socket.send_fds(link, [data.encode()], list(numbers.values()))
+
+
+def prepare_servers(words: list[str]) -> None:
+    """Fork what a daemon with these arguments will need; raises `Child` in each."""
+    modules = [FORK_SERVER]
+    if "--no-rapi" not in words:
+        modules.append(REMOTE_API)
+    if "apart" in words:
+        modules.append(AUTHORITY)
+    WarmServer.waiting = {}
+    for module in modules:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            # Nobody may wait in vain for the end of what the daemon, or a link, has open.
+            number = fcntl.fcntl(theirs.detach(), fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+            os.closerange(3, OUT_OF_THE_WAY)
+            data, descriptors, _, _ = socket.recv_fds(
+                socket.socket(fileno=number), REQUEST_BYTES_MAX, DESCRIPTORS_MAX
+            )
+            if not data:
+                os._exit(0)
+            raise Child(json.loads(data), descriptors)
+        theirs.close()
+        WarmServer.waiting[module] = pid, ours
+    subprocess.Popen = WarmServer  # type: ignore[assignment, misc]
+
+
+def _request(
+    kind: str, words: Any, environment: dict[str, str], cwd: Any, numbers: list[int]
+) -> dict[str, Any]:
+    """What a child must know to be a program of this process."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return {
+        "kind": kind,
+        "words": list(words),
+        "environment": environment,
+        "cwd": os.fspath(cwd),
+        "umask": umask,
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+        "numbers": numbers,
+    }
+
+
 def become(child: Child) -> NoReturn:
     """Be the program that was asked for."""
     request = child.request
     high = [
         fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) for number in child.descriptors
     ]
-    link = fcntl.fcntl(child.link, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+    if child.link is not None:
+        link = fcntl.fcntl(child.link, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
     os.closerange(0, OUT_OF_THE_WAY)
     for descriptor, number in zip(high, request["numbers"], strict=True):
         os.dup2(descriptor, number)
@@ -187,21 +263,42 @@ def become(child: Child) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.orig_argv[:] = request["words"]
-    if request["is_daemon"]:
-        os.close(link)
-        os.setsid()
-    else:
+    show(request["words"], request["environment"])
+    if request["kind"] == "command":
         WarmPopen.link = socket.socket(fileno=link)
         WarmPopen.folder = request["folder"]
         subprocess.Popen = WarmPopen  # type: ignore[assignment, misc]
+    elif child.link is not None:
+        os.close(link)
     # python [-P] -m MODULE WORDS...
     place = request["words"].index("-m") + 1
     module = importlib.import_module(request["words"][place])
     sys.argv[:] = [str(module.__file__), *request["words"][place + 1 :]]
-    if request["is_daemon"]:
-        module.main()
-        raise SystemExit
-    _leave(_status_of(module.main))
+    if request["kind"] == "command":
+        _leave(_status_of(module.main))
+    if request["kind"] == "daemon":
+        os.setsid()
+        prepare_servers(request["words"])
+    module.main()
+    raise SystemExit
+
+
+def show(words: list[str], environment: dict[str, str]) -> None:
+    """Let ``/proc`` show these arguments and variables, as far as the template has room for them.
+
+    The product, and tests, recognise processes by them.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    arguments, arguments_end, variables, variables_end = map(int, fields[45:49])
+    _write_texts(arguments, arguments_end, words)
+    marks_first = sorted(environment.items(), key=lambda one: not one[0].startswith("GANGER"))
+    _write_texts(variables, variables_end, [f"{name}={value}" for name, value in marks_first])
+
+
+def _write_texts(start: int, end: int, texts: list[str]) -> None:
+    data = b"".join(os.fsencode(text) + b"\0" for text in texts)[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, data, len(data))
 
 
 def _status_of(main: Callable[[], None]) -> int:
@@ -237,6 +334,10 @@ def load() -> None:
             importlib.import_module(found.name)
     for name in (*daemon_command._IMPORTED_LATE, *LATE):
         importlib.import_module(name)
+    for name, group in vars(entry_points).items():
+        if name.isupper() and str(group).startswith("ganger."):
+            entry_points.load(group)
+    entry_points._problems.clear()
 
 
 if __name__ == "__main__":
@@ -247,10 +348,13 @@ if __name__ == "__main__":
     gc.collect()
     # A child's collections must not walk through all that: the kernel would copy it.
     gc.freeze()
-    found: Child | None = None
-    try:
-        Template(socket.socket(fileno=int(sys.argv[1]))).serve()
-    except Child as raised:
-        found = raised
-    if found is not None:
-        become(found)
+    act: Callable[[], None] = Template(socket.socket(fileno=int(sys.argv[1]))).serve
+    while True:
+        found: Child | None = None
+        try:
+            act()
+        except Child as raised:
+            found = raised
+        if found is None:
+            break
+        act = functools.partial(become, found)

@@ -42,7 +42,10 @@ class _LoaderOfMetadata(SourceFileLoader):
         whole = module.entry_points
 
         def others(**wanted: Any) -> Any:
-            shown = (one for one in whole(**wanted) if not _is_hidden(one.module))
+            found = whole(**wanted)
+            # All groups are a dictionary in Python 3.11, and one series later.
+            series = dict.values(found) if isinstance(found, dict) else [found]
+            shown = (one for each in series for one in each if not _is_hidden(one.module))
             return module.EntryPoints(shown)
 
         module.entry_points = others  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,21 @@ def test_what_cannot_be_loaded_is_named_and_left_out(
 
 def test_a_group_that_no_package_names_is_empty() -> None:
     assert entry_points.load("ganger.nothing") == ({}, ())
+
+
+def test_packages_are_looked_through_once_whatever_groups_are_asked_for(
+    package: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package("a = things_of_a_test:VALUES")
+    looks: list[int] = []
+    whole = metadata.entry_points
+
+    def look() -> object:
+        looks.append(1)
+        return whole()
+
+    monkeypatch.setattr(metadata, "entry_points", look)
+    assert entry_points.load("ganger.things").objects == {"a": (1, 2)}
+    assert entry_points.load("ganger.nothing").objects == {}
+    assert entry_points.load("ganger.things").objects == {"a": (1, 2)}
+    assert len(looks) == 1
