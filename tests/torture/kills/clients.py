@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 import threading
@@ -25,6 +26,7 @@ PENDING_MAX = 6
 """Jobs of one submitter that have not ended, above which it waits for the oldest."""
 
 PATIENT_SECONDS = 60.0
+PURGE_CHANCE = 0.4
 IMPATIENT_SECONDS = 0.3
 ATTEMPTS_MAX = 200
 
@@ -41,6 +43,7 @@ class Load:
         self._daemon = daemon
         self._work = work
         self._book = book
+        self._earlier = book.known()
         self._over = threading.Event()
         self._threads = [
             threading.Thread(
@@ -76,8 +79,25 @@ class Load:
                     while len(pending) > PENDING_MAX:
                         oldest = pending.popleft()
                         client.wait(oldest, timeout=PATIENT_SECONDS, fields=("status",))
+                        if dice.random() < PURGE_CHANCE:
+                            self._purge(client, oldest, is_archived=dice.random() < 0.5)
+                    if self._earlier and dice.random() < PURGE_CHANCE:
+                        # The judge is through with it, and has it archived.
+                        self._purge(client, dice.choice(self._earlier), is_archived=False)
         except Exception as error:  # noqa: BLE001 - the judge tells it
             self._book.fail(f"a submitter ended: {workload.tell_error(error)}")
+
+    def _purge(self, client: Client, job_id: int, *, is_archived: bool) -> None:
+        """Purge an ended job, archived or not; who gets no answer does not ask again."""
+        with contextlib.suppress(errors.TryAgainError):
+            if is_archived:
+                # Of a repeated request the first copy may have done it.
+                with contextlib.suppress(errors.ArchivedJobError):
+                    client.archive(job_id, timeout=PATIENT_SECONDS)
+            self._book.purge(job_id)
+            # If another one depends on it, or its process is about to leave, it stays.
+            if job_id in client.purge([job_id], timeout=PATIENT_SECONDS).jobs:
+                self._book.purged(job_id)
 
     def _submit(self, client: Client, submission: Submission, *, is_patient: bool) -> list[int]:
         """The ids that were acknowledged; none if this client has given up."""

@@ -92,7 +92,9 @@ class _ComponentStage:
                 self._daemon.up()
         submissions, noticed = self._book.close()
         with self._daemon.client() as client:
-            broken = self._work.judge(client, [*self._submissions, *submissions], self._killed)
+            broken = self._work.judge(
+                client, [*self._submissions, *submissions], self._killed, self._book.purges
+            )
             self._check_restarts()
             client.autoarchive(-1.0)
         broken.others += [*self._others, *noticed]

@@ -83,7 +83,9 @@ class _JobStage:
                 if not self._daemon.is_up:
                     self._daemon.up()
         submissions, noticed = self._book.close()
-        broken = self._work.judge(self._client, [*self._submissions, *submissions], self._killed)
+        broken = self._work.judge(
+            self._client, [*self._submissions, *submissions], self._killed, self._book.purges
+        )
         self._client.autoarchive(-1.0)
         broken.others += [*self._others, *noticed]
         return broken

@@ -42,7 +42,7 @@ class _Campaign:
         self._dice = random.Random(seed)
         self._folder = folder
         self._stages = itertools.count(1)
-        self._acknowledged = self._serials_lost = self._kills_at_begin = 0
+        self._purged = self._acknowledged = self._serials_lost = self._kills_at_begin = 0
         self._others_killed = self._others_killed_of_this = 0
         self._begin_afresh()
 
@@ -67,6 +67,7 @@ class _Campaign:
     def close(self) -> None:
         """End every process."""
         self._acknowledged += self._book.acknowledged
+        self._purged += len(self._book.purges.acknowledged)
         self._daemon.__exit__()
 
     def _begin_afresh(self) -> None:
@@ -88,7 +89,7 @@ class _Campaign:
                     self._daemon.up()
         submissions, faults = self._book.close()
         with self._daemon.client() as client:
-            broken = self._work.judge(client, submissions)
+            broken = self._work.judge(client, submissions, purges=self._book.purges)
             # Ids must not be given out again when only the archive still knows them.
             client.autoarchive(-1.0)
         broken.others += faults
@@ -151,6 +152,7 @@ class _Campaign:
             self.tally.faults.append(f"seed {self._seed}: {again} opcodes ran again, much later")
         acknowledged = self._acknowledged + self._book.acknowledged
         self.tally.figures["jobs acknowledged"] = str(acknowledged)
+        self.tally.figures["jobs purged"] = str(self._purged + len(self._book.purges.acknowledged))
         self.tally.figures["killed at the start"] = str(self._kills_at_begin)
         self.tally.figures["other process killed"] = str(self._others_killed)
         self.tally.figures["serial file deleted"] = str(self._serials_lost)

@@ -79,7 +79,9 @@ class _RestartStage:
             for job_id in dependants:
                 self._check(job_id)
         submissions, noticed = self._book.close()
-        broken = self._work.judge(self._client, [*self._submissions, *submissions])
+        broken = self._work.judge(
+            self._client, [*self._submissions, *submissions], purges=self._book.purges
+        )
         self._client.autoarchive(-1.0)
         broken.others += [*self._others, *noticed]
         return broken

@@ -22,6 +22,8 @@ import msgspec
 
 from ganger import Client, GangerError, JobStatus
 from ganger.storage.alive import lock_files, process_identity
+from ganger.storage.queue_files import job_files
+from ganger.storage.queue_files.spool import owner_of
 
 if TYPE_CHECKING:
     import random
@@ -73,10 +75,20 @@ class Submission(msgspec.Struct, kw_only=True):
     """The highest id that a client had got when it was made."""
 
 
+class Purges(msgspec.Struct):
+    """The jobs that clients wanted to be purged."""
+
+    asked: set[int] = set()
+    """They may be gone."""
+    acknowledged: set[int] = set()
+    """They must be gone, for good."""
+
+
 class Book:
     """What the submitters write down: each submission, and the ids that were acknowledged."""
 
     def __init__(self) -> None:
+        self.purges = Purges()
         self.highest = 0
         self.acknowledged = 0
         self.faults: list[str] = []
@@ -104,6 +116,21 @@ class Book:
             self.highest = max(self.highest, *ids)
             self.acknowledged += len(ids)
             self._changed.notify_all()
+
+    def known(self) -> list[int]:
+        """The jobs that were acknowledged so far and that nobody has wanted to be purged."""
+        with self._changed:
+            return sorted(self._known - self.purges.asked)
+
+    def purge(self, job_id: int) -> None:
+        """This job is about to be purged."""
+        with self._changed:
+            self.purges.asked.add(job_id)
+
+    def purged(self, job_id: int) -> None:
+        """Its client heard that the job is purged."""
+        with self._changed:
+            self.purges.acknowledged.add(job_id)
 
     def fail(self, text: str) -> None:
         """A submitter has found something that must not be."""
@@ -185,13 +212,18 @@ class Work:
     # ------------------------------------------------------------ what is promised
 
     def judge(
-        self, client: Client, submissions: Sequence[Submission], killed: Collection[int] = ()
+        self,
+        client: Client,
+        submissions: Sequence[Submission],
+        killed: Collection[int] = (),
+        purges: Purges | None = None,
     ) -> Broken:
         """Wait for the end of everything; what was promised and is not so.
 
         ``killed`` are the jobs whose process was killed: they may have ended in an error, and
-        so may those that depend on them.
+        so may those that depend on them. ``purges``: these jobs are gone on purpose.
         """
+        purges = Purges() if purges is None else purges
         broken = Broken()
         there = sorted(info.id for info in client.jobs())
         client.wait(*there, timeout=DRAIN_SECONDS, fields=("status",))
@@ -202,17 +234,21 @@ class Work:
         may_fail = set(killed)
         for submission in submissions:
             stored = by_key[submission.key]
-            may_fail |= _dependants(submission, stored, may_fail)
             given = submission.ids
-            if missing := sorted(set(given).difference(stored)):
+            if missing := sorted(set(given).difference(stored, purges.asked)):
                 broken.lost += len(missing)
                 broken.others.append(f"{submission.key} got {given}; {missing} are not its own")
-            elif given and stored != given:
+            elif given and stored != [job_id for job_id in given if job_id in stored]:
                 broken.others.append(f"{submission.key} got {given}, and is there as {stored}")
-            if len(stored) not in (0, len(submission.jobs)):
+            if not given and len(stored) not in (0, len(submission.jobs)):
                 broken.others.append(f"{len(stored)} of {len(submission.jobs)} jobs are there")
-            self._judge_runs(submission, stored, broken, may_fail)
-            for job_id, names in zip(stored, submission.names, strict=False):
+            # Also what is purged by now has run once.
+            ids = given or stored
+            may_fail |= _dependants(submission, ids, may_fail)
+            self._judge_runs(submission, ids, broken, may_fail)
+            for job_id, names in zip(ids, submission.names, strict=False):
+                if job_id not in found:
+                    continue
                 is_whole = found[job_id].status is JobStatus.SUCCESS
                 broken.others += _judge_output(client, job_id, names, is_whole=is_whole)
         for job_id, info in found.items():
@@ -220,8 +256,15 @@ class Work:
                 ops = client.job(job_id).ops or []
                 results = [op.result for op in ops]
                 broken.others.append(f"job {job_id} ended in {info.status}: {results}")
+        broken.others += [f"job {job_id} is back" for job_id in self._back(found, purges)]
         self._judge_leftovers(client, broken)
         return broken
+
+    def _back(self, there: Collection[int], purges: Purges) -> list[int]:
+        """The jobs that are there though their purge was acknowledged: listed, or as files."""
+        names = (path.name for path in self._places.queue.rglob("job-*"))
+        left = {job_id for name in names if (job_id := job_files.id_of(name) or owner_of(name))}
+        return sorted(purges.acknowledged.intersection(left.union(there)))
 
     def _judge_runs(
         self, submission: Submission, stored: list[int], broken: Broken, may_fail: Collection[int]
