@@ -1,7 +1,8 @@
 """What serves WConfD's methods about the configuration (`wconfd_table`), in the store's turns.
 
 What each one changes is decided in `modifications`. Those that change something without the lock of
-their caller stand in the line of changes, but do not wait there (`change_line`).
+their caller stand in the line of changes, but do not wait there (`change_line`). A thread works out
+what looks at the whole configuration.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage import errors
 from ...storage.cluster.configuration import Change, Configuration
+from ...storage.cluster.damage import undamaged
 from ...storage.cluster.differences import masked
 from ...storage.cluster.integrity import problems
 from ...storage.cluster.objects import ObjectKind
 from ...storage.ganeti import modifications
-from ...storage.ganeti.modifications import InUse, Modified
+from ...storage.ganeti.modifications import InUse, Modified, Rewrite
 from ...storage.ganeti.object_rules import MAC_ADDRESS
 from ...storage.locks.locks import BGL, CONFIG_LOCK, LockChange, LockLevel, LockMode, Owner
 from ...storage.wording import shortened
@@ -30,6 +32,7 @@ from ..runtime.addresses import LOCK_MANAGER
 
 if TYPE_CHECKING:
     from ..runtime.component import Runtime
+    from ..runtime.works import Work
     from .reservation_keeper import ReservationKeeper
 
 DESTROYER = "config_store-destruction"
@@ -40,6 +43,8 @@ _DESTROYERS_PRIORITY = -21
 
 _Call = Envelope[messages.CallMethod]
 _OwnersCall = Envelope[messages.CallMethodAsOwner]
+_View = Callable[[Any], Any]
+_Whole = dict[str, Any]
 
 
 class StoreForCatalogue(Protocol):
@@ -57,11 +62,11 @@ class StoreForCatalogue(Protocol):
 class _Given:
     """The configuration as the holder of the lock has read it."""
 
-    def __init__(self, owner: Owner, whole: dict[str, Any], grants: int, *, reveals: bool) -> None:
+    def __init__(self, owner: Owner, whole: _Whole, grants: int, view: _View) -> None:
         self.owner = owner
         self.grants = grants
         self.whole = whole
-        self.view: Callable[[Any], Any] = _unmasked if reveals else masked
+        self.view = view
 
 
 class Catalogue:
@@ -86,15 +91,24 @@ class Catalogue:
 
     def read(self, envelope: _Call) -> None:
         """Give the whole configuration."""
-        envelope.reply(ConfigAnswered(self._whole(reveals=envelope.message.reveals)))
+        self._answer(envelope, self._whole(_view(envelope.message)))
 
     def verify(self, envelope: Envelope) -> None:
         """Give what is wrong with the whole configuration, one line each."""
-        envelope.reply(ConfigAnswered(problems(self._configuration.snapshot)))
+        self._answer(envelope, functools.partial(problems, self._configuration.snapshot))
 
-    def _whole(self, *, reveals: bool) -> dict[str, Any]:
-        whole = self._configuration.snapshot.to_document()
-        return whole if reveals else masked(whole)
+    def _answer(self, envelope: Envelope, give: Callable[[], object]) -> None:
+        """Reply with what ``give`` gives in a thread: of a large configuration it takes long."""
+
+        def work() -> Work:
+            return ConfigAnswered((yield give))
+
+        self._runtime.work(work(), envelope)
+
+    def _whole(self, view: _View) -> Callable[[], _Whole]:
+        """Gives the present configuration, in any thread."""
+        snapshot = self._configuration.snapshot
+        return lambda: view(snapshot.to_document())
 
     def lock(self, envelope: _OwnersCall, is_shared: bool) -> None:  # noqa: FBT001 - an argument of WConfD
         """Take ``cluster/config`` now or never, and give the whole configuration; null: never."""
@@ -105,11 +119,14 @@ class Catalogue:
             if reply.blockers:
                 envelope.reply(ConfigAnswered())
                 return
-            whole = self._whole(reveals=message.reveals)
+            self._runtime.work(give(), envelope)
+
+        def give() -> Work:
+            grants, view = self._changes.grants, _view(message)
+            whole = yield self._whole(view)
             if mode is LockMode.EXCLUSIVE:
-                grants = self._changes.grants
-                self._given = _Given(message.owner, whole, grants, reveals=message.reveals)
-            envelope.reply(ConfigAnswered(whole))
+                self._given = _Given(message.owner, whole, grants, view)
+            return ConfigAnswered(whole)
 
         asked = messages.TryLocks(message.owner, [(CONFIG_LOCK, mode.value)])
         self._runtime.ask(LOCK_MANAGER, asked, tried, envelope.refuse)
@@ -136,12 +153,17 @@ class Catalogue:
         self._write(envelope, config, unlocks=True)
 
     def _write(self, envelope: _OwnersCall, config: dict[str, Any], *, unlocks: bool) -> None:
-        objects.check_depth("config", config)
         owner = envelope.message.owner
+        snapshot = self._configuration.snapshot
+        compare = functools.partial(_compared, snapshot, config, self._given_to(owner))
 
-        def make(snapshot: Configuration) -> Made:
-            given = self._given_to(owner, config)
-            changes = modifications.rewritten(snapshot, given.whole, config, given.view)
+        def work() -> Work:
+            compared = yield lambda: undamaged(snapshot, compare, errors.ModificationError)
+            self._changes.add_of_holder(envelope, functools.partial(make, compared), owner, refuse)
+            return None
+
+        def make(compared: tuple[list[Rewrite], _View], snapshot: Configuration) -> Made:
+            changes = modifications.rewritten(snapshot, *compared)
             for change in changes:
                 objects.check_unmasked(change.place, change.object)
             edit = Edit(changes, name_of(owner), "configuration written")
@@ -166,17 +188,15 @@ class Catalogue:
             text = "Requested lock OwnExclusive on the configuration missing"
             envelope.refuse(errors.LockRequestError(text))
 
-        self._changes.add_of_holder(envelope, make, owner, refuse)
+        self._runtime.work(work(), envelope)
 
-    def _given_to(self, owner: Owner, config: dict[str, Any]) -> _Given:
-        """What the writer has read under its lock; the present, if that is not known."""
+    def _given_to(self, owner: Owner) -> tuple[_Whole, _View] | None:
+        """What the writer has read under its lock, as it saw it; None: that is not known."""
         given, grants = self._given, self._changes.grants
         if given is not None and given.owner == owner and given.grants == grants:
-            return given
+            return given.whole, given.view
         # It has got the lock in another way, or from our predecessor.
-        reveals = not objects.is_masked(config)
-        whole = self._whole(reveals=reveals)
-        return _Given(owner, whole, grants, reveals=reveals)
+        return None
 
     def flush(self, envelope: Envelope) -> None:
         """Answer when ``config.data`` and the ssconf files hold all changes."""
@@ -290,7 +310,7 @@ class Catalogue:
         ``released``: the disk whose minors are free then.
         """
         message = envelope.message
-        show = _unmasked if message.reveals else masked
+        show = _view(message)
 
         def make(snapshot: Configuration) -> Made:
             modified = decide(snapshot)
@@ -314,6 +334,17 @@ class Catalogue:
         return Made(Edit(modified.changes, who, why), done)
 
 
+def _compared(
+    present: Configuration, config: _Whole, given: tuple[_Whole, _View] | None
+) -> tuple[list[Rewrite], _View]:
+    """What is another in ``config`` than its writer has read, and how it saw that."""
+    objects.check_depth("config", config)
+    if given is None:
+        view = masked if objects.is_masked(config) else _unmasked
+        given = view(present.to_document()), view
+    return modifications.differing(present, given[0], config), given[1]
+
+
 def _checked(kind: ObjectKind, found: dict[str, Any]) -> str:
     """The UUID of an object that may be stored. Raises `BadRequestError`."""
     uuid = found.get("uuid")
@@ -330,6 +361,11 @@ def _busy(envelope: Envelope, *, value: bool | None) -> Callable[[], None]:
 def _nobody(envelope: Envelope) -> Envelope:
     """An envelope without an address: its answer was sent already."""
     return type(envelope)(envelope.message)
+
+
+def _view(message: messages.CallMethod | messages.CallMethodAsOwner) -> _View:
+    """Shows values as the caller may see them."""
+    return _unmasked if message.reveals else masked
 
 
 def _unmasked(value: Any) -> Any:  # noqa: ANN401 - decoded JSON

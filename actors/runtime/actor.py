@@ -41,6 +41,7 @@ from .mailbox import (
     Replaced,
     SliceDue,
     TurnEnded,
+    WorkedOut,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class ComponentActor(pykka.Actor):
     def handle_item(self, item: Any) -> None:  # noqa: ANN401 - pykka's envelope, or an `InboxItem`
         """Handle what was in the mailbox: ours, or a word of pykka's own."""
         message = item.message
-        if isinstance(message, Envelope | Answer | Expired | Replaced | SliceDue):
+        if isinstance(message, Envelope | Answer | Expired | Replaced | SliceDue | WorkedOut):
             self.handle(message)
             return
         answer = self._handle_receive(message)
@@ -236,6 +237,8 @@ class ComponentActor(pykka.Actor):
                 runtime.ask_again()
             case SliceDue():
                 runtime.take_slice()
+            case WorkedOut():
+                runtime.take_worked_out(item)
 
     def _take(self, envelope: Envelope) -> None:
         match envelope.message:

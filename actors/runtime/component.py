@@ -16,7 +16,7 @@ import msgspec
 from ...storage import errors, settings
 from ...transport.envelopes import Envelope
 from ...transport.messages import Failure, InterimReply
-from .mailbox import SLICE_DUE, Answer, Expired
+from .mailbox import SLICE_DUE, Answer, Expired, WorkedOut
 from .works import Works
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Runtime:
         # Numbers start at the clock, so that late replies to a predecessor match none.
         self._asked_last = time.monotonic_ns()
         self._handles_last = 0
-        self._works = Works(actor.name)
+        self._works = Works(actor.name, self._work_out)
         self._is_slice_due = False
 
     # ------------------------------------------------------------ messages
@@ -222,7 +222,7 @@ class Runtime:
     def work(
         self, work: Work, envelope: Envelope | None = None, *, outlives_asker: bool = False
     ) -> None:
-        """Do ``work`` in slices: it yields at the end of each.
+        """Do ``work`` in slices: it yields at the end of each; or a function, for a thread.
 
         The first slice is taken now. Each turn that follows takes one more, of the work that has
         waited longest, so that messages, the components beside this one and other work come in
@@ -253,6 +253,24 @@ class Runtime:
         """Take one slice of the work that is under way."""
         self._is_slice_due = False
         self._works.go_on(self.clock())
+
+    def take_worked_out(self, found: WorkedOut) -> None:
+        """A thread has done a part of the work that is under way."""
+        self._works.worked_out(found, self.clock())
+
+    def _work_out(self, wanted: Callable[[], Any]) -> None:
+        def run() -> None:
+            try:
+                found = WorkedOut(wanted())
+            except BaseException as error:  # noqa: BLE001 - the work has to hear of it
+                found = WorkedOut(error=error)
+            self._actor.put(found)
+
+        try:
+            self._dispatcher.in_thread(self._actor.name, run)
+        except RuntimeError:
+            # There is no thread to be had.
+            run()
 
     # ------------------------------------------------------------ time
 

@@ -67,6 +67,13 @@ class SliceDue(NamedTuple):
     """It is time for a slice of the work that is under way."""
 
 
+class WorkedOut(NamedTuple):
+    """What a thread has worked out for this component, or the error that came instead."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
 TURN_ENDED = TurnEnded()
 SLICE_DUE = SliceDue()
 QUIET = Quiet()

@@ -8,7 +8,7 @@ name the opposite of what is wrong.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -324,35 +324,53 @@ def _uuid_of(found: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- the whole configuration
 
 
-def rewritten(
-    present: Configuration,
-    base: Mapping[str, Any],
-    given: Mapping[str, Any],
-    view: Callable[[Any], Any],
-) -> list[Change]:
-    """The changes of a client that read ``base`` and writes ``given``, whole configurations.
+class Rewrite(NamedTuple):
+    """An object that a client read and writes otherwise; None: there was none, or it goes."""
 
-    ``view`` shows an object as they have it: perhaps without its secrets. What others have changed
-    meanwhile stays; `StaleSerialError` if it is the same object. `ModificationError` if ``given``
-    is no configuration, or one of another version.
+    kind: ObjectKind
+    uuid: str
+    old: Mapping[str, Any] | None
+    new: dict[str, Any] | None
+
+
+def differing(
+    present: Configuration, base: Mapping[str, Any], given: Mapping[str, Any]
+) -> list[Rewrite]:
+    """What is another in ``given`` than in ``base``, whole configurations; looks at all of it.
+
+    `ModificationError` if ``given`` is no configuration, or one of another version.
     """
     _check_whole(present, given)
-    changes = []
+    found = []
     for kind in ObjectKind:
         if kind.value not in given:
             continue
         old, new = _objects(base, kind), _objects(given, kind)
         for uuid in (*new, *(uuid for uuid in old if uuid not in new)):
-            if _content(old.get(uuid)) == _content(new.get(uuid)):
-                continue
-            change = Change(kind, uuid, new.get(uuid))
-            now = view(present.get(kind, uuid))
-            if _content(now) == _content(change.object):
-                continue
-            if _content(now) != _content(old.get(uuid)):
-                text = f"{change.place}: somebody else has changed it since it was read"
-                raise errors.StaleSerialError(text)
-            changes.append(change)
+            both = old.get(uuid), new.get(uuid)
+            if _content(both[0]) != _content(both[1]):
+                found.append(Rewrite(kind, uuid, *both))
+    return found
+
+
+def rewritten(
+    present: Configuration, wanted: Iterable[Rewrite], view: Callable[[Any], Any]
+) -> list[Change]:
+    """The changes of a client that read a configuration, and writes these objects otherwise.
+
+    ``view`` shows an object as it has it: perhaps without its secrets. What others have changed
+    meanwhile stays; `StaleSerialError` if it is the same object.
+    """
+    changes = []
+    for kind, uuid, old, new in wanted:
+        change = Change(kind, uuid, new)
+        now = view(present.get(kind, uuid))
+        if _content(now) == _content(new):
+            continue
+        if _content(now) != _content(old):
+            text = f"{change.place}: somebody else has changed it since it was read"
+            raise errors.StaleSerialError(text)
+        changes.append(change)
     return changes
 
 

@@ -32,7 +32,13 @@ class StoreAndLocks:
         self.settle()
 
     def settle(self) -> None:
-        """Let them talk until nobody has anything to say."""
+        """Let them talk until nobody has anything to say, nor a thread of the store to do."""
+        self.talk()
+        while self.store.work_beside():
+            self.talk()
+
+    def talk(self) -> None:
+        """As `settle`, while no thread gets on."""
         while asked := self._asked():
             for entry in asked:
                 self.stage.requests.remove(entry)
@@ -69,6 +75,12 @@ class StoreAndLocks:
         """What the store hears, and all that follows."""
         asker = self.say(message, deadline=deadline)
         self.settle()
+        return asker
+
+    def ask_without_threads(self, message: Message) -> Asker:
+        """As `ask`, while no thread gets on."""
+        asker = self.say(message)
+        self.talk()
         return asker
 
     def hold(self, job_id: int = 1, mode: str = "exclusive") -> Owner:

@@ -302,6 +302,42 @@ def test_a_cluster_that_changes_is_in_force_when_it_is_answered(both: StoreAndLo
     assert value(asker) == [cluster["serial_no"] + 1, both.stage.today]
 
 
+# What looks at the whole configuration takes long, and is no matter of a turn.
+
+
+def test_a_thread_looks_at_the_whole_and_the_store_serves_others_meanwhile(
+    both: StoreAndLocks,
+) -> None:
+    owner = both.hold()
+    whole = tagged(read(both), "x")
+    asked = [call("readConfig"), call("verifyConfig"), call("writeConfig", owner, whole)]
+    long = [both.say(message) for message in asked]
+    port = both.ask_without_threads(call("addTcpUdpPort", 11_001))
+    assert value(port) is False
+    assert [one.answers for one in long] == [[], [], []]
+    both.settle()
+    assert value(long[0])["nodes"][uuid_of("nodes", 0)]["tags"] == []
+    assert value(long[1]) == []
+    assert long[2].answer == ConfigAnswered()
+    assert tags(both) == ["x"]
+
+
+def test_what_others_change_while_a_whole_is_compared_stays(both: StoreAndLocks) -> None:
+    owner = both.locks.owner(1)
+    whole = lock(both, owner)
+    network, address = uuid_of("networks", 0), "10.128.0.77"
+    written = both.say(call("writeConfig", owner, tagged(whole, "x")))
+    both.ask_without_threads(call("reserveIp", owner, network, address, True))
+    both.store.end_turn()
+    both.ask_without_threads(call("commitTemporaryIps", owner))
+    assert written.answers == []
+    both.settle()
+    assert written.answer == ConfigAnswered()
+    after = read(both)
+    assert after["nodes"][NODE]["tags"] == ["x"]
+    assert after["networks"][network] != whole["networks"][network]
+
+
 # The rest.
 
 

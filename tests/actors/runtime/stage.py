@@ -321,6 +321,16 @@ class Staged(Generic[ComponentT]):
             for item in items:
                 self.actor.handle_item(item)
 
+    def work_beside(self) -> bool:
+        """Have its threads do what its work needs; False: it needs nothing."""
+        timers = self._stage.timers
+        found = [timer for timer in timers if timer.component == self.actor.name]
+        for timer in found:
+            timers.remove(timer)
+            timer.run_out()
+        self.handle_mail()
+        return bool(found)
+
     def take_slice(self) -> bool:
         """Let it take a slice of the work that is under way, in a turn; False: there was none."""
         if not self.actor.component.runtime.work_count:

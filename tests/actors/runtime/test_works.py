@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 from tests.actors.runtime.stage import Asker, Stage, Staged
@@ -158,3 +158,74 @@ def test_work_may_begin_other_work(worker: Staged[Worker]) -> None:
     component.runtime.work(begin())
     worker.work_off()
     assert component.done == ["inner1", "inner2"]
+
+
+# In a thread.
+
+
+def beside(worker: Staged[Worker], name: str, give: Callable[[], object]) -> Work:
+    """Work that has a thread call ``give``, and writes down what comes of it."""
+    done = worker.component.done
+    done.append(f"{name} begins")
+    try:
+        found = yield give
+    except errors.GangerError as error:
+        found = error.text
+    done.append(f"{name}: {found}")
+    return None
+
+
+def test_a_thread_does_what_the_work_yields_and_others_have_their_turns(
+    worker: Staged[Worker],
+) -> None:
+    runtime = worker.component.runtime
+    runtime.work(beside(worker, "a", lambda: worker.component.done.append("in a thread")))
+    runtime.work(worker.component.slices("b", 2))
+    assert worker.work_off() == 1
+    assert worker.component.done == ["a begins", "b1", "b2"]
+    assert worker.work_beside()
+    assert worker.component.done[3:] == ["in a thread", "a: None"]
+    assert not worker.work_beside()
+
+
+def test_one_thread_works_at_a_time_and_not_for_who_does_not_wait(
+    stage: Stage, worker: Staged[Worker]
+) -> None:
+    late, runtime = Asker(), worker.component.runtime
+    runtime.work(beside(worker, "a", lambda: 1))
+    overdue = Envelope(ReadLastId(), late, deadline=stage.now + 5)
+    runtime.work(beside(worker, "b", lambda: 1 / 0), overdue)
+    runtime.work(beside(worker, "c", lambda: 3))
+    assert len(stage.timers) == 1
+    stage.now += 5.1
+    assert worker.work_beside()
+    assert late.refusal[0] == "DeadlineError"
+    assert worker.component.done[3:] == ["a: 1"]
+    assert worker.work_beside()
+    assert worker.component.done[4:] == ["c: 3"]
+
+
+def test_an_error_in_the_thread_is_one_of_the_work(worker: Staged[Worker]) -> None:
+    def refuse() -> None:
+        raise errors.BadRequestError("no")
+
+    asker, runtime = Asker(), worker.component.runtime
+    runtime.work(beside(worker, "a", refuse))
+    runtime.work(beside(worker, "b", lambda: 1 / 0), Envelope(ReadLastId(), asker))
+    worker.work_beside()
+    assert worker.component.done[2:] == ["a: no"]
+    worker.work_beside()
+    assert asker.refusal[0] == "RequestFatalError"
+    assert worker.actor.is_over
+
+
+def test_without_a_thread_to_be_had_the_turn_does_it(
+    worker: Staged[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(worker.actor.dispatcher, "in_thread", refuse)
+    worker.component.runtime.work(beside(worker, "a", lambda: 1))
+    worker.handle_mail()
+    assert worker.component.done == ["a begins", "a: 1"]

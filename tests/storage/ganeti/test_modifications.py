@@ -296,7 +296,8 @@ def rewrite(
     present: Configuration, base: Configuration, given: dict[str, Any], *, hides: bool = False
 ) -> list[Change]:
     view = masked if hides else lambda value: value
-    return modifications.rewritten(present, view(base.to_document()), given, view)
+    wanted = modifications.differing(present, view(base.to_document()), given)
+    return modifications.rewritten(present, wanted, view)
 
 
 def test_only_what_the_writer_changed_is_changed(snapshot: Configuration) -> None:
