@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import psutil
 
 from ganger import Client, JobStatus
+from ganger.storage.disk import paths
 from ganger.storage.jobs.job_views import StatusChange
 
 from .figures import Timings
@@ -49,9 +51,10 @@ class Ganger:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it."""
+        """Stop it. Its run directory would wait for the next daemon on the data directory."""
         self.client.close()
         subprocess.run([*self.command, "down"], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(paths.places(self.data).run, ignore_errors=True)
 
     def flushes(self) -> int:
         """The number of flushes that the daemon has made."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import engine
-from tests import checkout, core_alone, own_children, quick
+from tests import checkout, core_alone, own_children, own_folders, quick
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
@@ -116,6 +116,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(checkout.Untouched())
+        config.pluginmanager.register(own_folders.OneFolder())
+    config.pluginmanager.register(own_folders)
     if config.getoption("--quick"):
         quick.configure()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

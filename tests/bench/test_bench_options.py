@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from bench import __main__ as program
 
+from ganger.storage.disk import paths
+
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
@@ -46,11 +48,14 @@ def test_a_benchmark_that_is_ended_stops_its_daemon(tmp_path: Path) -> None:
         for line in bench.stdout:
             if "ock" in line and "processors" not in line:
                 break
-        assert [*tmp_path.glob("*/data/queue/lock")]
+        [lock] = tmp_path.glob("*/data/queue/lock")
+        run = paths.places(lock.parents[1]).run
+        assert run.is_dir()
         bench.send_signal(signal.SIGTERM)
         rest = bench.stdout.read()
     assert bench.returncode == 130, rest
     assert list(tmp_path.iterdir()) == []
+    assert not run.exists()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             assert str(tmp_path) not in os.fsdecode((folder / "cmdline").read_bytes())
