@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ...storage import errors, settings
+from ...storage import errors
 from ...storage.disk import reserve
 
 if TYPE_CHECKING:
@@ -80,11 +80,6 @@ class DiskState:
         self._decide()
         if self.is_short and not was_short:
             self._on_refusal()
-
-    @property
-    def takes_a_job(self) -> bool:
-        """Whether one new job would be taken, as the last `look` has seen the disk."""
-        return self.takes_work and self.has_room_for(settings.NEW_JOB_BYTES)
 
     def has_room_for(self, size: int) -> bool:
         """Whether the disk is not full with so many bytes more, as the last `look` has seen it."""

@@ -141,10 +141,9 @@ class Ledger:
         """Whether new jobs are taken, and pending ones started."""
         return self._disk.takes_work
 
-    @property
     def lacks_room(self) -> bool:
         """Whether the disk has no room for a new job, though those that are there may start."""
-        return self.takes_work and not self._disk.takes_a_job
+        return self.takes_work and not self._has_room_for(settings.NEW_JOB_BYTES)
 
     @property
     def reserve_bytes(self) -> int:
@@ -158,11 +157,18 @@ class Ledger:
     def check_room(self, count: int) -> None:
         """Raise `DiskFullError` unless the disk has room for so many new jobs."""
         size = count * settings.NEW_JOB_BYTES
-        if not self._disk.has_room_for(size):
+        if not self._has_room_for(size):
             raise errors.DiskFullError(
                 f"the disk has no room for {wording.counted(count, 'more job')}: about "
                 f"{wording.size(size)} are needed; {reserve.REMEDY}"
             )
+
+    def _has_room_for(self, size: int) -> bool:
+        if not self._disk.has_room_for(size):
+            # They save time, and what they take is needed now.
+            self.directory.spares.close()
+            self._disk.look()
+        return self._disk.has_room_for(size)
 
     def has_room_again(self) -> bool:
         """Make the reserve again; False: there is no room for it, or at all."""
@@ -186,6 +192,7 @@ class Ledger:
         self.files.stop_compaction()
         # The disk may be full, and job files need room too.
         self._journal.give_up_ahead()
+        self.directory.spares.close()
 
     # ------------------------------------------------------------ what is promised
 

@@ -176,7 +176,7 @@ class JobQueue(Component[messages.QueueMessage]):
             flushes=ledger.flushes,
             is_read_only=ledger.is_read_only,
             is_disk_full=ledger.is_short,
-            lacks_room=ledger.lacks_room,
+            lacks_room=ledger.lacks_room(),
             reserve_bytes=ledger.reserve_bytes,
             output_dropped=dict(store.output_dropped),
             archive_indexed=store.reader.search.archive.progress,

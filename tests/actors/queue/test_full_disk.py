@@ -7,7 +7,7 @@ import errno
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,12 +40,15 @@ class Disk:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.free, self.free_files = 2**30, 1_000
         self.looks = 0
+        self.taken: Callable[[], int] = lambda: 0
         patch.setattr(os, "statvfs", self._say)
 
     def _say(self, _: object) -> SimpleNamespace:
         self.looks += 1
         files = {"f_files": 1_000, "f_favail": self.free_files}
-        return SimpleNamespace(f_frsize=1, f_bavail=self.free, f_blocks=2**30, **files)
+        return SimpleNamespace(
+            f_frsize=1, f_bavail=self.free - self.taken(), f_blocks=2**30, **files
+        )
 
 
 @pytest.fixture(name="disk")
@@ -471,6 +474,40 @@ def test_a_disk_that_is_seen_to_be_full_takes_no_new_work_before_a_write_fails(
     # What was seen is over when the queue hears of it.
     kept.actor.notify(messages.DiskSeenFull())
     assert state(kept) == (False, False, True)
+
+
+def fill_spares(queue: Queue, disk: Disk) -> Callable[[], int]:
+    """Five spares take a block each; how much all take."""
+    pool = queue.actor.component.store.ledger.directory.spares
+    for name in [pool.take() for _ in range(5)]:
+        Path(name).write_bytes(bytes(4096))
+        pool.give_back(name)
+    spares = queue.stage.places.queue.glob
+
+    def taken() -> int:
+        return sum(path.stat().st_size for path in spares(".spare-*"))
+
+    disk.taken = taken
+    return taken
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_spares_go_before_a_job_has_no_room(kept: Queue, disk: Disk, *, is_asked: bool) -> None:
+    taken = fill_spares(kept, disk)
+    assert taken() == 5 * 4096
+    disk.free = reserve.BYTES_MIN // 4 + settings.NEW_JOB_BYTES + 15_000
+    if is_asked:
+        assert not report(kept).lacks_room
+    else:
+        kept.submitted(spec())
+    assert taken() == 0
+
+
+def test_spares_go_when_the_disk_is_full(kept: Queue, disk: Disk) -> None:
+    taken = fill_spares(kept, disk)
+    disk.free = 0
+    kept.actor.notify(messages.DiskSeenFull())
+    assert taken() == 0
 
 
 @pytest.mark.parametrize(("free", "zeros"), [(2**22, 512), (2**20, 128), (2**18, 64)])
