@@ -63,6 +63,7 @@ class Life:
         self._fill_with_output()
         self._fill_with_small_jobs()
         self._fill_with_held_jobs()
+        self._configure_much()
         self._fill_from_outside()
         self.told["end"] = self.status()
         self.note("last job", "exec", "echo", "well")
@@ -104,6 +105,16 @@ class Life:
             self.told["free again"] = self.status()["disk"]["free"]
             self.note("room again", "exec", "true")
         other.unlink()
+
+    def _configure_much(self) -> None:
+        """The configuration is larger than what is kept for a start."""
+        with self.daemon.client() as client:
+            for number in range(100):
+                other = ["opcode", ["=", "OP_ID", f"OP_NONE_{number}"]]
+                client.add_filter(predicates=[other], reason="x" * 1_000)
+        self.note("down with much", "down")
+        self.note("up with much", "up")
+        self.told["configured bytes"] = self.daemon.places.config.stat().st_size
 
     def _leave(self, other: IO[bytes], left: int) -> None:
         """Give another program so much that ``left`` bytes are free."""

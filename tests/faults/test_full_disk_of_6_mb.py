@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.checkout import ROOT
 
+from ganger.storage.disk import reserve
+
 KIB = 1024
 
 
@@ -120,6 +122,7 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_is_emptied_too(
     assert (code, "`ganger job purge --older-than all` all that have ended" in said) == (74, True)
     code, line = told["check when full"]
     assert (code, line.startswith("GANGER CRITICAL: ")) == (2, True)
+    assert told["configured bytes"] > reserve.START_BYTES
     code, said = told["start when full"]
     assert (code, said.startswith("The daemon is ready")) == (0, True), said
     assert told["started when full"]["is_disk_full"] is True
