@@ -98,6 +98,8 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         directory_lock = directory_locks.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
         reserve.give_to_start(places.start_reserve)
+        documents.make_directory(places.journal)
+        file_systems.write_in_place(places.journal)
         places = _with_run_directory(places)
         writer, log = _open_log(places, stack)
         announce.log = log

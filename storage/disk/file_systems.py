@@ -1,4 +1,7 @@
-"""Checks that a file system suits a data directory: its locks must prove that a process lives."""
+"""Checks that a file system suits a data directory: its locks must prove that a process lives.
+
+And has btrfs write over the journal in its place.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,13 @@ nothing on this one.
 _FLOCK = struct.Struct("hhqqi4x")
 """The kernel's ``struct flock``: type, whence, start, length, pid."""
 
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+"""The kernel's ``FS_IOC_GETFLAGS`` and ``FS_IOC_SETFLAGS``."""
+
+_NO_COPY_ON_WRITE = 0x00800000
+"""Its ``FS_NOCOW_FL``; btrfs gives it to each new file in a folder that has it."""
+
+_FLAGS = struct.Struct("l")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _MOUNT_FIELDS_MIN = 5
 
@@ -66,6 +76,23 @@ def require_locks(directory: Path) -> None:
             f"{directory}: its file system ({kind or 'of unknown kind'}) has no file locks, which "
             "prove that a process lives. Use a directory on another file system"
         )
+
+
+def write_in_place(folder: Path) -> None:
+    """Have new files in the folder written over in their place, as on most file systems.
+
+    btrfs writes a changed block elsewhere, for which a full disk has no room. If it refuses, that
+    stays so.
+    """
+    if kind_of(folder) != "btrfs":
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            [flags] = _FLAGS.unpack(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
+            fcntl.ioctl(descriptor, _SET_FLAGS, _FLAGS.pack(flags | _NO_COPY_ON_WRITE))
+        finally:
+            os.close(descriptor)
 
 
 def _sees_lock(holder: int, asker: int) -> bool:

@@ -88,3 +88,32 @@ def test_other_errors_of_the_disk_keep_their_text(
 def test_a_full_disk_is_not_the_matter_here(tmp_path: Path) -> None:
     with refusing("open"):
         file_systems.require_locks(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "flags"), [("btrfs", 0x00800010), ("ext4", 0x10)])
+def test_only_btrfs_is_told_to_write_in_place_beside_the_flags_that_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, flags: int
+) -> None:
+    now = 0x10
+
+    def ioctl(_: int, request: int, given: bytes) -> bytes:
+        nonlocal now
+        if request == 0x40086602:
+            now = int.from_bytes(given, "little")
+        return now.to_bytes(8, "little")
+
+    monkeypatch.setattr(file_systems, "kind_of", lambda _: kind)
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    file_systems.write_in_place(tmp_path)
+    assert now == flags
+
+
+def test_a_file_system_that_does_not_write_in_place_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(file_systems, "kind_of", lambda _: "btrfs")
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
+    file_systems.write_in_place(tmp_path)
