@@ -32,6 +32,11 @@ class Target(NamedTuple):
     job_id: int | None = None
 
     @property
+    def subject(self) -> str:
+        """What a sentence calls it."""
+        return self.text if self.job_id is None else f"job {self.text}"
+
+    @property
     def rule_name(self) -> str:
         """The name of the rule that holds it."""
         return f"{rules.HOLD_PREFIX}{self.text}"

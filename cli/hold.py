@@ -145,10 +145,10 @@ def release(ctx: click.Context, call: Call, targets: Sequence[str]) -> int:
             try:
                 client.delete_filter(one.rule_name)
             except errors.UnknownFilterError:
-                output.echo(f"ganger: {one.text} is not held{_others(client)}", err=True)
+                output.echo(f"ganger: {one.subject} is not held{_others(client)}", err=True)
                 code = 1
             else:
-                output.echo(f"{one.text} is released")
+                output.echo(f"{one.subject} is released")
     return code
 
 

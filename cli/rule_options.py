@@ -235,7 +235,7 @@ def _opcode(text: str) -> str:
     whole = f"OP_{text.upper().removeprefix('OP_')}"
     if whole in known:
         return whole
-    if guess := wording.likeness(text, known):
+    if guess := wording.likeness(whole, known):
         # The daemon may have opcodes of a package that is not installed here.
         doubt = f"--opcode: there is no opcode {text!r} here{guess}; the rule is stored as written"
         output.echo(f"ganger: {doubt}", err=True)

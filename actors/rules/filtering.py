@@ -30,6 +30,7 @@ from ...storage.filters.predicates import (
 )
 from ...storage.filters.rules import USER_SOURCE, ActionName, FilterRule
 from ...storage.jobs.jobs import PRIORITIES
+from ...storage.wording import one_line
 
 __all__ = [
     "ACCEPTED",
@@ -225,7 +226,7 @@ def called(uuid: str | None, name: str = "") -> str:
 
 def _shown(rule: FilterRule) -> str:
     """A rule without a name by its UUID and place; one with a name by what users say of it."""
-    reasons = "; ".join(text for _, text, _ in rule.reason_trail if text)
+    reasons = one_line("; ".join(text for _, text, _ in rule.reason_trail if text))
     if not rule.name:
         reason = f", reason: {reasons}" if reasons else ""
         return f"{called(rule.uuid)} (priority {rule.priority}{reason})"

@@ -126,7 +126,7 @@ def refusal(daemon: FilterDaemon, *words: str) -> str:
 
 @pytest.mark.parametrize(
     ("op_id", "is_doubted"),
-    [("OP_EXCE", True), ("OP_EXEC", False), ("OP_GREET_THE_WORLD", False)],
+    [("OP_EXCE", True), ("execc", True), ("OP_EXEC", False), ("OP_GREET_THE_WORLD", False)],
 )
 def test_what_is_nearly_an_opcode_is_doubted_and_stored(
     daemon: FilterDaemon, op_id: str, *, is_doubted: bool

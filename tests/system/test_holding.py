@@ -350,7 +350,10 @@ def test_one_job_is_held_and_released(daemon: Daemon, client: Client, gate: Gate
     assert "queued" in (str(getattr(one, "status", "")) for one in client.watch(first, log=False))
     assert "paused by the rule 'hold 1'" in daemon.run("job", "why", str(first)).stdout
     done = daemon.run("release", str(first), "node/n1", str(second), check=False)
-    assert (done.returncode, done.stdout) == (1, f"{first} is released\n{second} is released\n")
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"job {first} is released\njob {second} is released\n",
+    )
     assert done.stderr == f"ganger: node/n1 is not held; held are {second}\n"
     assert set(end(client, first, second).values()) == {SUCCESS}
     done = daemon.run("hold", str(first), check=False)
@@ -371,15 +374,15 @@ def test_a_job_is_held_and_released_by_what_stands_for_it_elsewhere(
     last = client.submit(shell("true"), name="node", depends=[before])
     assert f"job {last} is held" in daemon.run("hold", "@last").stdout
     # The name is that of the held job, though another one is newer.
-    assert daemon.run("release", "backup").stdout == f"{old} is released\n"
+    assert daemon.run("release", "backup").stdout == f"job {old} is released\n"
     done = daemon.run("release", "backup", "no-such", "@last", check=False)
-    assert (done.returncode, done.stdout) == (1, f"{last} is released\n")
+    assert (done.returncode, done.stdout) == (1, f"job {last} is released\n")
     complaints = done.stderr.splitlines()
     assert complaints[0].startswith("ganger: there is no job called 'no-such', and a lock is ")
-    assert complaints[1] == f"ganger: {new} is not held; held are {last}"
+    assert complaints[1] == f"ganger: job {new} is not held; held are {last}"
     # A name that a level of locks has, too.
     assert f"job {last} is held" in daemon.run("hold", "node").stdout
-    assert daemon.run("release", "node").stdout == f"{last} is released\n"
+    assert daemon.run("release", "node").stdout == f"job {last} is released\n"
     gate.let_through()
     assert set(end(client, before, old, new, last).values()) == {SUCCESS}
 
@@ -396,5 +399,5 @@ def test_a_plan_is_released_by_its_name_and_a_hold_wants_one_job(
     assert "'night' is a plan of 2 jobs: name one of them" in done.stderr
     for name in ("first", "second"):
         daemon.run("hold", name)
-    assert daemon.run("release", "night").stdout == "1 is released\n2 is released\n"
+    assert daemon.run("release", "night").stdout == "job 1 is released\njob 2 is released\n"
     gate.let_through(2)

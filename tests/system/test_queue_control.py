@@ -287,7 +287,7 @@ def test_a_host_is_held_and_released(daemon: Daemon, client: Client, gate: Gate)
         end(client, first)
         run_by(client)
         assert statuses(client, one) == ["queued"]
-        assert reader.type("ganger release", _4711=str(one)) == f"{one} is released\n"
+        assert reader.type("ganger release", _4711=str(one)) == f"job {one} is released\n"
         assert reader.left == []
     assert end(client, one) == {one: SUCCESS}
 

@@ -59,6 +59,12 @@ def test_a_rejection_names_rule_priority_and_reason() -> None:
     }
 
 
+def test_a_reason_of_several_lines_is_one() -> None:
+    trail = [["gnt:user:ann", "disk\nof n7", 1]]
+    [text] = rejected(rule(reason_trail=trail, name="n7"), jobs=[job(DELAY)]).values()
+    assert text == "rejected by the rule 'n7' (disk of n7)"
+
+
 def test_only_the_jobs_that_a_rule_rejects_are_turned_away() -> None:
     rejections = rejected(rule(), jobs=[job(EXEC), job(DELAY), job(EXEC, DELAY), job(EXEC)])
     assert sorted(rejections) == [1, 2]
