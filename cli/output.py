@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 import msgspec
 
+from ..storage import wording
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import Outcome
 from ..storage.plain_values import encoded
@@ -258,7 +259,8 @@ def chosen_fields(style: Style, usual: Sequence[str], known: Sequence[str]) -> l
     names = [*(named or usual), *added]
     for name in names:
         if name not in known:
-            text = f"--fields: there is no field {name!r}; known are {', '.join(known)}"
+            meant = wording.likeness(name, known)
+            text = f"--fields: there is no field {name!r}{meant}; known are {', '.join(known)}"
             raise click.UsageError(text)
     return names
 

@@ -245,6 +245,10 @@ def _write_new(path: Path, text: str) -> bool:
             os.link(temporary, path)
         except FileExistsError:
             return False
+        except errors.StorageError as error:
+            # The user has named this file, and not the one that would become it.
+            text = error.text.replace(os.fspath(temporary), os.fspath(path))
+            raise errors.StorageError(text) from error
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)

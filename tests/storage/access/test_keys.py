@@ -246,3 +246,10 @@ def test_a_client_whose_file_is_deleted_may_not_connect_any_more(tmp_path: Path)
     keys.authorise(tmp_path, PUBLIC, "a")
     (tmp_path / "clients" / "a.pub").unlink()
     assert not (keys.name_of(tmp_path, PUBLIC) is not None)
+
+
+def test_a_key_that_cannot_be_stored_is_refused_with_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "no-such-folder" / "k"
+    with pytest.raises(errors.StorageError) as refused:
+        keys.create_key(path, PAIR)
+    assert refused.value.text == f"{path}: No such file or directory"
