@@ -105,6 +105,25 @@ def test_a_job_behind_others_that_want_the_same_lock_gets_the_priority_that_puts
     assert 0.0 < ends[second] <= ends[first]
 
 
+@pytest.mark.usefixtures("jobs_wait_with_a_process")
+def test_a_job_behind_one_that_wants_or_has_a_whole_level_names_that_one(
+    client: Client, gate: Gate
+) -> None:
+    holder = client.submit(with_lock(gate.job()))
+    until_running(client, holder)
+    every = client.submit(gate.job(locks={"node": {"exclusive": ["*"]}}))
+    until_waiting(client, every)
+    behind = client.submit(lock_job() | {"locks": {"node": {"exclusive": ["n7"]}}})
+    until_waiting(client, behind)
+    waits = f"job {behind} is waiting: it waits for node/n7 (exclusive), "
+    assert client.explain(behind).text == f"{waits}wanted earlier by job {every}"
+    gate.let_through()
+    until_running(client, every)
+    assert client.explain(behind).text == f"{waits}held (exclusive) by job {every}"
+    gate.let_through()
+    assert {job.status for job in client.wait(holder, every, behind)} == {JobStatus.SUCCESS}
+
+
 def test_a_job_behind_others_at_a_limit_gets_the_priority_that_puts_it_first(
     client: Client, gate: Gate
 ) -> None:
