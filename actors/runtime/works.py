@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Work = Generator[Any, Any, "Message | None"]
 """Work that answers a request by itself, or by the message that it returns.
 
-It yields None at the end of a slice, or a function to be called in a thread.
+At the end of a slice it yields a function to be called in a thread, or anything else.
 """
 
 
@@ -35,9 +35,9 @@ class _UnderWay(NamedTuple):
     envelope: Envelope | None
     outlives_asker: bool
 
-    def go_on(self, found: WorkedOut | None) -> Callable[[], Any] | None:
-        """Take a slice, with what a thread has found; what a thread is to do before the next."""
-        wanted: Callable[[], Any] | None
+    def go_on(self, found: WorkedOut | None) -> object:
+        """Take a slice, with what a thread has found; what the work yields at its end."""
+        wanted: object
         if found is not None and found.error is not None:
             wanted = self.work.throw(found.error)
         else:
@@ -115,7 +115,7 @@ class Works:
                 one.envelope.refuse(errors.RequestFatalError.of(self._name, repr(error)))
             raise
         else:
-            if wanted is None:
+            if not callable(wanted):
                 self.under_way.append(one)
                 return
             self._beside.append((one, wanted))
