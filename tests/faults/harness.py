@@ -39,6 +39,9 @@ LOOK_SECONDS = 0.02
 _MARK = "GANGER_TEST_FOLDER="
 """Begins what says in the environment of each process for which folder it works."""
 
+_TOLD_BYTES_MAX = 1 << 21
+"""What the kernel lets a program have as its words and its environment."""
+
 _made: list[Daemon] = []
 """All of this process."""
 
@@ -86,9 +89,9 @@ class Daemon:
 
     def is_ours(self, pid: str) -> bool:
         """Whether this process works for the daemon, or is it."""
-        mark = f"{_MARK}{self.folder}".encode()
         words, environment = _told(pid)
-        return os.fsencode(self.places.run) in words or mark in environment.split(b"\0")
+        mark = f"{_MARK}{self.folder}\0".encode()
+        return os.fsencode(self.places.run) in words or mark in environment
 
     def run(self, *words: str, check: bool = True, text: str | None = None) -> Any:
         """Run one command of the command line."""
@@ -251,8 +254,11 @@ def _end_all(is_meant: Callable[[str], bool]) -> int:
     count = 0
     # By their descriptors: the first process of a machine may take seconds to reap them.
     for pid in filter(str.isdecimal, os.listdir("/proc")):
+        if not is_meant(pid):
+            continue
         with contextlib.suppress(ProcessLookupError):
             descriptor = process_identity.open_pidfd(int(pid))
+            # The number may have come to mean another process.
             if is_meant(pid):
                 count += 1
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -265,13 +271,20 @@ def _end_all(is_meant: Callable[[str], bool]) -> int:
 def _told(pid: str) -> tuple[bytes, bytes]:
     """The words and the environment of a process; empty if it has gone."""
     # Not by psutil: it takes a hundredth of a second for all processes.
+    return _read(f"/proc/{pid}/cmdline"), _read(f"/proc/{pid}/environ")
+
+
+def _read(path: str) -> bytes:
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read()
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return words, file.read()
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return b"", b""
+        return b""
+    try:
+        return os.read(descriptor, _TOLD_BYTES_MAX)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def wait_until_true(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
