@@ -156,6 +156,7 @@ def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa:
         directory=Directory(),
         places=places,
         remote_endpoint=options.remote,
+        is_node=places.membership.exists(),
         has_test_hooks=options.test_hooks,
         hung_after_seconds=options.hung_after,
         reuses_processes=not options.fresh_processes,
@@ -286,7 +287,8 @@ def _tidy(places: Places) -> None:
         if places.former_lock_files.is_dir():
             places.former_lock_files.rmdir()
         places.socket.unlink(missing_ok=True)
-    shutil.rmtree(places.authority_socket.parent, ignore_errors=True)
+    for beside in (places.authority_socket, places.node_socket):
+        shutil.rmtree(beside.parent, ignore_errors=True)
     if places.lock_files.exists():
         # Its name would be free for everybody.
         return

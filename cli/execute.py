@@ -40,6 +40,13 @@ _NOT_STARTED = "command cannot be started: "
     "NAME * is the whole level. May be repeated.",
 )
 @click.option(
+    "--on",
+    "node",
+    type=choices.Text(),
+    metavar="NODE",
+    help="Run it on this node, which the job locks shared unless --lock says more.",
+)
+@click.option(
     "--timeout",
     type=choices.Seconds(least=0.001),
     metavar="TIME",
@@ -90,6 +97,7 @@ def execute(
     *,
     command: Sequence[str],
     locks: Sequence[str],
+    node: str | None,
     timeout: float | None,
     cwd: str | None,
     variables: Sequence[str],
@@ -120,7 +128,12 @@ def execute(
         opcode["locks"] = _locks(locks)
     if variables or from_here:
         opcode["env"] = _variables_here(from_here) | _variables(variables)
-    given = {"timeout": timeout, "cwd": _directory(cwd), "leave_running": leave_running or None}
+    given = {
+        "node": node,
+        "timeout": timeout,
+        "cwd": _directory(cwd),
+        "leave_running": leave_running or None,
+    }
     opcode |= {name: value for name, value in given.items() if value is not None}
     with call.client() as client:
         opcode |= _standard_input(stdin, client, dry_run=dry_run)

@@ -60,6 +60,7 @@ _COMMANDS = {
         "opcodes",
         "List the opcodes, or the parameters of one.",
     ),
+    "node": ("ganger.cli.node", "node", "Let hosts join, and see and remove them."),
     "key": ("ganger.cli.key", "key", "Make, authorise and revoke keys for remote clients."),
     "rapi": ("ganger.cli.rapi", "rapi", "Keep the users of the remote API."),
     "completion": ("ganger.cli.completion", "completion", "Print a shell completion script."),

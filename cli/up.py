@@ -92,6 +92,20 @@ def up(
         return 0
 
 
+def start_node(call: Call) -> int:
+    """Start the daemon of a node, unless it runs already."""
+    places = call.places
+    with _alone(places):
+        running = running_pid(places)
+        if running is not None:
+            _require_answer(call, running)
+            output.echo(f"The node daemon already runs (pid {running}) in {places.data}")
+            return 0
+        pid, _ = _start(places, DaemonOptions(no_rapi=True).words())
+        output.echo(f"The node daemon is ready (pid {pid}) in {places.data}")
+        return 0
+
+
 def _require_free_ports(options: DaemonOptions) -> None:
     """Raise `OperatorError` if something else listens where the daemon is told to listen."""
     places = []

@@ -299,6 +299,9 @@ REMOVED_AT_ONCE = 10
 ARCHIVED_AT_ONCE = 256
 """Jobs that are archived before other requests have their turn."""
 
+NODE_CALL_SECONDS = 3.0
+"""Time within which the master must answer a node; then the node tries its next endpoint."""
+
 DISK_RETRY_SECONDS = 1.0
 """Time after a refused write until the daemon tries the disk again."""
 

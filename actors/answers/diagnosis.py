@@ -35,15 +35,24 @@ class Diagnosis:
     """Explains why jobs do not run, and what would happen if."""
 
     def __init__(
-        self, runtime: Runtime, store: JobStore, gate: StartGate, held_up: Callable[[int], str]
+        self,
+        runtime: Runtime,
+        store: JobStore,
+        gate: StartGate,
+        held_up: Callable[[int], str],
+        awaited_node: Callable[[int], str],
     ) -> None:
-        """``held_up``: why the newest state of a job is not stored; empty if it is."""
+        """``held_up``: why the newest state of a job is not stored; empty if it is.
+
+        ``awaited_node``: for what a running job waits on a node; empty: for nothing.
+        """
         self._runtime = runtime
         self._store = store
         self._table = store.table
         self._announcements = store.announcements
         self._gate = gate
         self._held_up = held_up
+        self._awaited_node = awaited_node
         self._simulating: Counter[bytes] = Counter()
         """How many simulations of each client have jobs that are not judged yet."""
 
@@ -141,6 +150,8 @@ class Diagnosis:
         obstacles = [explaining.of_config_lock(row, found)] if found.is_waiting else []
         if why := self._store.output_dropped.get(job_id):
             obstacles.append(messages.Obstacle(kind="disk", held=job_id, text=why))
+        if why := self._awaited_node(job_id):
+            obstacles.append(messages.Obstacle(kind="node", held=job_id, text=why))
         remedy = obstacles[0].remedy if obstacles else messages.Remedy()
         envelope.reply(explaining.explained(row, obstacles, remedy))
 

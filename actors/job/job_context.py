@@ -6,19 +6,19 @@ import math
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...storage import opcodes, settings
 from ...storage.queue_files import output_blocks, output_files, output_limits, spool
-from ...transport import messages
+from ...transport import frames, messages
 from .conversation import Conversation
 from .job_log import JobLog
 from .output import JobOutput
 from .running_job import RunningJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 class JobContext:
@@ -117,9 +117,16 @@ class JobContext:
             if isinstance(descriptors, Mapping)
             else dict.fromkeys(descriptors, select.POLLIN)
         )
+        return self._poll(wanted, timeout_seconds, lambda: False)
+
+    def _poll(
+        self, wanted: dict[int, int], timeout_seconds: float | None, is_done: Callable[[], bool]
+    ) -> list[int]:
         deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             self._daemon.take_messages()
+            if is_done():
+                return []
             if self.must_be_killed:
                 self.must_be_killed = False
                 raise opcodes.KilledError
@@ -128,6 +135,47 @@ class JobContext:
             ready = self._daemon.wait(wanted, left)
             if ready or time.monotonic() >= deadline:
                 return ready
+
+    # Calls of nodes.
+
+    def call_node(self, node: str, request: messages.TaskRequest) -> int:
+        """Ask the daemon of a node, as often as it takes; the number of the call."""
+        frame = frames.encode(request, 1)
+        return self._daemon.send(messages.CallNode(job_id=self.job_id, node=node, frame=frame))
+
+    def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]:
+        """Wait for a reply to one of these calls: its number, and what the hub says.
+
+        Raises `KilledError` as `poll` does, and the error for which a `Failure` of the hub stands.
+        """
+        found: list[tuple[int, messages.Message]] = []
+
+        def has_reply() -> bool:
+            for number in numbers:
+                if (reply := self._daemon.take_reply(number)) is not None:
+                    found.append((number, reply))
+                    return True
+            return False
+
+        self._poll({}, None, has_reply)
+        return found[0]
+
+    def forget_call(self, number: int) -> None:
+        """Nobody waits for the reply to this call any more."""
+        self._daemon.forget(number)
+
+    @property
+    def task_key(self) -> str:
+        """The name of the running opcode's task on any node: another one for each start.
+
+        The time when the job came tells a job from one of a restored directory with the same id.
+        """
+        seconds, micro = self._running.job.received_timestamp or (0, 0)
+        return f"task-{self.job_id}-{self.op_index}-{seconds}.{micro:06}"
+
+    def tell_silent(self, text: str) -> None:
+        """Tell the daemon what the job waits for on a node; "": for nothing any more."""
+        self._daemon.tell(messages.NodeAwaited(job_id=self.job_id, text=text))
 
     def _write_what_is_due(self) -> float:
         """Write log and output if it is time; when to do so again."""

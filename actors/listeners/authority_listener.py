@@ -19,10 +19,12 @@ from ...transport.links.component_link import ComponentLink
 from ...transport.messages import JOB_MESSAGES, RECEIVERS
 from ...transport.zmq.router import Router
 from ..runtime.actor import start
-from ..runtime.addresses import SUPERVISOR
+from ..runtime.addresses import NODE_HUB, SUPERVISOR
 from .wire_listener import WireAddress, WireListener
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...transport import frames
     from ...transport.zmq.peers import Incoming
     from ..runtime.component import Component, Runtime
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 class AuthorityListener(WireListener):
     """Owns the sockets of this process, and starts its other components.
 
-    ``components``: each class with its dispatcher. ``opened`` is called when the socket is there,
-    ``failed`` with a reason when this process must end.
+    ``socket``: where it listens. ``components``: each class with its dispatcher. ``opened`` is
+    called when the socket is there, ``failed`` with a reason when this process must end.
     """
 
     name = "authority_listener"
@@ -40,11 +42,13 @@ class AuthorityListener(WireListener):
     def __init__(
         self,
         runtime: Runtime,
+        socket: Path,
         components: Mapping[str, tuple[type[Component], str]],
         opened: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:
         super().__init__(runtime)
+        self._socket = socket
         self._components = components
         self._opened = opened
         self._failed = failed
@@ -83,7 +87,7 @@ class AuthorityListener(WireListener):
     def _open_sockets(self) -> Router:
         budget = self.runtime.host.budget
         listener_max = None if budget is None else budget.listener
-        return Router(self.places.authority_socket, descriptors_max=listener_max)
+        return Router(self._socket, descriptors_max=listener_max)
 
     def _start(self, message: messages.StartComponent) -> None:
         """Start a component; what its predecessor had not answered is refused."""
@@ -137,3 +141,5 @@ class AuthorityListener(WireListener):
         """A job's process has gone, or does not read."""
         for key in [key for key in self._unanswered.copy() if key[0] == peer]:
             self._unanswered.pop(key, None)
+        if NODE_HUB.name in self._components:
+            self.runtime.tell(NODE_HUB, messages.PeerGone(peer=peer))

@@ -52,6 +52,7 @@ _LASTING = (
     messages.RequestLocks,
     messages.AwaitLocks,
     messages.RunOpcode,
+    messages.CallNode,
 )
 """Requests that may stay open without a limit."""
 
@@ -60,6 +61,7 @@ _PARTS = (
     messages.JobsChanged,
     messages.JobLogged,
     messages.LocksPending,
+    messages.NodeSilent,
 )
 """Replies after which more follow under the same number."""
 

@@ -57,7 +57,10 @@ class OutputLog:
 
 
 class Output:
-    """One output of the command: passes it on as it comes, logs its lines, keeps its tail."""
+    """One output of the command: passes it on as it comes, logs its lines, keeps its tail.
+
+    ``descriptor``: where it comes from; -1: `take` gets it.
+    """
 
     def __init__(
         self, descriptor: int, kind: str, log: OutputLog, context: OperationContext
@@ -72,7 +75,8 @@ class Output:
         """Bytes that the command has written."""
         self.is_truncated = False
         """Whether some of them were dropped."""
-        os.set_blocking(descriptor, False)
+        if descriptor >= 0:
+            os.set_blocking(descriptor, False)
 
     def read(self) -> bool:
         """Read the output so far; False at its end."""
@@ -82,6 +86,11 @@ class Output:
             return True
         if not data:
             return False
+        self.take(data)
+        return True
+
+    def take(self, data: bytes) -> None:
+        """The command has written this."""
         self.size += len(data)
         if self._context.output(data, self._kind) < len(data):
             self.is_truncated = True
@@ -90,7 +99,6 @@ class Output:
         if not self._log.is_full:
             self._unfinished += data
             self._log.add(take_pieces(self._unfinished), self._kind)
-        return True
 
     def finish(self) -> None:
         """Log a last line that has no end."""

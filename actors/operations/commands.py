@@ -50,6 +50,10 @@ def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | N
     Raises `OperationError` with the same values unless the command ended in time, with an exit
     code that means success. A dry run checks only that there is such a command.
     """
+    if opcode.node is not None:
+        from . import on_node  # noqa: PLC0415 - for the few that have a node
+
+        return on_node.run_on_node(opcode, context)  # type: ignore[arg-type]
     variables = _environment(opcode, context)
     if context.dry_run:
         with _Inside(opcode):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+from pathlib import Path
 
 import psutil
 
@@ -41,3 +43,27 @@ def end_child_processes() -> None:
     for child in children:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child.pid, 0)
+
+
+def host_name() -> str:
+    """The name of this machine."""
+    return socket.gethostname()
+
+
+def addresses() -> list[str]:
+    """Its addresses that other machines may reach, IPv4 first."""
+    wanted = {socket.AF_INET: ("127.",), socket.AF_INET6: ("::1", "fe80:")}
+    found = [one for each in psutil.net_if_addrs().values() for one in each]
+    return [
+        one.address
+        for family, local in wanted.items()
+        for one in found
+        if one.family == family and not one.address.startswith(local)
+    ]
+
+
+def boot_id() -> str:
+    """The identity of this boot of the system; "" if it does not tell."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""

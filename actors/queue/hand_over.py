@@ -13,7 +13,7 @@ from ...storage import settings
 from ...storage.jobs import jobs
 from ...storage.jobs.jobs import JobStatus
 from ...transport import messages
-from ..runtime.addresses import EXECUTOR
+from ..runtime.addresses import EXECUTOR, NODE_HUB
 from ..store.job_rows import Phase, Row
 from .reusing import reuses_process
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..runtime.component import Runtime
     from ..store.job_store import JobStore
     from ..store.start_gate import StartGate
+
+_NODE = b'"node"'
+"""What stands in the file of a job that may have a node to run on."""
 
 
 class HandOver:
@@ -37,6 +40,7 @@ class HandOver:
         self._queue_path = os.fspath(runtime.host.places.queue)
         self._socket_path = os.fspath(runtime.host.places.socket)
         self._direct = dict(runtime.host.elsewhere)
+        self._to_nodes = {NODE_HUB.name: os.fspath(runtime.host.places.node_socket)}
         self._may_reuse = runtime.host.reuses_processes
         self._starting: dict[int, tuple[bytes, jobs.Job]] = {}
         store.when_ended(self._forget)
@@ -169,7 +173,7 @@ class HandOver:
             queue=self._queue_path,
             socket=self._socket_path,
             chosen=row.chosen,
-            direct=self._direct,
+            direct=self._direct | self._to_nodes if _NODE in body else self._direct,
             reuses=reuses,
         )
         envelope.reply(go)

@@ -63,7 +63,13 @@ class JobQueue(Component[messages.QueueMessage]):
         self.admission = Admission(
             self.runtime, self.store, self.gate, self.control.link_retry, self.control.retries_of
         )
-        self.diagnosis = Diagnosis(self.runtime, self.store, self.gate, self.lifecycle.held_up)
+        self.diagnosis = Diagnosis(
+            self.runtime,
+            self.store,
+            self.gate,
+            self.lifecycle.held_up,
+            self.lifecycle.awaited_node,
+        )
         self.answers = InstalledAnswers(self)
         self._routes = routes(self)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
@@ -283,6 +289,7 @@ def from_jobs(queue: JobQueue) -> Routes:
             _noted(messages.PriorityAnswered, control.pass_answer),
             _noted(messages.OutputDropped, queue.store.note_dropped),
             _noted(messages.StateHeldUp, lifecycle.note_held_up),
+            _noted(messages.NodeAwaited, lifecycle.note_node),
         )
     )
 

@@ -56,6 +56,8 @@ class Lifecycle:
         self._gate = gate
         self._refused: dict[int, errors.GangerError] = {}
         self._held_up: dict[int, str] = {}
+        self._nodes: dict[int, str] = {}
+        """For what jobs wait on nodes."""
         self._killed: set[int] = set()
         self._closed: dict[int, tuple[int, messages.GateAnswered]] = {}
         store.settle_with(self._take_death)
@@ -119,6 +121,19 @@ class Lifecycle:
         if row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final:
             what = "its end" if message.is_end else "its newest state"
             self._held_up[row.id] = f"{what} cannot be stored: {message.text}"
+
+    def note_node(self, message: messages.NodeAwaited) -> None:
+        """The job's process waits for a node, or does no more."""
+        row = self._table.find(message.job_id)
+        is_alive = row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final
+        if is_alive and message.text:
+            self._nodes[message.job_id] = message.text
+        else:
+            self._nodes.pop(message.job_id, None)
+
+    def awaited_node(self, job_id: int) -> str:
+        """For what the job waits on a node; empty: for nothing."""
+        return self._nodes.get(job_id, "")
 
     def held_up(self, job_id: int) -> str:
         """Why the newest state of a job with a process is not stored; empty if it is."""

@@ -11,6 +11,9 @@ from ...transport.messages import (
     FilterMessage,
     ListenerMessage,
     LockMessage,
+    NodeHubMessage,
+    NodeKeeperMessage,
+    NodeLinkMessage,
     QueueMessage,
     RapiKeeperMessage,
     ReaderMessage,
@@ -25,6 +28,9 @@ EXECUTOR = Address[ExecutorMessage]("executor")
 FILTER_EVALUATOR = Address[FilterMessage]("filter_evaluator")
 JOB_QUEUE = Address[QueueMessage]("job_queue")
 LOCK_MANAGER = Address[LockMessage]("lock_manager")
+NODE_HUB = Address[NodeHubMessage]("node_hub")
+NODE_KEEPER = Address[NodeKeeperMessage]("node_keeper")
+NODE_LINK = Address[NodeLinkMessage]("node_link")
 OUTPUT_READER = Address[ReaderMessage]("output_reader")
 RAPI_KEEPER = Address[RapiKeeperMessage]("rapi_keeper")
 SCHEDULER = Address[SchedulerMessage]("scheduler")

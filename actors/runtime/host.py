@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +35,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     log: FilteringBoundLogger
     daemon_lock: LockFile
     remote_endpoint: str | None = None
+    is_node: bool = False
+    """Whether this is the daemon of a node, whose jobs are tasks of the master's."""
+
     has_test_hooks: bool = False
     hung_after_seconds: float = settings.HUNG_SECONDS
     """How long a component, or another process, may work at one message."""
@@ -50,6 +54,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The other processes by name, each with its pid; their keepers fill them in."""
     directory_descriptor: int | None = None
     """An open file that keeps the queue directory locked while any process has it open."""
+
+    own_socket: Path | None = None
+    """In a process beside the daemon: the socket of its listener."""
 
     endpoints: list[str] = []
     """The endpoints of the listeners, which fill them in."""

@@ -26,19 +26,23 @@ from ...storage.alive import lock_files, parent_death
 from ...storage.disk import documents, paths
 from ...transport.envelopes import Directory
 from ...transport.links.component_link import LinkedReceiver
-from ...transport.messages import ComponentHung
+from ...transport.messages import ComponentFailed, ComponentHung
 from ..listeners.authority_listener import AuthorityListener
+from ..nodes.node_hub import NodeHub
 from ..runtime.actor import start
 from ..runtime.host import Host
 from . import logs
-from .authority import READY, STOP, AuthoritySetting
 from .log_writer import LogWriter
 from .placement import COMPONENTS, PLACEMENT
+from ..processes.process_keeper import READY, STOP, ProcessSetting
 from .supervisor import Shutdown
 from .watchdog import SUPERVISOR, Watchdog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...transport.envelopes import Envelope
+    from ..runtime.component import Component
     from ..runtime.served_actor import ServedActor
 
 _FAILED_EXIT_CODE = 1
@@ -47,7 +51,7 @@ _FAILED_EXIT_CODE = 1
 
 def main() -> None:
     """Serve until the daemon ends or says so. Arguments: the setting, open descriptors."""
-    setting = msgspec.json.decode(sys.argv[1], type=AuthoritySetting)
+    setting = msgspec.json.decode(sys.argv[1], type=ProcessSetting)
     for inherited in sys.argv[2:]:
         os.set_inheritable(int(inherited), False)  # noqa: FBT003
     control = socket.socket(fileno=int(sys.argv[2]))
@@ -64,8 +68,9 @@ def main() -> None:
 class _AuthorityProcess:
     """What the main thread does: watch the components, and the daemon."""
 
-    def __init__(self, setting: AuthoritySetting, control: socket.socket) -> None:
+    def __init__(self, setting: ProcessSetting, control: socket.socket) -> None:
         places = paths.Places(Path(setting.data), Path(setting.run))
+        self._socket = Path(setting.socket)
         stream = os.fdopen(documents.open_to_append(places.log), "a", encoding="utf-8")
         self._writer = LogWriter(stream)
         self._log = logs.to_file(cast("TextIO", self._writer)).bind(pid=os.getpid())
@@ -79,24 +84,35 @@ class _AuthorityProcess:
             daemon_lock=self._lock_file,
             has_test_hooks=setting.has_test_hooks,
             budget=setting.budget,
+            own_socket=self._socket,
         )
         self._components = setting.components
         self._watchdog = Watchdog(self._host, Shutdown(), None, setting.hung_after_seconds)
 
     def serve(self) -> None:
         """Open the socket; then wait for the end."""
-        classes = {component.name: component for component in COMPONENTS}
+        known: tuple[type[Component], ...] = (*COMPONENTS, NodeHub)
+        classes = {component.name: component for component in known}
         ours = {name: (classes[name], PLACEMENT[name]) for name in self._components}
         name = AuthorityListener.name
         opened = functools.partial(self._control.sendall, READY)
-        actor = start(self._host, AuthorityListener, PLACEMENT[name], 1, ours, opened, self._fail)
+        actor = start(
+            self._host,
+            AuthorityListener,
+            PLACEMENT[name],
+            1,
+            self._socket,
+            ours,
+            opened,
+            self._fail,
+        )
         listener = cast("AuthorityListener", actor.component)
         for other in (*classes, SUPERVISOR):
             if other not in ours:
                 self._host.directory.enter(other, LinkedReceiver(listener.link, other))
         to_supervisor = LinkedReceiver(listener.link, SUPERVISOR)
         self._host.directory.enter(
-            SUPERVISOR, _ToSupervisor(self._host, to_supervisor, self._writer)
+            SUPERVISOR, _ToSupervisor(self._host, to_supervisor, self._writer, self._fail)
         )
         while not select.select([self._control], [], [], settings.WATCHDOG_SECONDS)[0]:
             self._watchdog.look()
@@ -128,14 +144,24 @@ class _AuthorityProcess:
 class _ToSupervisor:
     """Stands for the supervisor: what a component hangs at is refused here, before it learns."""
 
-    def __init__(self, host: Host, supervisor: LinkedReceiver, writer: LogWriter) -> None:
+    def __init__(
+        self,
+        host: Host,
+        supervisor: LinkedReceiver,
+        writer: LogWriter,
+        fail: Callable[[str], NoReturn],
+    ) -> None:
         self._host = host
+        self._fail = fail
         self._writer = writer
         self._supervisor = supervisor
 
     def tell(self, envelope: Envelope) -> bool:
         """Pass on ``envelope``."""
         message = envelope.message
+        if isinstance(message, ComponentFailed) and message.component == NodeHub.name:
+            # Its keeper starts both anew.
+            self._fail(message.text)
         if isinstance(message, ComponentHung):
             refusal = f"component {message.component} hung and is replaced"
             actor = self._host.actors[message.component]

@@ -11,6 +11,8 @@ from ..execution.executor import Executor
 from ..listeners.installed import installed
 from ..listeners.wire_listener import WireListener
 from ..locks.lock_manager import LockManager
+from ..nodes.node_keeper import NodeKeeper
+from ..nodes.node_link import NodeLink
 from ..output.output_reader import OutputReader
 from ..queue.job_queue import JobQueue
 from ..rules.filter_evaluator import FilterEvaluator
@@ -39,6 +41,9 @@ _OWN = {
     "executor": CORE,
     "wire_listener": CORE,
     "rapi_keeper": "rapi_keeper",
+    "node_keeper": "node_keeper",
+    "node_hub": "node_hub",
+    "node_link": "node_link",
 }
 
 INSTALLED = installed({*_OWN, "supervisor"})
@@ -59,6 +64,7 @@ COMPONENTS: tuple[type[Component], ...] = (
     JobQueue,
     OutputReader,
     Executor,
+    NodeKeeper,
     *INSTALLED.classes,
     WireListener,
     RapiKeeper,
@@ -75,7 +81,14 @@ APART = {"together": (), "apart": ("lock_manager", "config_store")}
 SUPERVISION = "supervision"
 """The dispatcher of the supervisor, which no component shares: it stops them all."""
 
-NOTIFIED_OF_REPLACEMENT = ("executor", "wire_listener", "config_store", "authority")
+NOTIFIED_OF_REPLACEMENT = (
+    "executor",
+    "wire_listener",
+    "config_store",
+    "authority",
+    "node_keeper",
+    "node_link",
+)
 """They act for clients or jobs, whose requests the replaced component has forgotten."""
 
 
@@ -85,6 +98,15 @@ def elsewhere(placement: str, places: Places) -> dict[str, str]:
     return dict.fromkeys(APART[placement], socket)
 
 
-def components(elsewhere: Collection[str]) -> tuple[type[Component], ...]:
-    """All components, in the order of their start, if these live in another process."""
-    return (Authority, *COMPONENTS) if elsewhere else COMPONENTS
+_OF_MASTERS = (NodeKeeper, *INSTALLED.classes, RapiKeeper)
+
+
+def components(elsewhere: Collection[str], *, is_node: bool = False) -> tuple[type[Component], ...]:
+    """All components, in the order of their start, if these live in another process.
+
+    ``is_node``: it is the daemon of a node, which has no doors but its own, and calls its master.
+    """
+    found = COMPONENTS
+    if is_node:
+        found = (*(one for one in COMPONENTS if one not in _OF_MASTERS), NodeLink)
+    return (Authority, *found) if elsewhere else found

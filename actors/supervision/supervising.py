@@ -39,6 +39,8 @@ POLICIES: dict[str, Policy] = {
     "scheduler": Policy(when_hung="replace"),
     # The daemon itself, which begins anew when such a component hangs.
     DAEMON: Policy(restarts_max=5, window_seconds=3600.0),
+    # Nobody but jobs on nodes needs it: the daemon goes on without.
+    "node_keeper": Policy(restarts_max=1_000_000),
     # A fork server holds no state, and a system short of memory may kill it repeatedly.
     "fork_server:lean": Policy(restarts_max=20),
     "fork_server:full": Policy(restarts_max=20),

@@ -19,7 +19,7 @@ from ...storage.version import version
 from ...transport import messages
 from ...transport.envelopes import Address
 from ..runtime.actor import start
-from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE, OUTPUT_READER
+from ..runtime.addresses import AUTHORITY, EXECUTOR, JOB_QUEUE, NODE_HUB, NODE_KEEPER, OUTPUT_READER
 from ..runtime.component import Component
 from . import placement, supervising
 from .placement import NOTIFIED_OF_REPLACEMENT, PLACEMENT
@@ -79,7 +79,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         self._quarantined: list[str] = []
         self._incarnations: dict[str, int] = {}
         self._elsewhere = runtime.host.elsewhere
-        self._components = placement.components(self._elsewhere)
+        self._components = placement.components(self._elsewhere, is_node=runtime.host.is_node)
         self._classes = {component.name: component for component in self._components}
         self._failed: set[str] = set()
         """Components that failed and were not started again yet."""
@@ -223,7 +223,8 @@ class Supervisor(Component[messages.SupervisorMessage]):
         name = message.component
         if name in self._elsewhere or name not in self._classes:
             # What hangs there ends with its process.
-            self.runtime.tell(AUTHORITY, messages.ReplaceProcess(f"{name} hangs: {message.text}"))
+            keeper = NODE_KEEPER if name == NODE_HUB.name else AUTHORITY
+            self.runtime.tell(keeper, messages.ReplaceProcess(f"{name} hangs: {message.text}"))
             return
         actor = self.runtime.host.actors[name]
         if self._is_stopping or message.incarnation != actor.incarnation:

@@ -123,7 +123,7 @@ def _local_sockets(host: Host) -> dict[str, Path]:
     """The components with a local socket, and its file."""
     return {
         "wire_listener": host.places.socket,
-        "authority_listener": host.places.authority_socket,
+        "authority_listener": host.own_socket or host.places.authority_socket,
         **{name: Path(state.path) for name, state in host.listener_states.copy().items()},
     }
 

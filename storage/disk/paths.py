@@ -82,6 +82,24 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "archive.index"
 
     @property
+    def hosts(self) -> Path:
+        """The hosts that have joined or were invited (`storage.nodes.host_table`)."""
+        return self.data / "nodes" / "hosts.json"
+
+    @property
+    def membership(self) -> Path:
+        """Of which cluster this directory's host is a node (`storage.nodes.membership`)."""
+        return self.data / "node.json"
+
+    @property
+    def node_socket(self) -> Path:
+        """The socket of the process that has the connections of the nodes.
+
+        In a folder of its own: each listener keeps files beside its socket.
+        """
+        return self.run / "n" / "socket"
+
+    @property
     def reservations(self) -> Path:
         """Temporary reservations, as Ganeti keeps them."""
         return self.data / "tempres.data"
@@ -195,6 +213,11 @@ def data_directory(given: str | os.PathLike[str] | None = None) -> Path:
         return _absolute(given)
     if environment := os.environ.get("GANGER_DATA"):
         return _absolute(environment)
+    return default_data_directory()
+
+
+def default_data_directory() -> Path:
+    """The data directory that nobody has named, as `data_directory`."""
     if os.geteuid() == 0:
         return Path(DEFAULT_DATA_DIRECTORY)
     if folder := os.environ.get("XDG_DATA_HOME"):

@@ -30,11 +30,11 @@ SUBMITTER_KEY: Final = "ganger_submitter"
 LAST: Final = "@last"
 """Stands, in place of a name, for the newest job of the user who asks."""
 
-Via = Literal["socket", "key", "rapi", "luxi"]
+Via = Literal["socket", "key", "rapi", "luxi", "node"]
 """The way in: the local socket, a key of a remote client, the remote API, Ganeti's LUXI."""
 
 _NUMBER = re.compile(r"\s*[+-]?[\d_]+\s*")
-_OWN_NAMES: Final[tuple[Via, ...]] = ("key", "rapi")
+_OWN_NAMES: Final[tuple[Via, ...]] = ("key", "rapi", "node")
 """The ways in with users of their own, who may be called as a user of the system is."""
 
 

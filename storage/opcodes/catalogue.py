@@ -49,7 +49,7 @@ class OpExec(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_EXEC"
     private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin", "stdin_base64")
-    later_fields: ClassVar[tuple[str, ...]] = ("leave_running", "stdin_base64")
+    later_fields: ClassVar[tuple[str, ...]] = ("leave_running", "stdin_base64", "node")
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 
@@ -76,6 +76,9 @@ class OpExec(Opcode, kw_only=True):
 
     locks: LockNeeds = NO_LOCKS
     """The locks that the job holds while the command runs."""
+
+    node: NonEmptyStr | None = None
+    """The node to run it on; this machine if unset."""
 
     leave_running: bool = False
     """Whether processes that left the command's process group may run on when it has ended."""
@@ -109,8 +112,8 @@ class OpExec(Opcode, kw_only=True):
         return from_base64(self.stdin_base64)
 
     def lock_needs(self) -> LockNeeds:
-        """The locks that the submitter declared."""
-        return self.locks
+        """The locks that the submitter declared, and the node where it runs, shared at least."""
+        return self.locks if self.node is None else self.locks.with_node(self.node)
 
     @classmethod
     def summary_value(cls, fields: Mapping[str, Any]) -> str | None:

@@ -170,6 +170,13 @@ class LockNeeds(
         except msgspec.ValidationError as error:
             raise errors.OpcodeError(f"locks: {error}") from error
 
+    def with_node(self, name: str) -> LockNeeds:
+        """These needs, and the node ``name``: shared, unless they have it already."""
+        if _covers(self.node, name):
+            return self
+        node = msgspec.structs.replace(self.node, shared=(*self.node.shared, name))
+        return msgspec.structs.replace(self, node=node)
+
     def to_changes(self) -> list[tuple[str, LockMode]]:
         """Every lock by its name on the wire, with its mode, in lock order.
 
@@ -194,6 +201,10 @@ class LockNeeds(
             for level, attribute in _LEVELS
             if (needs := getattr(self, attribute)) is not _NOTHING
         ]
+
+
+def _covers(needs: LevelNeeds, name: str) -> bool:
+    return any(one in (*needs.shared, *needs.exclusive) for one in (name, WHOLE_LEVEL))
 
 
 _LEVELS = tuple(zip(LockNeeds.__struct_encode_fields__, LockNeeds.__struct_fields__, strict=True))

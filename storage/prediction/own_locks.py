@@ -19,8 +19,13 @@ from .needs import forecast_of_needs
 
 
 def command(asked: OpcodeInput) -> LockForecast:
-    """The locks that the submitter declared."""
+    """The locks that the submitter declared, and the node where it runs."""
     plain = asked.parameters.get("locks")
+    if node := asked.parameters.get("node"):
+        if not isinstance(node, str):
+            raise MalformedError("node")
+        needs = plain if isinstance(plain, LockNeeds) else _needs(plain)
+        return forecast_of_needs(needs.with_node(node))
     if not plain:
         return NO_LOCKS
     if isinstance(plain, LockNeeds):
@@ -30,6 +35,13 @@ def command(asked: OpcodeInput) -> LockForecast:
     except (TypeError, ValueError, RecursionError) as error:
         raise MalformedError("locks") from error
     return _known(written) if len(written) <= _WRITTEN_BYTES_MAX else _of_written(written)
+
+
+def _needs(plain: object) -> LockNeeds:
+    try:
+        return LockNeeds.of(plain or {})  # type: ignore[arg-type]
+    except (errors.OpcodeError, ValueError) as error:
+        raise MalformedError("locks") from error
 
 
 def _of_written(written: bytes) -> LockForecast:
@@ -60,7 +72,7 @@ def test_delay(asked: OpcodeInput) -> LockForecast:
 
 
 DECLARED: Final = {
-    "OP_EXEC": (command, ()),
+    "OP_EXEC": (command, ("node",)),
     "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""

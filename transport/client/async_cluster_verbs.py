@@ -21,12 +21,16 @@ from ..messages import (
     DescribeCluster,
     FilterRow,
     HistoryLine,
+    InviteNode,
     ListDependencies,
     ListJobVersions,
     ListLocks,
+    ListNodes,
     LockRow,
     LocksListed,
     LockWait,
+    NodeInvited,
+    NodesListed,
     ObjectChange,
     ObjectsChanged,
     ObjectsCounted,
@@ -36,9 +40,10 @@ from ..messages import (
     ReadObjects,
     ReadPlan,
     ReadRuleHits,
+    RemoveNode,
     SetWatcherPause,
 )
-from . import filter_requests, query_requests, requests, wanted_locks
+from . import filter_requests, query_requests, requests, spans, wanted_locks
 from .async_caller import AsyncCaller
 from .async_streams import AsyncStreams
 
@@ -237,6 +242,34 @@ class AsyncClusterVerbs:
         """
         asked = requests.set_values(kind, name, values, why, key)
         return await self._caller.call(asked, timeout)
+
+    async def invite_node(
+        self,
+        name: str,
+        *,
+        valid_for: float | None = None,
+        endpoint: str | None = None,
+        announced: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> NodeInvited:
+        """Let a host join as the node ``name``: the word for `ganger node join`, and until when.
+
+        ``valid_for``: seconds, an hour by default. ``endpoint``: where the master listens for nodes
+        from now on. ``announced``: where the host finds it, if its own addresses do not do.
+        """
+        seconds = spans.checked(valid_for, "valid_for") or 0.0
+        asked = InviteNode(
+            name=name, seconds=seconds, endpoint=endpoint or "", announced=list(announced)
+        )
+        return await self._caller.call(asked, timeout)
+
+    async def nodes(self, *, timeout: float | None = None) -> NodesListed:
+        """The nodes that have joined or were invited, and where the master listens for them."""
+        return await self._caller.call(ListNodes(), timeout)
+
+    async def remove_node(self, name: str, *, timeout: float | None = None) -> None:
+        """Forget a node: its connection ends at once."""
+        await self._caller.call(RemoveNode(name), timeout)
 
     async def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
         """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.

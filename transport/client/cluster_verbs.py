@@ -19,12 +19,16 @@ from ..messages import (
     DescribeCluster,
     FilterRow,
     HistoryLine,
+    InviteNode,
     ListDependencies,
     ListJobVersions,
     ListLocks,
+    ListNodes,
     LockRow,
     LocksListed,
     LockWait,
+    NodeInvited,
+    NodesListed,
     ObjectChange,
     ObjectsChanged,
     ObjectsCounted,
@@ -34,9 +38,10 @@ from ..messages import (
     ReadObjects,
     ReadPlan,
     ReadRuleHits,
+    RemoveNode,
     SetWatcherPause,
 )
-from . import filter_requests, query_requests, requests, wanted_locks
+from . import filter_requests, query_requests, requests, spans, wanted_locks
 from .caller import Caller
 from .streams import Streams
 
@@ -233,6 +238,34 @@ class ClusterVerbs:
         """
         asked = requests.set_values(kind, name, values, why, key)
         return self._caller.call(asked, timeout)
+
+    def invite_node(
+        self,
+        name: str,
+        *,
+        valid_for: float | None = None,
+        endpoint: str | None = None,
+        announced: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> NodeInvited:
+        """Let a host join as the node ``name``: the word for `ganger node join`, and until when.
+
+        ``valid_for``: seconds, an hour by default. ``endpoint``: where the master listens for nodes
+        from now on. ``announced``: where the host finds it, if its own addresses do not do.
+        """
+        seconds = spans.checked(valid_for, "valid_for") or 0.0
+        asked = InviteNode(
+            name=name, seconds=seconds, endpoint=endpoint or "", announced=list(announced)
+        )
+        return self._caller.call(asked, timeout)
+
+    def nodes(self, *, timeout: float | None = None) -> NodesListed:
+        """The nodes that have joined or were invited, and where the master listens for them."""
+        return self._caller.call(ListNodes(), timeout)
+
+    def remove_node(self, name: str, *, timeout: float | None = None) -> None:
+        """Forget a node: its connection ends at once."""
+        self._caller.call(RemoveNode(name), timeout)
 
     def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
         """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.

@@ -38,6 +38,8 @@ from .job_queue_from_components import *
 from .job_queue_from_jobs import *
 from .job_queue_why_and_what_if import *
 from .lock_manager import *
+from .node_hub import *
+from .node_link import *
 from .output_reader import *
 from .rapi_keeper import *
 from .scheduler import *
@@ -64,8 +66,10 @@ SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
 LockRequest = ListLocks | AwaitLocks | ReadLockTable | ReadLockWaits | QueryLocks
 
+NodesRequest = InviteNode | ListNodes | RemoveNode
+
 ClientRequest = (
-    QueueRequest | ConfigRequest | SupervisorRequest | LockRequest | ReadOutput
+    QueueRequest | ConfigRequest | SupervisorRequest | LockRequest | ReadOutput | NodesRequest
 )
 
 ClientReply = (
@@ -78,13 +82,14 @@ ClientReply = (
     | ClusterDescribed
     | ConfigAnswered
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
+    | NodeInvited | NodesListed
 )
 
 # ---------------------------------------------------------------- what a job process may say
 
 QueueReportOfJob = (
     RecordState | JobWaits | JobReturns | JobLogAppended | AskDependencies | AskGate
-    | CancelAnswered | PriorityAnswered | OutputDropped | StateHeldUp
+    | CancelAnswered | PriorityAnswered | OutputDropped | StateHeldUp | NodeAwaited
 )
 LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
@@ -94,6 +99,7 @@ ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | CallMethodAsOwner
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
+    | CallNode
 )
 
 ToJob = (
@@ -101,7 +107,24 @@ ToJob = (
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
     | OpcodePrepared | OpcodeRan | QueryAnswered | ConfigAnswered
+    | TaskAnswered | NodeSilent
     | Done | Failure
+)
+
+# ---------------------------------------------------------------- between the hub and a node
+
+NodeRequest = JoinCluster | GreetMaster
+FromNode = NodeRequest | TaskAnswered | Failure
+ToNode = CallTask | NodeGreeted | Failure
+
+FromMasterToHost = NodeGreeted | Failure
+"""What a host hears that joins."""
+
+TaskRequest = SubmitJobs | StoreInput | ReadJob | ReadOutput | AwaitJobChange | CancelJob
+"""What a job's process may ask of the daemon of a node: its task is a job there."""
+
+TaskReply = (
+    JobsSubmitted | InputStored | JobDocument | OutputPage | JobAwaited | CancelOutcome | Failure
 )
 
 # ---------------------------------------------------------------- what each component accepts
@@ -150,6 +173,11 @@ ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentRepla
 AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
+NodeHubMessage = NodesRequest | CallNode | PeerGone | FramesWaiting
+NodeKeeperMessage = (
+    NodesRequest | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
+)
+NodeLinkMessage = FramesWaiting | TaskAnswered | ComponentReplaced | MasterDue
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 )
@@ -178,6 +206,9 @@ ACCEPTED: dict[str, UnionType] = {
     "job_queue": QueueMessage,
     "output_reader": ReaderMessage,
     "executor": ExecutorMessage,
+    "node_hub": NodeHubMessage,
+    "node_keeper": NodeKeeperMessage,
+    "node_link": NodeLinkMessage,
     "authority": AuthorityMessage,
     "authority_listener": AuthorityListenerMessage,
     "rapi_keeper": RapiKeeperMessage,

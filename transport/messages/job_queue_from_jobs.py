@@ -36,6 +36,13 @@ class OutputDropped(Notice, frozen=True):
     text: str
 
 
+class NodeAwaited(Notice, frozen=True):
+    """From a job's process: for what it waits on a node, such as its silence; "": nothing."""
+
+    job_id: int
+    text: str
+
+
 class StateHeldUp(Notice, frozen=True):
     """From a job's process, again and again: the disk refuses a state, and the process waits.
 

@@ -25,7 +25,9 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     ``remedy``: the smallest change that removes it; ``change``: the same in words.
     """
 
-    kind: Literal["dependency", "limit", "rule", "slots", "order", "lock", "disk", "process"]
+    kind: Literal[
+        "dependency", "limit", "rule", "slots", "order", "lock", "disk", "process", "node"
+    ]
     held: int
     text: str
     change: str = ""

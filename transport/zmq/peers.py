@@ -112,6 +112,11 @@ class Connections:
         """How many have a descriptor."""
         return len(self._peers)
 
+    def descriptor_of(self, peer: bytes) -> int | None:
+        """The descriptor of this peer's connection, if it has one."""
+        found = (descriptor for descriptor, one in self._peers.items() if one == peer)
+        return next(found, None)
+
     def accepted(self, descriptor: int, now: float = 0.0) -> None:
         """A connection was made at ``now``."""
         self._peers[descriptor] = None

@@ -21,7 +21,7 @@ import enum
 import math
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import zmq
@@ -70,18 +70,21 @@ class Router:
 
     Any other thread may call `try_send`: it sends unless the owner is at work here.
 
+    ``local``: the socket's file; None: no local listener.
     ``remote`` is an endpoint such as ``tcp://0.0.0.0:7610``; then ``keys`` must be the
-    directory of its keys (`storage.access.keys`). A listener uses at most ``descriptors_max``
+    directory of its keys (`storage.access.keys`). ``knows`` says whether a key (Z85) may connect;
+    without it, the files of clients in ``keys`` do. A listener uses at most ``descriptors_max``
     descriptors, by default its share of what the process may have. A full listener accepts no
     connection until some have ended.
     """
 
     def __init__(
         self,
-        local: Path,
+        local: Path | None,
         *,
         remote: str | None = None,
         keys: Path | None = None,
+        knows: Callable[[str], bool] | None = None,
         descriptors_max: int | None = None,
     ) -> None:
         self.dropped: collections.Counter[str] = collections.Counter()
@@ -92,6 +95,7 @@ class Router:
         """The public key that remote clients must know; None without a remote listener."""
         self._local = local
         self._keys = keys
+        self._knows = knows
         if descriptors_max is None:
             descriptors_max = descriptors.own_budget(
                 is_remote=remote is not None, wishes={}
@@ -110,7 +114,8 @@ class Router:
         self._memory_guard = MemoryGuard(self._size.read())
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         try:
-            self._open_local(local)
+            if local is not None:
+                self._open_local(local)
             if remote is not None:
                 self._open_remote(remote)
         except BaseException:
@@ -233,6 +238,13 @@ class Router:
         """Never end the connection of this local peer for its silence."""
         self._listeners["local"].connections.lasting = peer
 
+    def end(self, peer: bytes) -> bool:
+        """End the connection of ``peer``; False if it has ended already."""
+        with self._using:
+            listener = self._listener_of(peer)
+            descriptor = None if listener is None else listener.connections.descriptor_of(peer)
+            return listener is not None and descriptor is not None and listener.end(descriptor)
+
     def send(self, peer: bytes, data: bytes) -> bool:
         """Send a frame to ``peer``; False if it is gone or does not read."""
         with self._using:
@@ -283,7 +295,7 @@ class Router:
 
         Raises `GangerError` if it cannot be made.
         """
-        if self._local.exists():
+        if self._local is None or self._local.exists():
             return False
         documents.make_private_directory(self._local.parent)
         local = self._listeners["local"]
@@ -302,7 +314,8 @@ class Router:
 
     def _open_remote(self, endpoint: str) -> None:
         assert self._keys is not None
-        key_files.known_keys(self._keys)
+        if self._knows is None:
+            key_files.known_keys(self._keys)
         pair = key_files.server_pair(self._keys, new_key_pair)
         self.server_key = pair.public
         self._context = new_context(0.0)
@@ -360,6 +373,8 @@ class Router:
             self._leaving += listener.connections.take_left()
 
     def _is_known(self, key: str) -> bool:
+        if self._knows is not None:
+            return self._knows(key)
         return self._keys is not None and key_files.name_of(self._keys, key) is not None
 
     def take_refused(self) -> list[tuple[str, str]]:

@@ -1,0 +1,14 @@
+"""Which hosts are there, and how does work reach them?
+
+On the master:
+
+- `node_keeper`: keeps the process beside the daemon in which the hub lives, once a host is invited.
+- `node_hub`: has the connections of all nodes, and passes the calls of jobs' processes on to them.
+
+On a host:
+
+- `node_link`: calls the master, and answers what jobs there ask of this daemon.
+
+The daemon of a host is one like the master's: a task of a job is a job in its queue
+(docs/decisions/a-task-is-a-job-of-its-node.md).
+"""

@@ -1,0 +1,411 @@
+"""The hub: all nodes have called it, and it passes the calls of jobs' processes on to them.
+
+A call stays open until the node has answered it. When a node's connection ends, the hub tells who
+has called that the node is silent, and sends the calls again when the node is back: they may be
+repeated. It keeps no call for longer than its sender is there, and nothing on disk but the table of
+hosts (`storage.nodes.host_table`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, assert_never
+
+import msgspec
+
+from ...storage import errors, settings
+from ...storage.access import keys
+from ...storage.cluster.objects import ObjectKind
+from ...storage.nodes import host_table, tokens
+from ...transport import frames, messages
+from ...transport.envelopes import Envelope
+from ...transport.zmq.router import Router
+from ...transport.zmq.sockets import new_key_pair
+from ..processes import machine
+from ..runtime.addresses import CONFIG_STORE
+from ..runtime.component import Component
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...storage.nodes.host_table import HostTable, Visitor
+    from ...transport.zmq.peers import Incoming
+    from ..runtime.component import Runtime
+
+DEFAULT_ENDPOINT = "tcp://0.0.0.0:7611"
+"""Where the hub listens for nodes, unless the operator says otherwise."""
+
+
+class _Session(msgspec.Struct):
+    """The connection of a node that has said who it is."""
+
+    peer: bytes
+    address: str
+    since: float
+    live: dict[str, str | int]
+
+
+class _Call(msgspec.Struct):
+    """A call that the node has not answered. ``sent``: over the present connection."""
+
+    node: str
+    envelope: Envelope[messages.CallNode]
+    sent: bool = False
+
+
+class NodeHub(Component[messages.NodeHubMessage]):
+    """Owns the connections of the nodes, and the table of hosts."""
+
+    name = "node_hub"
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._table: HostTable | None = None
+        self._router: Router | None = None
+        self._problem = ""
+        self._listen_at = -math.inf
+        self._sessions: dict[str, _Session] = {}
+        self._names: dict[bytes, str] = {}
+        """Which node has the connection of this peer."""
+        self._silent_since: dict[str, float] = {}
+        self._calls: dict[int, _Call] = {}
+        self._numbers = itertools.count(1)
+        self._cluster: tuple[str, str] | None = None
+
+    def boot(self) -> None:
+        """Read the table, and listen."""
+        self._table = host_table.read(self.places.hosts)
+        self._listen()
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._router is not None:
+            self._router.close()
+
+    def receive(self, envelope: Envelope[messages.NodeHubMessage]) -> None:
+        """Handle one message."""
+        message = envelope.message
+        match message:
+            case messages.InviteNode():
+                self._with_cluster(envelope, lambda: self._invite(envelope, message))
+            case messages.ListNodes():
+                envelope.reply(self._listed())
+            case messages.RemoveNode():
+                self._remove(envelope, message.name)
+            case messages.CallNode():
+                self._take_call(envelope, message)
+            case messages.PeerGone():
+                self._forget_caller(message.peer)
+            case messages.FramesWaiting():
+                pass  # The end of this turn reads them.
+            case _:
+                assert_never(message)
+
+    # ------------------------------------------------------------ the socket
+
+    def _listen(self) -> None:
+        if self._table is None or self._router is not None:
+            return
+        self._listen_at = self.runtime.clock() + settings.DISK_RETRY_SECONDS
+        try:
+            self._open(self._table.endpoint)
+        except errors.OperatorError as error:
+            if error.text != self._problem:
+                self.log.error("nodes cannot call", error=error.text)
+            self._problem = error.text
+            self.runtime.later(settings.DISK_RETRY_SECONDS, messages.FramesWaiting())
+
+    def _open(self, endpoint: str) -> None:
+        budget = self.runtime.host.budget
+        self._router = Router(
+            None,
+            remote=endpoint,
+            keys=self.places.hosts.parent,
+            knows=self._knows,
+            descriptors_max=None if budget is None else budget.listener,
+        )
+        self._problem = ""
+        for descriptor in self._router.filenos():
+            self.runtime.watch(descriptor)
+
+    def _knows(self, key: str) -> bool:
+        return self._table is not None and host_table.visitor_of(self._table, key) is not None
+
+    def readable(self, descriptors: Iterable[int]) -> None:
+        """The socket has news."""
+        self._read_once(list(descriptors))
+
+    def turn_ended(self) -> None:
+        """Read the rest: the descriptors are edge-triggered, also after a send."""
+        if self._router is None and self.runtime.clock() >= self._listen_at:
+            self._listen()
+        while self._router is not None and self._router.has_more:
+            self._read_once()
+            if self.runtime.has_mail:
+                return
+
+    def _read_once(self, reported: list[int] | None = None) -> None:
+        if self._router is None:
+            return
+        for incoming in self._router.receive(reported=reported):
+            self._take_in(incoming)
+        for key, address in self._router.take_refused():
+            self.log.warning("a host is refused: its key is unknown", key=key, address=address)
+        for peer in self._router.take_left():
+            self._forget_peer(peer)
+
+    def _take_in(self, incoming: Incoming) -> None:
+        number = 0
+        try:
+            frame = frames.decode(incoming.data, messages.FromNode)
+            number = frame.number
+            match frame.message:
+                case messages.TaskAnswered() | messages.Failure():
+                    self._take_answer(incoming.peer, number, frame.message)
+                    return
+                case messages.JoinCluster() as message:
+                    self._take_join(incoming, number, message)
+                case messages.GreetMaster() as message:
+                    self._greet(incoming, number, message)
+        except errors.GangerError as error:
+            if isinstance(error, frames.UnreadableMessageError):
+                number = error.number
+            self.log.warning("a node is refused", error=error.text)
+            self._refuse(incoming.peer, number, error)
+
+    def _visitor(self, incoming: Incoming) -> Visitor:
+        assert self._table is not None
+        found = host_table.visitor_of(self._table, incoming.identity.key or "")
+        if found is None:
+            # It was removed after it had connected.
+            raise errors.NotAllowedError("this host was removed from the cluster")
+        return found
+
+    def _refuse(self, peer: bytes, number: int, error: errors.GangerError) -> None:
+        self._say(peer, number, messages.Failure(error.name, error.text))
+
+    def _say(self, peer: bytes, number: int, message: messages.Message) -> bool:
+        if self._router is None:
+            return False
+        sent = self._router.send(peer, frames.encode(message, number))
+        if self._router.has_more:
+            self.runtime.host.directory.tell(self.name, Envelope(messages.FramesWaiting()))
+        return sent
+
+    # ------------------------------------------------------------ nodes come and go
+
+    def _take_join(self, incoming: Incoming, number: int, message: messages.JoinCluster) -> None:
+        visitor = self._visitor(incoming)
+        self._ask_cluster(
+            lambda: self._join(incoming.peer, number, visitor, message),
+            lambda error: self._refuse(incoming.peer, number, error),
+        )
+
+    def _join(
+        self, peer: bytes, number: int, visitor: Visitor, message: messages.JoinCluster
+    ) -> None:
+        assert self._table is not None and self._cluster is not None  # noqa: PT018 - for the type checker
+        try:
+            key = keys.check_key(message.key, "the host's key")
+            now = self.runtime.wall_clock()
+            table = host_table.joined(self._table, visitor, key, message.directory, now)
+            if table is not self._table:
+                host_table.write(self.places.hosts, table)
+                self._table = table
+                self.log.info("a node has joined", node=visitor.name)
+        except errors.GangerError as error:
+            self.log.warning("a host may not join", node=visitor.name, error=error.text)
+            self._refuse(peer, number, error)
+            return
+        self._say(peer, number, messages.NodeGreeted(cluster=self._cluster[0], name=visitor.name))
+
+    def _greet(self, incoming: Incoming, number: int, message: messages.GreetMaster) -> None:
+        visitor = self._visitor(incoming)
+        assert self._table is not None
+        if visitor.invitation is not None:
+            raise errors.NotAllowedError("with the key of a token a host can only join")
+        host = self._table.hosts[visitor.name]
+        if message.directory != host.directory:
+            text = f"node {visitor.name} has joined with another data directory"
+            raise errors.NotAllowedError(f"{text}; `ganger node invite {host.name}` lets it join")
+        earlier = self._sessions.get(visitor.name)
+        if earlier is not None and earlier.peer != incoming.peer:
+            self._end_session(visitor.name)
+        self._sessions[visitor.name] = _Session(
+            incoming.peer, incoming.identity.address, self.runtime.wall_clock(), message.live
+        )
+        self._names[incoming.peer] = visitor.name
+        self._silent_since.pop(visitor.name, None)
+        cluster = "" if self._cluster is None else self._cluster[0]
+        self._say(incoming.peer, number, messages.NodeGreeted(cluster=cluster, name=visitor.name))
+        self.log.info("a node has called", node=visitor.name, address=incoming.identity.address)
+        for call_number, call in sorted(self._calls.items()):
+            if call.node == visitor.name and not call.sent:
+                self._send_call(call_number, call)
+
+    def _forget_peer(self, peer: bytes) -> None:
+        name = self._names.get(peer)
+        if name is not None:
+            self._end_session(name)
+
+    def _end_session(self, name: str) -> None:
+        """The node's connection has ended: its calls wait until it is back."""
+        session = self._sessions.pop(name)
+        del self._names[session.peer]
+        if self._router is not None:
+            self._router.end(session.peer)
+        since = self._silent_since[name] = self.runtime.wall_clock()
+        self.log.warning("a node is silent", node=name)
+        for call in self._calls.values():
+            if call.node == name:
+                call.sent = False
+                call.envelope.reply(messages.NodeSilent(since=since))
+
+    # ------------------------------------------------------------ calls
+
+    def _take_call(self, envelope: Envelope[Any], message: messages.CallNode) -> None:
+        host = None if self._table is None else self._table.hosts.get(message.node)
+        if host is None or not host.key:
+            raise host_table.unknown(self._table or host_table.HostTable(endpoint=""), message.node)
+        call = _Call(message.node, envelope)
+        number = next(self._numbers)
+        self._calls[number] = call
+        self._send_call(number, call)
+
+    def _send_call(self, number: int, call: _Call) -> None:
+        session = self._sessions.get(call.node)
+        frame = call.envelope.message.frame
+        if session is not None and self._say(session.peer, number, messages.CallTask(frame=frame)):
+            call.sent = True
+            return
+        since = self._silent_since.setdefault(call.node, self.runtime.wall_clock())
+        call.envelope.reply(messages.NodeSilent(since=since))
+
+    def _take_answer(
+        self, peer: bytes, number: int, message: messages.TaskAnswered | messages.Failure
+    ) -> None:
+        call = self._calls.get(number)
+        if call is not None and self._names.get(peer) == call.node:
+            del self._calls[number]
+            call.envelope.reply(message)
+
+    def _forget_caller(self, peer: bytes) -> None:
+        """A job's process has gone: nobody waits for its calls."""
+        for number, call in list(self._calls.items()):
+            if call.envelope.peer == peer:
+                del self._calls[number]
+
+    # ------------------------------------------------------------ what operators ask
+
+    def _invite(self, envelope: Envelope[Any], message: messages.InviteNode) -> None:
+        assert self._cluster is not None
+        table = self._table or host_table.HostTable(endpoint=message.endpoint or DEFAULT_ENDPOINT)
+        if message.endpoint and message.endpoint != table.endpoint:
+            table = msgspec.structs.replace(table, endpoint=message.endpoint)
+        now = self.runtime.wall_clock()
+        seconds = message.seconds or host_table.INVITATION_SECONDS
+        pair, until = new_key_pair(), now + seconds
+        table = host_table.invited(table, message.name, pair.public, until, now)
+        self._move(table.endpoint)
+        assert self._router is not None
+        assert self._router.server_key is not None
+        announced = message.announced or list(table.announced)
+        announced = announced or _own_endpoints(self._router.endpoints[0])
+        table = msgspec.structs.replace(table, announced=tuple(announced))
+        host_table.write(self.places.hosts, table)
+        self._table = table
+        token = tokens.Token(
+            cluster=self._cluster[0],
+            cluster_name=self._cluster[1],
+            node=message.name,
+            endpoints=announced,
+            server=self._router.server_key,
+            public=pair.public,
+            secret=pair.secret,
+            until=until,
+        )
+        envelope.reply(messages.NodeInvited(token=tokens.encode(token), until=until))
+
+    def _move(self, endpoint: str) -> None:
+        """Listen there from now on. `OperatorError`: it is impossible, and nothing has changed."""
+        if self._router is not None:
+            if self._table is not None and self._table.endpoint == endpoint:
+                return
+            before, self._router = self._router, None
+            for name in list(self._sessions):
+                self._end_session(name)
+            for descriptor in before.filenos():
+                self.runtime.forget(descriptor)
+            before.close()
+        self._open(endpoint)
+
+    def _listed(self) -> messages.NodesListed:
+        if self._table is None:
+            return messages.NodesListed(nodes=[])
+        counts: dict[str, int] = {}
+        for call in self._calls.values():
+            counts[call.node] = counts.get(call.node, 0) + 1
+        nodes = []
+        for name, host in sorted(self._table.hosts.items()):
+            session = self._sessions.get(name)
+            open_until = [one.until for one in host.invitations if not one.used_by]
+            nodes.append(
+                messages.NodeState(
+                    name=name,
+                    has_joined=bool(host.key),
+                    is_there=session is not None,
+                    joined=host.joined,
+                    called=0.0 if session is None else session.since,
+                    silent_since=0.0 if session else self._silent_since.get(name, 0.0),
+                    address="" if session is None else session.address,
+                    invited_until=max(open_until, default=0.0),
+                    open_calls=counts.get(name, 0),
+                    live={} if session is None else session.live,
+                )
+            )
+        return messages.NodesListed(nodes=nodes, endpoint=self._table.endpoint)
+
+    def _remove(self, envelope: Envelope[Any], name: str) -> None:
+        table = host_table.removed(self._table or host_table.HostTable(endpoint=""), name)
+        host_table.write(self.places.hosts, table)
+        self._table = table
+        if name in self._sessions:
+            self._end_session(name)
+        for number, call in list(self._calls.items()):
+            if call.node == name:
+                del self._calls[number]
+                call.envelope.refuse(host_table.unknown(table, name))
+        envelope.reply(messages.Done())
+
+    # ------------------------------------------------------------ the cluster
+
+    def _with_cluster(self, envelope: Envelope[Any], then: Callable[[], None]) -> None:
+        """Do ``then`` when the cluster's name is known; its errors are answered."""
+
+        def go_on() -> None:
+            try:
+                then()
+            except errors.GangerError as error:
+                envelope.refuse(error)
+
+        self._ask_cluster(go_on, envelope.refuse)
+
+    def _ask_cluster(
+        self, then: Callable[[], None], otherwise: Callable[[errors.GangerError], None]
+    ) -> None:
+        def read(found: messages.ObjectsRead) -> None:
+            cluster = found.objects[0]
+            self._cluster = cluster["uuid"], cluster["cluster_name"]
+            then()
+
+        self.runtime.ask(CONFIG_STORE, messages.ReadObjects(ObjectKind.CLUSTER), read, otherwise)
+
+
+def _own_endpoints(endpoint: str) -> list[str]:
+    """Where hosts may find this machine, if it listens at ``endpoint``."""
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if host.strip("[]") not in ("0.0.0.0", "::", "*"):  # noqa: S104 - what the operator has said
+        return [endpoint]
+    found = [*machine.addresses(), machine.host_name()]
+    return [f"tcp://{f'[{one}]' if ':' in one else one}:{port}" for one in dict.fromkeys(found)]

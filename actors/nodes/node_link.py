@@ -1,0 +1,244 @@
+"""The component with which a host's daemon calls the master, and answers what jobs there ask.
+
+The hub passes on frames of `TaskRequest`: to submit a job of one opcode, to read its output and its
+end, to cancel it. They go to the components of this daemon like those of a client, and the replies
+go back. So a task is a job here, and a request may come again after each break.
+
+The link tries the masters' endpoints one after the other, until one answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, assert_never
+
+import msgspec
+
+from ...storage import errors, settings
+from ...storage.access.keys import KeyPair
+from ...storage.jobs.origins import Submitter
+from ...storage.nodes import membership
+from ...storage.version import version
+from ...transport import frames, messages
+from ...transport.envelopes import Address, Envelope
+from ...transport.messages import RECEIVERS
+from ...transport.zmq.connection_event import ConnectionEvent
+from ...transport.zmq.dealer import Dealer
+from ..processes import machine
+from ..runtime.addresses import JOB_QUEUE
+from ..runtime.component import Component
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..runtime.component import Runtime
+
+_FRAMES_AT_ONCE = 64
+_PEER = b"master"
+_MIB = 1024 * 1024
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """A call that a component works at: its number on the connection, and that of its frame."""
+
+    receiver: str
+    number: int
+    inner: int
+    connection: int
+
+
+class NodeLink(Component[messages.NodeLinkMessage]):
+    """Owns the connection to the master."""
+
+    name = "node_link"
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._dealer: Dealer | None = None
+        self._endpoints = itertools.cycle([""])
+        self._is_known = False
+        self._connection = 0
+        """Which connection this is: replies to calls of an earlier one are dropped."""
+        self._open: dict[int, _Open] = {}
+        self._numbers = itertools.count(1)
+        self._last_problem = ""
+
+    def boot(self) -> None:
+        """Call the first master."""
+        found = membership.read(self.places)
+        if found is None:
+            raise errors.DataDirectoryError(f"{self.places.membership}: there is no such file")
+        self._membership = found
+        self._endpoints = itertools.cycle(found.endpoints)
+        pair = KeyPair(public=found.public, secret=found.secret, server=found.server)
+        self._dealer = Dealer(next(self._endpoints), pair)
+        for descriptor in self._dealer.filenos():
+            self.runtime.watch(descriptor)
+        self._look_later()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._dealer is not None:
+            self._dealer.close()
+
+    def receive(self, envelope: Envelope[messages.NodeLinkMessage]) -> None:
+        """Handle one message."""
+        message = envelope.message
+        match message:
+            case messages.MasterDue():
+                self._try_next()
+            case messages.FramesWaiting():
+                pass  # The end of this turn reads them.
+            case messages.ComponentReplaced():
+                self._refuse_forgotten(message.component)
+            case messages.TaskAnswered():
+                self._answer(envelope.number, message.frame)
+            case _:
+                assert_never(message)
+
+    def readable(self, _: Iterable[int]) -> None:
+        """The connection has news: `turn_ended` reads them."""
+
+    def turn_ended(self) -> None:
+        """Read everything: the descriptors are edge-triggered, also after a send."""
+        assert self._dealer is not None
+        for _ in range(_FRAMES_AT_ONCE):
+            item = self._dealer.take()
+            if item is None:
+                return
+            if isinstance(item, bytes):
+                self._take_in(item)
+            else:
+                self._follow(item)
+        self.runtime.tell(Address(self.name), messages.FramesWaiting())
+
+    # ------------------------------------------------------------ the connection
+
+    def _follow(self, event: ConnectionEvent) -> None:
+        if event is ConnectionEvent.REACHED:
+            return
+        was_known, self._is_known = self._is_known, False
+        self._connection += 1
+        self._open.clear()
+        if event is ConnectionEvent.MADE:
+            greeting = messages.GreetMaster(directory=self._membership.directory, live=_live())
+            self._say(greeting, next(self._numbers))
+        elif event is ConnectionEvent.REFUSED:
+            self._note("the master does not know this host's key")
+        elif was_known:
+            self._note("the connection to the master has ended")
+
+    def _look_later(self) -> None:
+        self.runtime.later(settings.NODE_CALL_SECONDS, messages.MasterDue())
+
+    def _try_next(self) -> None:
+        """No answer within the time: the master may be at another endpoint."""
+        assert self._dealer is not None
+        if not self._is_known:
+            endpoint = next(self._endpoints)
+            self._note(f"the master has not answered at {self._dealer.endpoint}")
+            self._dealer.move(endpoint)
+        self._look_later()
+
+    def _note(self, problem: str) -> None:
+        if problem != self._last_problem:
+            self._last_problem = problem
+            self.log.warning("no master", problem=problem)
+
+    def _say(self, message: messages.Message, number: int) -> bool:
+        assert self._dealer is not None
+        return self._dealer.send(frames.encode(message, number))
+
+    # ------------------------------------------------------------ calls
+
+    def _take_in(self, data: bytes) -> None:
+        number = 0
+        try:
+            frame = frames.decode(data, messages.ToNode)
+            number = frame.number
+            match frame.message:
+                case messages.NodeGreeted() as found:
+                    self._is_known, self._last_problem = True, ""
+                    self.log.info("the master has answered", node=found.name)
+                case messages.Failure() as failure:
+                    self._note(failure.text)
+                case messages.CallTask() as call:
+                    self._take_call(number, call.frame)
+        except errors.GangerError as error:
+            if isinstance(error, frames.UnreadableMessageError):
+                number = error.number
+            self.log.warning("the master's request is refused", error=error.text)
+            self._say(messages.Failure(error.name, error.text), number)
+
+    def _take_call(self, number: int, data: bytes) -> None:
+        inner = frames.decode(data, messages.TaskRequest)
+        message: Any = inner.message
+        if isinstance(message, messages.SubmitJobs):
+            name = f"{self._membership.cluster_name}:{message.key or ''}"
+            submitter = Submitter(user=name, via="node")
+            message = msgspec.structs.replace(message, submitter=submitter)
+        receiver = RECEIVERS[type(message)]
+        handle = next(self._numbers)
+        self._open[handle] = _Open(receiver, number, inner.number, self._connection)
+        envelope: Envelope = Envelope(message, _AnswerTo(self, inner.number), handle, None, _PEER)
+        if isinstance(message, messages.SubmitJobs):
+            self._submit(envelope, message)
+        else:
+            self.runtime.forward(Address(receiver), envelope)
+
+    def _submit(self, envelope: Envelope, message: messages.SubmitJobs) -> None:
+        """Submit a task, unless it was here before: the queue knows the keys of live jobs alone."""
+
+        def found(known: messages.JobsFound) -> None:
+            ids = [job_id for one in known.found for job_id in one]
+            if ids:
+                envelope.reply(messages.JobsSubmitted(ids=ids[-1:], is_repeat=True))
+            else:
+                self.runtime.forward(JOB_QUEUE, envelope)
+
+        names = [spec.name for spec in message.jobs if isinstance(spec.name, str)]
+        self.runtime.ask(JOB_QUEUE, messages.FindJobs(names=names), found, envelope.refuse)
+
+    def pass_on(self, handle: int, frame: bytes) -> None:
+        """A component has answered, in any thread."""
+        answered = Envelope(messages.TaskAnswered(frame=frame), number=handle)
+        self.runtime.host.directory.tell(self.name, answered)
+
+    def _answer(self, handle: int, frame: bytes) -> None:
+        found = self._open.pop(handle, None)
+        if found is not None and found.connection == self._connection:
+            self._say(messages.TaskAnswered(frame=frame), found.number)
+
+    def _refuse_forgotten(self, component: str) -> None:
+        error = errors.RequestInterruptedError(f"component {component} was restarted")
+        failure = messages.Failure(error.name, error.text)
+        for handle, found in list(self._open.items()):
+            if found.receiver == component:
+                self._answer(handle, frames.encode(failure, found.inner))
+
+
+class _AnswerTo:
+    """Where a component's reply goes: as a frame to the link."""
+
+    def __init__(self, link: NodeLink, inner: int) -> None:
+        self._link = link
+        self._inner = inner
+
+    def tell(self, envelope: Envelope) -> None:
+        """Send a reply."""
+        try:
+            frame = frames.encode_reply(envelope.message, self._inner)
+        except errors.FrameError as error:
+            frame = frames.encode(messages.Failure(error.name, error.text), self._inner)
+        self._link.pass_on(envelope.number, frame)
+
+
+def _live() -> dict[str, str | int]:
+    total, available = machine.memory()
+    return {
+        "version": version(),
+        "boot_id": machine.boot_id(),
+        "memory_total": total // _MIB,
+        "memory_free": available // _MIB,
+        "cpus": machine.processors() or 0,
+    }

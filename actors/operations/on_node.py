@@ -1,0 +1,232 @@
+"""A command on another host: the job's process has it run there, and follows it as if it ran here.
+
+How it works. The daemon of the node runs the command as a job of its own, submitted under a key
+that names this job, this opcode and when the job came: so the same task is never started twice,
+whatever is sent again, and it goes on when this process cannot reach the node. Two calls are open
+while it runs: for more of its output, and for its end.
+
+Imported when a command has a node: a job without one must not pay for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from ...storage import errors, settings, wording
+from ...storage.jobs.jobs import JobStatus, decode_job
+from ...storage.opcodes import KilledError, OperationError
+from ...transport import frames, messages
+from ...transport.client.output_reading import OutputReading
+from .command_output import Output, OutputLog
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ...storage.opcodes import OperationContext
+    from ...storage.opcodes.catalogue import OpExec
+
+    class NodeContext(OperationContext, Protocol):
+        """The context of a job, which can reach nodes."""
+
+        @property
+        def task_key(self) -> str: ...
+        def call_node(self, node: str, request: messages.TaskRequest) -> int: ...
+        def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]: ...
+        def forget_call(self, number: int) -> None: ...
+        def tell_silent(self, text: str) -> None: ...
+
+
+_INPUT_BYTES = 1024 * 1024
+_LOCAL = ("node", "locks", "depend", "depends", "comment", "reason", "priority", "debug_level")
+"""Parameters that are of no concern to the node."""
+
+
+def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
+    """Run the command on its node; the result is as `commands.run_command` has it."""
+    assert opcode.node is not None
+    return _Task(opcode, opcode.node, context).run()
+
+
+class _Task:
+    """One command on one node."""
+
+    def __init__(self, opcode: OpExec, node: str, context: NodeContext) -> None:
+        self._opcode = opcode
+        self._node = node
+        self._context = context
+        self._is_silent = False
+        self._job_id = 0
+        self._has_ended = False
+        self._slots: dict[str, tuple[int, messages.TaskRequest]] = {}
+        """The open calls by what they are for, each with its number and its request."""
+        self._log = OutputLog(context)
+        self._outputs = {
+            kind: Output(-1, kind, self._log, context) for kind in ("stdout", "stderr")
+        }
+
+    def run(self) -> dict[str, Any] | None:
+        key = self._context.task_key
+        spec = messages.JobSpec(ops=[self._remote_opcode(key)], name=key)
+        submitted = self._ask(messages.SubmitJobs(jobs=[spec], key=key))
+        assert isinstance(submitted, messages.JobsSubmitted)
+        if not submitted.ids:
+            raise OperationError("OpExecError", f"{self._node}: {submitted.rejected.get(0, '')}")
+        self._job_id = submitted.ids[0]
+        self._follow()
+        for output in self._outputs.values():
+            output.finish()
+        return self._result()
+
+    def _remote_opcode(self, key: str) -> dict[str, Any]:
+        fields = msgspec.to_builtins(self._opcode)
+        kept = {
+            name: value
+            for name, value in fields.items()
+            if name not in _LOCAL and value is not None
+        }
+        kept["OP_ID"] = self._opcode.op_id
+        kept["env"] = {
+            "GANGER_JOB_ID": str(self._context.job_id),
+            "GANGER_OPCODE_INDEX": str(self._context.op_index),
+            "GANGER_NODE": self._node,
+            **self._opcode.env,
+        }
+        if self._opcode.stdin_file is not None:
+            kept["stdin_file"] = self._send_input(self._opcode.stdin_file, key)
+        if self._context.dry_run:
+            kept["dry_run"] = True
+        return kept
+
+    def _send_input(self, name: str, key: str) -> str:
+        """Send a large standard input there; under which name the opcode finds it."""
+        token = hashlib.sha256(key.encode()).hexdigest()[:32]
+        descriptor, place = self._context.open_input(name), 0
+        try:
+            size = os.fstat(descriptor).st_size
+            while place < size:
+                data = os.pread(descriptor, _INPUT_BYTES, place)
+                is_last = place + len(data) >= size
+                part = messages.StoreInput(token=token, offset=place, data=data, is_last=is_last)
+                self._ask(part)
+                place += len(data)
+        finally:
+            os.close(descriptor)
+        return f"upload-{token}"
+
+    # ------------------------------------------------------------ output and end
+
+    def _follow(self) -> None:
+        reading = OutputReading(self._job_id)
+        self._call("page", reading.request(settings.OUTPUT_WAIT_SECONDS_MAX))
+        self._call("end", self._awaiting(None))
+        while not (self._has_ended and reading.is_at_end):
+            try:
+                slot, reply = self._reply()
+            except KilledError:
+                self._context.log("Killed on request, ending the command")
+                self._call("kill", messages.CancelJob(id=self._job_id, kill=True))
+                continue
+            if isinstance(reply, messages.OutputPage):
+                self._take(reading, reply)
+                if not (self._has_ended and reading.is_at_end):
+                    self._call("page", reading.request(self._patience()))
+            elif isinstance(reply, messages.JobAwaited) and not reply.is_final:
+                self._call("end", self._awaiting(reply.values))
+            elif slot == "end":
+                self._has_ended, reading.is_at_end = True, False
+                # The open call may wait for output that will never come.
+                self._forget("page")
+                self._call("page", reading.request(0.0))
+        for slot in list(self._slots):
+            self._forget(slot)
+
+    def _patience(self) -> float:
+        return 0.0 if self._has_ended else settings.OUTPUT_WAIT_SECONDS_MAX
+
+    def _awaiting(self, values: bytes | None) -> messages.AwaitJobChange:
+        return messages.AwaitJobChange(
+            id=self._job_id,
+            fields=["status"],
+            values=values,
+            log_serial=None,
+            seconds=messages.JOB_AWAITED_SECONDS_MAX,
+        )
+
+    def _take(self, reading: OutputReading, page: messages.OutputPage) -> None:
+        for chunk in reading.take(page):
+            if chunk.stream:
+                self._outputs[chunk.stream].take(chunk.data)
+            elif chunk.missing:
+                why = {"limit": "above its limit", "disk": "the disk refused them"}
+                reason = why.get(chunk.gap, "they were damaged")
+                count = wording.counted(chunk.missing, "byte")
+                self._context.log(f"{self._node}: {count} of output are missing: {reason}")
+
+    def _result(self) -> dict[str, Any] | None:
+        document = self._ask(messages.ReadJob(id=self._job_id))
+        assert isinstance(document, messages.JobDocument)
+        entry = decode_job(document.body).ops[0]
+        if entry.status is JobStatus.SUCCESS:
+            result: dict[str, Any] | None = entry.result
+            return result
+        match entry.result:
+            case [str(name), [str(text), *details]]:
+                raise OperationError(name, text, *details)
+        raise OperationError("OpExecError", f"{self._node}: the task was canceled there")
+
+    # ------------------------------------------------------------ calls
+
+    def _ask(self, request: messages.TaskRequest) -> messages.Message:
+        """The reply to one request, while no other call is open."""
+        self._call("ask", request)
+        while True:
+            try:
+                return self._reply()[1]
+            except KilledError:
+                if not isinstance(request, messages.ReadJob):
+                    text = f"command was killed on request before {self._node} had it"
+                    raise OperationError("OpExecError", text) from None
+
+    def _call(self, slot: str, request: messages.TaskRequest) -> None:
+        self._slots[slot] = self._context.call_node(self._node, request), request
+
+    def _forget(self, slot: str) -> None:
+        if (call := self._slots.pop(slot, None)) is not None:
+            self._context.forget_call(call[0])
+
+    def _reply(self) -> tuple[str, messages.Message]:
+        """The next reply of the node's daemon, and the slot of its call."""
+        while True:
+            slots = {number: slot for slot, (number, _) in self._slots.items()}
+            number, said = self._context.node_reply(slots)
+            if isinstance(said, messages.NodeSilent):
+                self._note_silence(said.since)
+                continue
+            assert isinstance(said, messages.TaskAnswered)
+            self._note_silence(None)
+            slot = slots[number]
+            request = self._slots.pop(slot)[1]
+            reply = frames.decode(said.frame, messages.TaskReply).message
+            if not isinstance(reply, messages.Failure):
+                return slot, reply
+            error = errors.from_wire(reply.error, reply.text)
+            if isinstance(error, errors.TryAgainError):
+                self._call(slot, request)
+            elif slot == "end" and isinstance(error, errors.ArchivedJobError):
+                return slot, messages.Done()
+            elif slot != "kill":
+                raise OperationError("OpExecError", f"{self._node}: {error.text}") from error
+
+    def _note_silence(self, since: float | None) -> None:
+        if since is not None:
+            self._is_silent = True
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
+            self._context.tell_silent(f"node {self._node} is silent since {when}")
+        elif self._is_silent:
+            self._is_silent = False
+            self._context.tell_silent("")

@@ -1,0 +1,254 @@
+"""``ganger node``: hosts join the cluster, and their daemons start and stop."""
+
+from __future__ import annotations
+
+import operator
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from ..storage import errors
+from ..storage.disk import documents, ownership, paths
+from . import choices, output
+from .call import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..storage.access.keys import KeyPair
+    from ..storage.nodes.tokens import Token
+    from ..transport.messages import NodeState
+
+DATA_VARIABLE = "GANGER_NODE_DATA"
+"""The data directory of this host's node daemon, unless --data names it."""
+
+
+@click.group()
+def node() -> None:
+    """Let hosts join the cluster, and see and remove them.
+
+    \b
+    On the master:   ganger node invite web1
+    On the host:     ganger node join TOKEN
+    Then:            ganger exec --on web1 -- uptime
+    """  # noqa: D301 - the mark that keeps lines apart
+
+
+# ---------------------------------------------------------------- on the master
+
+
+@node.command(short_help="Print the command with which a host joins.")
+@click.argument("name", type=choices.Text())
+@click.option(
+    "--valid-for",
+    type=choices.Seconds(least=1.0),
+    metavar="TIME",
+    help="How long the token is valid, such as 10m; an hour without it.",
+)
+@click.option(
+    "--listen",
+    metavar="ENDPOINT",
+    help="Where the master listens for all nodes from now on; tcp://0.0.0.0:7611 at first.",
+)
+@click.option(
+    "--announce",
+    metavar="ENDPOINT",
+    multiple=True,
+    help="Where hosts find the master, such as tcp://10.0.0.1:7611, if not at its own addresses. "
+    "May be repeated; kept.",
+)
+@click.pass_obj
+def invite(
+    call: Call, name: str, valid_for: float | None, listen: str | None, announce: Sequence[str]
+) -> None:
+    """Let a host join as the node NAME: print the line to run there.
+
+    The token in it is good for one host. Whoever has it can join in its place until then. The line
+    may be printed again; each token is good.
+    """
+    for endpoint in (listen, *announce):
+        if endpoint is not None and not endpoint.startswith("tcp://"):
+            raise errors.UsageError(f"expected an endpoint as tcp://HOST:PORT, got {endpoint!r}")
+    with call.client() as client:
+        found = client.invite_node(name, valid_for=valid_for, endpoint=listen, announced=announce)
+    output.echo(f"ganger node join {found.token}")
+
+
+@node.command("list", short_help="List the nodes.")
+@output.style_options
+@click.pass_obj
+def list_nodes(call: Call, style: output.Style) -> None:
+    """List the nodes that have joined or were invited, and whether they are there."""
+    with call.client() as client:
+        listed = client.nodes()
+    if style.output == "json":
+        output.show_json(listed.nodes)
+        return
+    names = output.chosen_fields(style, [*_COLUMNS], [*_COLUMNS])
+    rows = [_row(one) for one in listed.nodes]
+    output.show_rows(rows, [_COLUMNS[name] for name in names], style, noun="nodes")
+
+
+_COLUMNS = {
+    name: output.Column(name, operator.itemgetter(name))
+    for name in ("name", "state", "since", "address", "version", "open_calls")
+}
+
+
+def _row(found: NodeState) -> dict[str, Any]:
+    state, since = "there", found.called
+    if not found.has_joined:
+        is_open = found.invited_until > time.time()
+        state, since = "invited" if is_open else "invitation past", found.invited_until
+    elif not found.is_there:
+        state, since = "silent", found.silent_since
+    return {
+        "name": found.name,
+        "state": state,
+        "since": output.absolute(since or None),
+        "address": found.address or "-",
+        "version": found.live.get("version", "-"),
+        "open_calls": found.open_calls,
+    }
+
+
+@node.command(short_help="Forget a node.")
+@click.argument("name", type=choices.Text())
+@click.pass_obj
+def remove(call: Call, name: str) -> None:
+    """Forget the node NAME: its connection ends at once, and its key is not accepted any more."""
+    with call.client() as client:
+        client.remove_node(name)
+    output.echo(f"Node {name} is removed")
+
+
+# ---------------------------------------------------------------- on the host
+
+
+def _host_call(call: Call) -> Call:
+    """The call with the data directory of this host's node daemon."""
+    root = click.get_current_context().find_root()
+    if root.get_parameter_source("data") is ParameterSource.COMMANDLINE:
+        return call
+    named = os.environ.get(DATA_VARIABLE)
+    return Call(data=named or f"{paths.default_data_directory()}-node")
+
+
+@node.command(short_help="Make this host a node, and start its daemon.")
+@click.argument("token", type=choices.Text())
+@click.pass_obj
+def join(call: Call, token: str) -> int:
+    """Join the cluster that TOKEN names, and start the node daemon in the background.
+
+    `ganger node invite` on the master prints this line. It may be repeated. The node daemon has a
+    data directory of its own: ~/.local/share/ganger-node, or /var/lib/ganger-node (root), or what
+    GANGER_NODE_DATA or --data names.
+    """
+    from ..storage.nodes import membership, tokens  # noqa: PLC0415
+
+    given = tokens.decode(token)
+    host = _host_call(call)
+    places = host.places
+    ownership.require_own(places, f"node join {token}")
+    _check_directory(places, given)
+    documents.make_data_directory(places.data)
+    pair = _own_pair(places)
+    found = membership.read(places)
+    if found is None or found.cluster != given.cluster:
+        from ..storage.access import keys  # noqa: PLC0415
+        from ..transport.client import joining  # noqa: PLC0415
+
+        directory = keys.to_hex(pair.public)[:32]
+        greeted = joining.join(given, pair.public, directory)
+        found = membership.Membership(
+            cluster=given.cluster,
+            cluster_name=given.cluster_name,
+            name=greeted.name,
+            endpoints=given.endpoints,
+            server=given.server,
+            public=pair.public,
+            secret=pair.secret,
+            directory=directory,
+        )
+        membership.write(places, found)
+    output.echo(f"This host is the node {found.name} of the cluster {found.cluster_name}")
+    return _start_daemon(host)
+
+
+def _check_directory(places: paths.Places, token: Token) -> None:
+    from ..storage.nodes import membership  # noqa: PLC0415
+
+    found = membership.read(places)
+    if found is not None and (found.cluster, found.name) != (token.cluster, token.node):
+        raise errors.BadRequestError(
+            f"{places.data} is that of the node {found.name} of the cluster {found.cluster_name}; "
+            f"another data directory (--data, {DATA_VARIABLE}) can be another node"
+        )
+    if found is None and places.queue.is_dir():
+        raise errors.BadRequestError(
+            f"{places.data} is the data directory of a master; name another one with "
+            f"--data or {DATA_VARIABLE}"
+        )
+
+
+def _own_pair(places: paths.Places) -> KeyPair:
+    """This host's key, made the first time: a join that is repeated shows the same one."""
+    from ..storage.access import keys  # noqa: PLC0415
+    from ..transport.zmq.sockets import new_key_pair  # noqa: PLC0415
+
+    path = places.data / "node.key"
+    if not path.exists():
+        with suppress(errors.BadRequestError):
+            keys.create_key(path, new_key_pair())
+    return keys.read_key(path)
+
+
+def _start_daemon(host: Call) -> int:
+    from .up import start_node  # noqa: PLC0415
+
+    return start_node(host)
+
+
+def _require_node(places: paths.Places) -> None:
+    if not places.membership.exists():
+        raise errors.BadRequestError(
+            f"{places.data} is not that of a node: `ganger node join TOKEN` makes it one"
+        )
+
+
+@node.command(short_help="Start this host's node daemon.")
+@click.pass_obj
+def up(call: Call) -> int:
+    """Start the node daemon of this host in the background; harmless when it runs already."""
+    host = _host_call(call)
+    _require_node(host.places)
+    ownership.require_own(host.places, "node up")
+    return _start_daemon(host)
+
+
+@node.command(short_help="Stop this host's node daemon; tasks go on.")
+@click.pass_context
+def down(context: click.Context) -> Any:  # noqa: ANN401 - as `ganger down`
+    """Stop the node daemon of this host. Its tasks go on, and the next daemon takes them over."""
+    from .up import down as stop  # noqa: PLC0415
+
+    host = _host_call(context.obj)
+    _require_node(host.places)
+    context.obj = host
+    return context.invoke(stop)
+
+
+@node.command(short_help="Tell how this host's node daemon is.")
+@click.pass_context
+def status(context: click.Context) -> Any:  # noqa: ANN401 - as `ganger status`
+    """Tell how the node daemon of this host is."""
+    from .status import status as tell  # noqa: PLC0415
+
+    host = _host_call(context.obj)
+    _require_node(host.places)
+    context.obj = host
+    return context.invoke(tell)

@@ -1,0 +1,7 @@
+"""Which hosts belong to a cluster, and what does a host know of its cluster?
+
+- `tokens`: the line with which a host joins.
+- `host_table`: the hosts and invitations that a master knows (`nodes/hosts.json`). Decisions: pure.
+- `membership`: what a host knows of its cluster (`node.json` in its own data directory).
+- `task_keys`: the key under which a host knows a task for ever.
+"""

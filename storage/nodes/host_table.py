@@ -1,0 +1,151 @@
+"""The hosts that a master knows, by name, and who is let in with which key.
+
+Pure but for `read` and `write`. A host has one key. An invitation has a key of its own, which is
+good for one thing: to tell the host's key, once, within the time. A key of an old invitation stays
+known for a while, so that its user learns what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import errors
+from ..access.keys import check_name
+from ..disk import documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INVITATION_SECONDS = 3_600.0
+"""How long a token is valid, unless the operator says otherwise."""
+
+_TOLD_SECONDS = 30 * 86_400.0
+"""How long the user of a token that is used or too old is told so."""
+
+
+class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A token that was given out. ``until``: seconds since the epoch."""
+
+    key: str
+    until: float
+    used_by: str = ""
+    """The key of the host that has used it."""
+
+
+class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A host, invited or joined. ``key`` is its public key (Z85)."""
+
+    name: str
+    key: str = ""
+    directory: str = ""
+    """The identity of its data directory, which it has made when it joined."""
+    joined: float = 0.0
+    invitations: tuple[Invitation, ...] = ()
+
+
+class HostTable(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them. ``endpoint``: where the master listens for hosts."""
+
+    endpoint: str
+    announced: tuple[str, ...] = ()
+    """The endpoints that tokens name."""
+    hosts: dict[str, HostRecord] = {}
+
+
+class Visitor(msgspec.Struct, frozen=True):
+    """Whose key it is. ``invitation``: the key of an invitation; None: the host's own."""
+
+    name: str
+    invitation: Invitation | None = None
+
+
+def visitor_of(table: HostTable, key: str) -> Visitor | None:
+    """Who shows this key; None: it is unknown, and no connection is made."""
+    for host in table.hosts.values():
+        if host.key == key:
+            return Visitor(host.name)
+        for one in host.invitations:
+            if one.key == key:
+                return Visitor(host.name, one)
+    return None
+
+
+def invited(table: HostTable, name: str, key: str, until: float, now: float) -> HostTable:
+    """The table with a new invitation; `BadRequestError` for a wrong name."""
+    check_name(name)
+    host = table.hosts.get(name) or HostRecord(name=name)
+    known = tuple(one for one in host.invitations if now < one.until + _TOLD_SECONDS)
+    changed = msgspec.structs.replace(host, invitations=(*known, Invitation(key=key, until=until)))
+    return _with(table, changed)
+
+
+def joined(table: HostTable, visitor: Visitor, key: str, directory: str, now: float) -> HostTable:
+    """The table after a host has shown an invitation, and told its own key.
+
+    The same host may repeat it. `NotAllowedError`: the token is used, or too old.
+    """
+    invitation, host = visitor.invitation, table.hosts[visitor.name]
+    if invitation is None or invitation.used_by == key:
+        return table
+    if invitation.used_by:
+        raise errors.NotAllowedError(
+            f"this token was used already, for another host or directory; {_again(host.name)}"
+        )
+    if now > invitation.until:
+        minutes = max(1, round((now - invitation.until) / 60))
+        raise errors.NotAllowedError(
+            f"this token was valid until {minutes} min ago; {_again(host.name)}"
+        )
+    used = msgspec.structs.replace(invitation, used_by=key)
+    invitations = tuple(used if one.key == used.key else one for one in host.invitations)
+    changed = msgspec.structs.replace(
+        host, key=key, directory=directory, joined=now, invitations=invitations
+    )
+    return _with(table, changed)
+
+
+def removed(table: HostTable, name: str) -> HostTable:
+    """The table without this host, and without its invitations."""
+    if name not in table.hosts:
+        raise unknown(table, name)
+    return msgspec.structs.replace(
+        table, hosts={one: host for one, host in table.hosts.items() if one != name}
+    )
+
+
+def unknown(table: HostTable, name: str) -> errors.BadRequestError:
+    """What is said of a host that was never invited, or never joined."""
+    if name in table.hosts:
+        text = f"node {name!r} was invited, and has not joined yet"
+        return errors.BadRequestError(text)
+    known = ", ".join(sorted(one for one, host in table.hosts.items() if host.key)) or "none"
+    return errors.BadRequestError(f"there is no node {name!r}; nodes that have joined: {known}")
+
+
+def read(path: Path) -> HostTable | None:
+    """The stored table; None: no host was ever invited. `StorageError` if it cannot be read."""
+    data = documents.read(path)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=HostTable)
+    except msgspec.MsgspecError as error:
+        raise errors.StorageError(f"{path}: {error}") from error
+
+
+def write(path: Path, table: HostTable) -> None:
+    """Store it, flushed."""
+    documents.make_private_directory(path.parent)
+    with documents.storage_errors(path):
+        data = msgspec.json.format(msgspec.json.encode(table))
+        documents.replace(path, data, flush=True, mode=documents.SECRET_MODE)
+
+
+def _with(table: HostTable, host: HostRecord) -> HostTable:
+    return msgspec.structs.replace(table, hosts={**table.hosts, host.name: host})
+
+
+def _again(name: str) -> str:
+    return f"`ganger node invite {name}` on the master gives a new one"

@@ -1,0 +1,9 @@
+"""Messages to the component with which a node calls its master."""
+
+from __future__ import annotations
+
+from .base import Notice
+
+
+class MasterDue(Notice, frozen=True):
+    """From the component to itself: try the next endpoint, if the master has not answered."""
