@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage.nodes import host_table
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ...transport.links.component_link import LinkedReceiver
-from ..runtime.addresses import NODE_HUB
 from ..processes.process_keeper import LISTENER, ProcessKeeper, ProcessLostError
+from ..runtime.addresses import NODE_HUB, NODE_KEEPER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from ...transport.envelopes import Directory
+    from ..runtime.component import Runtime
+
+
+class _HubToCome:
+    """Stands in the directory for the hub that does not live yet. Any thread may use it."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._waiting: deque[Envelope[Any]] = deque()
+
+    def tell(self, envelope: Envelope) -> bool:
+        """Keep it, and let the keeper look."""
+        self._waiting.append(envelope)
+        self._directory.tell(NODE_KEEPER.name, Envelope(messages.HubWanted()))
+        return True
+
+    def depth(self) -> int:
+        """How many messages wait."""
+        return len(self._waiting)
+
+    def take(self) -> Iterator[Envelope[Any]]:
+        """Those that wait, each once."""
+        while self._waiting:
+            yield self._waiting.popleft()
 
 
 class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
@@ -20,6 +48,10 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
 
     name = "node_keeper"
     does = "the nodes"
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._to_come = _HubToCome(runtime.host.directory)
 
     @property
     def _names(self) -> list[str]:
@@ -31,6 +63,7 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
 
     def boot(self) -> None:
         """Start the process, if hosts have joined or were invited."""
+        self.runtime.host.directory.enter(NODE_HUB.name, self._to_come)
         if host_table.read(self.places.hosts) is not None:
             self._begin()
 
@@ -38,8 +71,9 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
         """Handle one message."""
         message = envelope.message
         match message:
-            case messages.InviteNode() | messages.ListNodes() | messages.RemoveNode():
-                self._pass_on(envelope, message)
+            case messages.HubWanted():
+                for waiting in self._to_come.take():
+                    self._pass_on(waiting)
             case messages.ReplaceProcess():
                 raise ProcessLostError(message.reason)
             case messages.PulseDue():
@@ -52,8 +86,9 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
             case _:
                 assert_never(message)
 
-    def _pass_on(self, envelope: Envelope[Any], message: messages.NodesRequest) -> None:
+    def _pass_on(self, envelope: Envelope[Any]) -> None:
         """Have the hub answer; while there is none, nobody has ever been invited."""
+        message = envelope.message
         if self._dealer is None and isinstance(message, messages.InviteNode):
             self._begin()
         if self._dealer is not None:
@@ -61,8 +96,8 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
         elif isinstance(message, messages.ListNodes):
             envelope.reply(messages.NodesListed(nodes=[]))
         else:
-            nobody = host_table.HostTable(endpoint="")
-            envelope.refuse(host_table.unknown(nobody, message.name))
+            name = message.node if isinstance(message, messages.CallNode) else message.name
+            envelope.refuse(host_table.unknown(host_table.HostTable(endpoint=""), name))
 
     def _begin(self) -> None:
         self._open()

@@ -91,8 +91,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 pass  # The end of this turn reads them.
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)
-            case messages.TaskAnswered():
-                self._answer(envelope.number, message.frame)
+            case messages.TaskReplyDue():
+                self._answer(message.handle, message.frame)
             case _:
                 assert_never(message)
 
@@ -201,8 +201,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
 
     def pass_on(self, handle: int, frame: bytes) -> None:
         """A component has answered, in any thread."""
-        answered = Envelope(messages.TaskAnswered(frame=frame), number=handle)
-        self.runtime.host.directory.tell(self.name, answered)
+        due = messages.TaskReplyDue(handle=handle, frame=frame)
+        self.runtime.host.directory.tell(self.name, Envelope(due))
 
     def _answer(self, handle: int, frame: bytes) -> None:
         found = self._open.pop(handle, None)

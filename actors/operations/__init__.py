@@ -5,7 +5,8 @@ operation (`run`). One that needs nothing but the configuration runs in the conf
 instead (`storage.ganeti.operations`).
 
 - `registry`: the table, short operations, and how failures are stored.
-- `commands`: ``OP_EXEC``. `command_output`: what its command prints.
+- `commands`: ``OP_EXEC``. `command_output`: what its command prints. `on_node`: a command on
+  another host.
 - `printing`: what an operation in Python prints.
 - `local_context`: runs an opcode without a daemon, for tests of opcodes.
 """

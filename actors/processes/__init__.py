@@ -8,5 +8,6 @@ What the executor and the processes of jobs need of the kernel.
   process has died. `control_groups`: a group for each job, where the system allows that.
 - `lock_file_owners`: which process holds a lock file.
 - `own_state`: whether a process is as clean as before its job.
+- `process_keeper`: keeps a process in which components of the daemon live.
 - `machine`: what this machine says of itself.
 """

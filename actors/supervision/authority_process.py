@@ -29,12 +29,12 @@ from ...transport.links.component_link import LinkedReceiver
 from ...transport.messages import ComponentFailed, ComponentHung
 from ..listeners.authority_listener import AuthorityListener
 from ..nodes.node_hub import NodeHub
+from ..processes.process_keeper import READY, STOP, ProcessSetting
 from ..runtime.actor import start
 from ..runtime.host import Host
 from . import logs
 from .log_writer import LogWriter
 from .placement import COMPONENTS, PLACEMENT
-from ..processes.process_keeper import READY, STOP, ProcessSetting
 from .supervisor import Shutdown
 from .watchdog import SUPERVISOR, Watchdog
 

@@ -72,7 +72,7 @@ def test_delay(asked: OpcodeInput) -> LockForecast:
 
 
 DECLARED: Final = {
-    "OP_EXEC": (command, ("node",)),
+    "OP_EXEC": (command, ()),
     "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""

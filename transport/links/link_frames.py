@@ -70,4 +70,4 @@ def _decoder() -> Callable[[bytes], tuple[str, int, float | None, Message]]:
     return msgspec.msgpack.Decoder(tuple[str, int, float | None, every]).decode
 
 
-_REPLIES = (messages.ClientReply, messages.ToJob, messages.ComponentReply)
+_REPLIES = (messages.ClientReply, messages.ToJob, messages.ComponentReply, messages.ToNode)

@@ -24,9 +24,9 @@ from __future__ import annotations
 from types import UnionType
 from typing import get_args
 
-from .authority import *
 from .authority_listener import *
 from .base import *
+from .between_hosts import *
 from .config_store import *
 from .config_store_from_jobs import *
 from .executor import *
@@ -39,6 +39,7 @@ from .job_queue_from_jobs import *
 from .job_queue_why_and_what_if import *
 from .lock_manager import *
 from .node_hub import *
+from .node_keeper import *
 from .node_link import *
 from .output_reader import *
 from .rapi_keeper import *
@@ -174,10 +175,8 @@ AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
 NodeHubMessage = NodesRequest | CallNode | PeerGone | FramesWaiting
-NodeKeeperMessage = (
-    NodesRequest | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
-)
-NodeLinkMessage = FramesWaiting | TaskAnswered | ComponentReplaced | MasterDue
+NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
+NodeLinkMessage = TaskReplyDue | MasterDue | FramesWaiting | ComponentReplaced
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 )

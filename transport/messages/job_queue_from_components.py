@@ -10,12 +10,6 @@ PendingEnd: TypeAlias = Literal["canceled", "failed", "rejected"]
 """How a pending job ends that cannot start any more."""
 
 
-class PeerGone(Notice, frozen=True):
-    """From a listener: the peer with this key is unreachable, and its watches end."""
-
-    peer: bytes
-
-
 class JobsChosen(Notice, frozen=True):
     """From the scheduler: start the jobs ``start``.
 

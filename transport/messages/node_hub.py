@@ -1,8 +1,7 @@
 """Messages to the component that has the connections of the nodes, and what it says to these.
 
 It lives in a process of its own. Processes of jobs speak to it directly, clients through the
-component that keeps that process. A node has called the hub: over the connection go `NodeRequest`
-and its replies from the node, and `CallTask` and its replies to it.
+component that keeps that process.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from .base import Done, InterimReply, Reply, Request
+from .between_hosts import TaskAnswered
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +68,6 @@ class RemoveNode(Request[Done], frozen=True):
     name: str
 
 
-class TaskAnswered(Reply, frozen=True):
-    """The frame with the reply of the node's daemon."""
-
-    frame: bytes
-
-
 class NodeSilent(InterimReply, frozen=True):
     """The node is not there now; the call goes to it when it is back. ``since``: epoch seconds."""
 
@@ -89,33 +83,3 @@ class CallNode(Request[TaskAnswered], frozen=True):
     job_id: int
     node: str
     frame: bytes
-
-
-class CallTask(Request[TaskAnswered], frozen=True):
-    """From the hub to a node: answer this frame. It may come again."""
-
-    frame: bytes
-
-
-class NodeGreeted(Reply, frozen=True):
-    """The master knows this node, and takes its calls."""
-
-    cluster: str
-    name: str
-
-
-class GreetMaster(Request[NodeGreeted], frozen=True):
-    """From a node, first on each connection: here I am.
-
-    ``directory``: the identity of its data directory. ``live``: as in `NodeState`.
-    """
-
-    directory: str
-    live: dict[str, str | int] = {}
-
-
-class JoinCluster(Request[NodeGreeted], frozen=True):
-    """From a host that shows the key of its token: this is my own public key. May be repeated."""
-
-    key: str
-    directory: str

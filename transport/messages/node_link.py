@@ -5,5 +5,12 @@ from __future__ import annotations
 from .base import Notice
 
 
+class TaskReplyDue(Notice, frozen=True):
+    """A component has answered a call of the master: send this frame, under this handle."""
+
+    handle: int
+    frame: bytes
+
+
 class MasterDue(Notice, frozen=True):
     """From the component to itself: try the next endpoint, if the master has not answered."""

@@ -50,6 +50,22 @@ class StartComponent(Notice, frozen=True):
     incarnation: int
 
 
+class ReplaceProcess(Notice, frozen=True):
+    """From the supervisor: end the process and fail, for this reason; a successor starts anew."""
+
+    reason: str
+
+
+class PulseDue(Notice, frozen=True):
+    """From the keeper of a process to itself: ask it for a sign of life."""
+
+
+class PeerGone(Notice, frozen=True):
+    """From a listener: the peer with this key is unreachable, and its watches end."""
+
+    peer: bytes
+
+
 class ReplyDue(Notice, frozen=True):
     """To a listener: send ``message`` to a peer as the reply to its request ``number``."""
 

@@ -50,7 +50,11 @@ class Listener:
         )
         components = {"lock_manager": (LockManager, "core")}
         self.actor: Staged[AuthorityListener] = stage.make(
-            AuthorityListener, components, lambda: self.opened.append("opened"), self.opened.append
+            AuthorityListener,
+            stage.places.authority_socket,
+            components,
+            lambda: self.opened.append("opened"),
+            self.opened.append,
         )
         self.actor.say(messages.Boot())
         stage.sent.clear()

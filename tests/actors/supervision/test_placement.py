@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import get_args
 
 from ganger.actors.listeners.authority_listener import AuthorityListener
+from ganger.actors.nodes.node_hub import NodeHub
+from ganger.actors.nodes.node_link import NodeLink
+from ganger.actors.runtime.component import Component
 from ganger.actors.supervision.authority import Authority
 from ganger.actors.supervision.placement import (
     APART,
@@ -24,7 +27,8 @@ from ganger.transport import messages
 
 
 def test_each_component_has_a_dispatcher() -> None:
-    every = [Authority.name, AuthorityListener.name, *(each.name for each in COMPONENTS)]
+    beside: tuple[type[Component], ...] = (Authority, AuthorityListener, NodeHub, NodeLink)
+    every = [each.name for each in (*beside, *COMPONENTS)]
     assert sorted(every) == sorted(PLACEMENT)
     own = {*PLACEMENT} - {each.name for each in INSTALLED.classes}
     assert {*own, "supervisor", "installed_listener"} == set(messages.ACCEPTED)

@@ -224,7 +224,12 @@ def test_components_elsewhere_are_started_by_the_keeper_of_their_process(
     supervisor, started = apart
     assert starts_there(stage) == [(name, 1) for name in THERE]
     assert started[0] == ("authority", 1)
-    assert {name for name, _ in started} == {*PLACEMENT} - {*THERE, "authority_listener"}
+    assert {name for name, _ in started} == {*PLACEMENT} - {
+        *THERE,
+        "authority_listener",
+        "node_hub",
+        "node_link",
+    }
     assert supervisor.component._is_up
 
 

@@ -1,0 +1,173 @@
+"""Hosts join, and commands of jobs run there: the ways that users go, and what is not known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import Daemon, until, wait_until_true
+from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
+from tests.system.hosts import Host, free_endpoint, until_there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ganger import Client
+
+
+def at() -> tuple[str, ...]:
+    """Options of an invitation: the master listens where nothing else does."""
+    endpoint = free_endpoint()
+    return "--listen", endpoint, "--announce", endpoint
+
+
+SCRIPT = "echo $GANGER_JOB_ID; echo to stderr >&2; exit 3"
+
+
+@pytest.fixture(name="host")
+def joined_host(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
+    """A host that has joined as ``web1``."""
+    with_it = Host(tmp_path / "host", "web1")
+    try:
+        with_it.join(daemon, free_endpoint())
+        yield with_it
+    finally:
+        with_it.__exit__()
+
+
+@pytest.fixture(name="gate")
+def gate_of_the_host(tmp_path: Path) -> Iterator[Gate]:
+    """A gate for commands on the host."""
+    with Gate(tmp_path, "host-gate") as gate:
+        yield gate
+
+
+def waiting(gate: Gate, before: str = "true") -> list[str]:
+    return ["sh", "-c", f"{before}; dd bs=1 count=1 < {gate.path} 2>/dev/null; echo after"]
+
+
+def test_a_command_runs_on_the_host_as_if_it_ran_here(
+    daemon: Daemon, client: Client, host: Host
+) -> None:
+    done = daemon.run("exec", "--on", "web1", "--", "sh", "-c", SCRIPT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "1\n", "to stderr\n")
+    job = client.job(1)
+    assert job.reason_ended == "exit code 3; last line: to stderr"
+    with host.client() as there:
+        [task] = there.jobs()
+    assert task.name.startswith("task-1-0-")
+    listed = daemon.run("node", "list").stdout
+    assert "web1  there" in listed
+
+
+def test_what_cannot_be_is_one_clear_line(daemon: Daemon, host: Host, tmp_path: Path) -> None:
+    done = daemon.run("exec", "--on", "web9", "--", "true", check=False)
+    assert done.stderr == (
+        "ganger: job 1 failed: there is no node 'web9'; nodes that have joined: web1\n"
+    )
+    token = daemon.run("node", "invite", "web2").stdout.split()[-1]
+    done = daemon.run("exec", "--on", "web2", "--", "true", check=False)
+    assert "node 'web2' was invited, and has not joined yet" in done.stderr
+    altered = token[:60] + ("A" if token[60] != "A" else "B") + token[61:]
+    other = Host(tmp_path / "other", "web2")
+    done = other.run("node", "join", altered, check=False)
+    assert (done.returncode, "the token is damaged" in done.stderr) == (1, True), done
+    done = host.run("node", "join", token, check=False)
+    assert "is that of the node web1 of the cluster" in done.stderr
+    done = other.run("node", "up", check=False)
+    assert "`ganger node join TOKEN` makes it one" in done.stderr
+
+
+def test_a_token_is_good_for_one_host(daemon: Daemon, tmp_path: Path) -> None:
+    token = daemon.run("node", "invite", "web2", *at()).stdout.split()[-1]
+    first, second = Host(tmp_path / "first", "web2"), Host(tmp_path / "second", "web2")
+    try:
+        first.run("node", "join", token)
+        assert "already runs" in first.run("node", "join", token).stdout
+        done = second.run("node", "join", token, check=False)
+        assert (done.returncode, "this token was used already" in done.stderr) == (1, True), done
+        daemon.run("node", "remove", "web2")
+        done = second.run("node", "join", token, check=False)
+        assert "the master does not know this token" in done.stderr
+    finally:
+        first.__exit__()
+        second.__exit__()
+
+
+def test_a_token_is_good_for_a_time(daemon: Daemon, tmp_path: Path) -> None:
+    token = daemon.run("node", "invite", "web2", "--valid-for", "1", *at()).stdout.split()[-1]
+    other = Host(tmp_path / "other", "web2")
+
+    def is_past() -> bool:
+        return "invitation past" in daemon.run("node", "list").stdout
+
+    wait_until_true(is_past, "the token is too old")
+    done = other.run("node", "join", token, check=False)
+    assert "this token was valid until 1 min ago" in done.stderr
+    assert not other.places.membership.exists()
+
+
+def test_the_output_comes_whole_over_restarts_of_both_daemons(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    with daemon.begin("exec", "--on", "web1", "--", *waiting(gate, "seq 1 50000")) as following:
+        change = next(iter(client.watch(log=False, timeout=PATIENCE_SECONDS)))
+        until_running(client, change.job_id)
+        host.kill()
+        until_there(client, "web1", is_there=False)
+        why = daemon.run("job", "why", "1").stdout
+        assert "job 1 is running: node web1 is silent since " in why
+        daemon.kill()
+        host.up()
+        daemon.up()
+        gate.let_through()
+        output, _ = following.communicate(timeout=PATIENCE_SECONDS)
+    assert following.returncode == 0
+    assert output == "".join(f"{n}\n" for n in range(1, 50_001)) + ".after\n"
+    with daemon.client() as again:
+        assert again.job(1).outcome == "success"
+
+
+def test_a_kill_reaches_the_command(client: Client, host: Host, gate: Gate) -> None:
+    job_id = client.submit({"OP_ID": "OP_EXEC", "argv": waiting(gate), "node": "web1"})
+    with host.client() as there:
+        wait_until_true(lambda: bool(list(there.jobs(statuses=["running"]))), "the task runs")
+        client.cancel(job_id, kill=True)
+        [ended] = client.wait(job_id)
+        [task] = there.jobs()
+    assert (ended.outcome, task.outcome) == ("killed", "killed")
+
+
+@pytest.mark.usefixtures("host")
+def test_the_job_holds_its_node(client: Client, gate: Gate) -> None:
+    job_id = client.submit({"OP_ID": "OP_EXEC", "argv": waiting(gate), "node": "web1"})
+    until(client, job_id, "running")  # type: ignore[arg-type]
+    [held] = [one for one in client.locks() if one.name == "node/web1"]
+    assert held.mode == "shared"
+    gate.let_through()
+    client.wait(job_id)
+
+
+@pytest.mark.usefixtures("host")
+def test_a_large_standard_input_goes_there(daemon: Daemon) -> None:
+    text = "line\n" * 600_000
+    done = daemon.run("exec", "--on", "web1", "--stdin", "-", "--", "wc", "-c", text=text)
+    assert done.stdout == f"{len(text)}\n"
+
+
+def test_a_removed_node_is_gone_at_once(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = client.submit({"OP_ID": "OP_EXEC", "argv": waiting(gate), "node": "web1"})
+    with host.client() as there:
+        wait_until_true(lambda: bool(list(there.jobs(statuses=["running"]))), "the task runs")
+    daemon.run("node", "remove", "web1")
+    [ended] = client.wait(job_id)
+    assert ended.reason_ended == "there is no node 'web1'; nodes that have joined: none"
+    assert daemon.run("node", "list").stderr == "ganger: no nodes\n"
+
+
+def test_without_nodes_there_is_no_process_for_them(daemon: Daemon, client: Client) -> None:
+    assert client.nodes().nodes == []
+    assert len(daemon.fork_servers()) == len(daemon._children())

@@ -1,0 +1,41 @@
+"""What the master and its nodes say to each other, over the connection that the node has made."""
+
+from __future__ import annotations
+
+from .base import Reply, Request
+
+
+class TaskAnswered(Reply, frozen=True):
+    """The frame with the reply of the node's daemon."""
+
+    frame: bytes
+
+
+class CallTask(Request[TaskAnswered], frozen=True):
+    """From the hub to a node: answer this frame. It may come again."""
+
+    frame: bytes
+
+
+class NodeGreeted(Reply, frozen=True):
+    """The master knows this node, and takes its calls."""
+
+    cluster: str
+    name: str
+
+
+class GreetMaster(Request[NodeGreeted], frozen=True):
+    """From a node, first on each connection: here I am.
+
+    ``directory``: the identity of its data directory. ``live``: as in `NodeState`.
+    """
+
+    directory: str
+    live: dict[str, str | int] = {}
+
+
+class JoinCluster(Request[NodeGreeted], frozen=True):
+    """From a host that shows the key of its token: this is my own public key. May be repeated."""
+
+    key: str
+    directory: str
