@@ -10,7 +10,8 @@
 - `entry`: the first line that runs. `main`: finds the command, and prints errors. `hints`: guesses
   what a wrong word was meant to be. `help_text`: wraps help.
 - `call`: the data directory, and the client of a command.
-- `choices`: options and types of values that several commands have. `repeating`: ``--key``.
+- `choices`: options and types of values that several commands have. `lock_names`: locks that nobody
+  can mean. `repeating`: ``--key``.
   `rule_options`: those that describe a filter rule. `daemon_options`: those of the daemon.
 - `reading`, `plans`, `yaml_documents`: read what users wrote.
 - `output`, `layout`: tables and JSON. `progress`, `following`, `whys`, `etas`, `logs`,

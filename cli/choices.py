@@ -12,7 +12,6 @@ from ..storage import errors, plain_values, settings, wording
 from ..storage.jobs import origins
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import ANY_FAILED, DEPENDENCY_WORDS
-from ..storage.locks.locks import LockLevel
 from . import completing, output, reading
 
 if TYPE_CHECKING:
@@ -417,24 +416,6 @@ def checked_number(text: str, option: str) -> int:
     if not plain_values.INTEGER_MIN <= number <= plain_values.INTEGER_MAX:
         raise errors.UsageError(f"{option}: expected an integer of at most 64 bits")
     return number
-
-
-def check_one_lock(text: str, named: str) -> None:
-    """Raise `UsageError`, which begins with ``named``, for what looks like several locks."""
-    if "," in text or len(text.split()) > 1:
-        raise errors.UsageError(f"{named}: expected one lock, such as node/n7, got {text!r}")
-
-
-def check_lock(level: str, name: str, named: str) -> None:
-    """Raise `UsageError`, which begins with ``named``, for a lock that no job could mean."""
-    known = [str(one) for one in LockLevel if one is not LockLevel.CONFIG]
-    if level not in known:
-        meant = wording.likeness(level.lower(), known)
-        text = f"{named}: there is no level {wording.shown(level)}{meant}"
-        raise errors.UsageError(f"{text}; the levels are {', '.join(known)}")
-    if "*" in name and name != "*":
-        text = f"{named}: {wording.shown(name)} is no pattern: {level}/* is the whole level"
-        raise errors.UsageError(text)
 
 
 proposed_rule_option = click.option(

@@ -97,9 +97,7 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         _prepare(places)
         directory_lock = directory_locks.DirectoryLock(places.queue / "lock")
         stack.callback(directory_lock.release)
-        reserve.give_to_start(places.start_reserve)
-        documents.make_directory(places.journal)
-        file_systems.write_in_place(places.journal)
+        _find_room(places)
         places = _with_run_directory(places)
         writer, log = _open_log(places, stack)
         announce.log = log
@@ -140,6 +138,13 @@ def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
         log.info("stopped")
         if shutdown.error is not None:
             raise shutdown.error
+
+
+def _find_room(places: Places) -> None:
+    """Give this start the space that the last daemon kept for it, and the journal its folder."""
+    reserve.give_to_start(places.start_reserve)
+    documents.make_directory(places.journal)
+    file_systems.write_in_place(places.journal)
 
 
 def _with_run_directory(places: Places) -> Places:

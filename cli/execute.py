@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import os
 from contextlib import suppress
@@ -14,11 +15,22 @@ import click
 from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
 from ..storage.locks.locks import LockLevel, LockMode
-from . import choices, completing, following, hints, logs, output, reading, repeating, whys
+from . import (
+    choices,
+    completing,
+    following,
+    hints,
+    lock_names,
+    logs,
+    output,
+    reading,
+    repeating,
+    whys,
+)
 from .call import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..transport.client.client import Client
     from .call import Call
@@ -116,6 +128,7 @@ def execute(
     ganger exec -- sh -c 'echo hello; exit 3'
     ganger exec --lock node/n1 --timeout 5m -- /usr/local/bin/upgrade n1
     ganger exec -d --name backup --cwd . -- make backup
+    ganger exec --on web1 -- uptime
 
     The command runs as the daemon's user, in a clean environment. If the job is silent for a
     second, standard error tells what it waits for. Interrupting (Ctrl-C) stops following; the
@@ -123,18 +136,31 @@ def execute(
     as how the job ends is not known yet. Output above a limit is dropped: standard error says so,
     and the exit code is that of the command all the same.
     """  # noqa: D301 - the mark that keeps lines apart
-    opcode: dict[str, Any] = {"OP_ID": "OP_EXEC", "argv": list(command)}
-    if locks:
-        opcode["locks"] = _locks(locks)
-    if variables or from_here:
-        opcode["env"] = _variables_here(from_here) | _variables(variables)
     given = {
+        "argv": list(command),
+        "locks": _locks(locks) if locks else None,
+        "env": _variables_here(from_here) | _variables(variables) or None,
         "node": node,
         "timeout": timeout,
         "cwd": _directory(cwd),
         "leave_running": leave_running or None,
     }
-    opcode |= {name: value for name, value in given.items() if value is not None}
+    opcode = _without_none({"OP_ID": "OP_EXEC", **given})
+    end = _detached if detach else functools.partial(_ended, quiet=quiet)
+    return _submitted(call, opcode, end, stdin=stdin, key=key, dry_run=dry_run, **submission)
+
+
+def _submitted(
+    call: Call,
+    opcode: dict[str, Any],
+    end: Callable[[Client, int], int],
+    *,
+    stdin: str | None,
+    key: str | None,
+    dry_run: bool,
+    **submission: Any,  # noqa: ANN401 - as `Client.submit`
+) -> int:
+    """Submit the job, unless it is a dry run, and do what ``end`` does with its id."""
     with call.client() as client:
         opcode |= _standard_input(stdin, client, dry_run=dry_run)
         if dry_run:
@@ -143,10 +169,16 @@ def execute(
             return 0
         with repeating.under(key) as used:
             job_id = client.submit(opcode, key=used, **submission)
-        if detach:
-            output.echo(job_id)
-            return 0
-        return _ended(client, job_id, quiet=quiet)
+        return end(client, job_id)
+
+
+def _detached(_: Client, job_id: int) -> int:
+    output.echo(job_id)
+    return 0
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _ended(client: Client, job_id: int, *, quiet: bool) -> int:
@@ -226,8 +258,8 @@ def _locks(given: Sequence[str]) -> dict[str, dict[str, list[str]]]:
         if not (level and name) or (colon and mode not in [*LockMode]):
             form = "expected LEVEL/NAME or LEVEL/NAME:shared"
             raise errors.UsageError(f"--lock: {form}, such as {_such_as(one)}, got {one!r}")
-        choices.check_one_lock(one, "--lock")
-        choices.check_lock(level, name, "--lock")
+        lock_names.check_one_lock(one, "--lock")
+        lock_names.check_lock(level, name, "--lock")
         locks.setdefault(level, {}).setdefault(mode or LockMode.EXCLUSIVE, []).append(name)
     return locks
 

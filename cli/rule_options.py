@@ -9,7 +9,7 @@ import click
 
 from ..storage import errors, wording
 from ..storage.filters import lock_predicate, rules
-from . import choices, completing, output, reading
+from . import choices, completing, lock_names, output, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -213,10 +213,10 @@ def one_lock(text: str, named: str) -> str:
     if text.endswith((":shared", ":exclusive")):
         mode = text.rpartition(":")[2]
         raise errors.UsageError(f"{named}: leave out :{mode}: the rule is for every mode")
-    choices.check_one_lock(text, named)
+    lock_names.check_one_lock(text, named)
     level, _, name = text.partition("/")
     if level and name:
-        choices.check_lock(level, name, named)
+        lock_names.check_lock(level, name, named)
     try:
         return "/".join(lock_predicate.parse_lock(text, named))
     except errors.FilterRuleError as error:

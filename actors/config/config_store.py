@@ -83,6 +83,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 "config.data lacks changes of its history: it is an older copy",
                 changes=self._stored.lost,
             )
+        if self._stored.is_whole_due:
+            self.log.warning("config.data lacks changes of the log: the disk is full")
+            self._write_whole_later()
         self._changes = ChangeLine(self.runtime, self._stored, self._write_whole_later)
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         context = PartContext(self.runtime, self._stored, self._changes, self)

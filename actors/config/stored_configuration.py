@@ -22,7 +22,7 @@ from ...storage.cluster.integrity import Index
 from ...storage.cluster.objects import ObjectKind
 from ...storage.config_files import KeyedReply
 from ...storage.config_history import ConfigHistory
-from ...storage.disk import quarantine
+from ...storage.disk import quarantine, reserve
 from ...storage.log import segments
 from ...storage.log.records import ConfigChanged, OpcodeAnswer, encoded
 from ...storage.queue_files import job_files
@@ -122,10 +122,12 @@ class StoredConfiguration:
         limits = settings.CHANGE_REPLIES_MAX, settings.CHANGE_REPLIES_BYTES_MAX
         for reply in config_files.last_replies(places.config_history, *limits):
             self._keep_reply(reply)
+        self.is_whole_due = False
+        """Whether the log has changes that ``config.data`` lacks: a full disk has refused it."""
+
         if stored.changes or self.quarantined:
             self._make(stored.changes, entered)
-            self._history.settle()
-            config_files.write(places.config, self.snapshot.to_document())
+            self._write_first_whole()
         self.lost = max(0, entered - self.snapshot.serial_no)
         """How many changes of the history ``config.data`` lacks: an old copy was put back."""
 
@@ -133,6 +135,16 @@ class StoredConfiguration:
             self._go_on_behind(entered, now)
         config_log.retire_former(places.config)
         self._index = Index(self.snapshot)
+
+    def _write_first_whole(self) -> None:
+        try:
+            self._history.settle()
+            config_files.write(self._places.config, self.snapshot.to_document())
+        except errors.StorageError as error:
+            # What cannot be read is put right before anything builds on it.
+            if self.quarantined or not reserve.is_full(error):
+                raise
+            self.is_whole_due = True
 
     def when_changed(self, listener: Listener) -> None:
         """Call ``listener`` after each durable change: states before and after, and the changes."""

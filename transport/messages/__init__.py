@@ -12,7 +12,8 @@ belong to the envelope (`transport.envelopes`), not here.
 Each file has the name of a receiver, and holds what that accepts, with the replies
 (`installed_listener`: each listener of a package). The queue and the configuration store have one
 for each side that speaks to them, the queue a further one for what clients ask about jobs that wait
-(`job_queue_why_and_what_if`). `base` says what a message is. A message that several components
+(`job_queue_why_and_what_if`). `base` says what a message is, `between_hosts` what masters and nodes
+say to each other. A message that several components
 accept lies in `several`, a value that several files need in `values`. A new message is a class in
 the file of its receiver, its name in a union below, and a ``case`` in the receiver (in the queue a
 row of `actors.queue.job_queue`). Without the name or the row a test fails, without the ``case`` the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import msgspec
@@ -474,3 +475,33 @@ def test_an_object_that_lost_its_uuid_is_repaired_under_its_key(stage: Stage) ->
     change = SetValues(NODE, uuid, [(["uuid"], uuid)], why="a repair", sender="somebody")
     store.ask(change).answer_as(ObjectsChanged)
     assert on_disk(stage)["nodes"][uuid]["uuid"] == uuid
+
+
+def in_file(stage: Stage) -> Any:
+    """What ``config.data`` says by itself, without the changes in the log."""
+    return msgspec.json.decode(stage.places.config.read_bytes())
+
+
+def test_a_start_on_a_full_disk_serves_what_the_log_has_and_writes_it_later(
+    stage: Stage, store: Staged[ConfigStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = nodes(store)[0]
+    unwritten = stage.places.config.read_bytes()
+    store.ask(change(node, vm_capable=not node["vm_capable"])).answer_as(ObjectsChanged)
+    store.component.close()
+    # As if the daemon was killed before it wrote the file.
+    stage.places.config.write_bytes(unwritten)
+    before = in_file(stage)
+    assert before["nodes"][node["uuid"]]["vm_capable"] is node["vm_capable"]
+
+    def refuse(path: object, _: object) -> None:
+        raise errors.StorageError(f"{path}: full") from OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(config_files, "write", refuse)
+        again = stage.start(ConfigStore, 2)
+    assert "config.data lacks changes of the log: the disk is full" in stage.log_stream.getvalue()
+    assert nodes(again, node["uuid"])[0]["vm_capable"] is not node["vm_capable"]
+    assert in_file(stage) == before
+    again.component._stored.prepare_whole()()
+    assert in_file(stage)["nodes"][node["uuid"]]["vm_capable"] is not node["vm_capable"]

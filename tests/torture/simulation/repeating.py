@@ -98,6 +98,9 @@ LATE: tuple[type[Message], ...] = (
     notices.HostOverdue,
     notices.SweepReservations,
     messages.ReadHolders,
+    messages.ListNodes,
+    messages.MasterDue,
+    messages.HubWanted,
 )
 """The second copy may come any time after the first."""
 
@@ -118,6 +121,11 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.ReadDiskUse,
     messages.OutputDropped,
     messages.StateHeldUp,
+    messages.NodeAwaited,
+    messages.InviteNode,
+    messages.RemoveNode,
+    messages.CallNode,
+    messages.TaskReplyDue,
     messages.DiskLimitsChanged,
     messages.DiskWatchDue,
     messages.ExplainJob,
