@@ -65,6 +65,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._router: Router | None = None
         self._problem = ""
         self._listen_at = -math.inf
+        self._look_at = 0.0
         self._sessions: dict[str, _Session] = {}
         self._names: dict[bytes, str] = {}
         """Which node has the connection of this peer."""
@@ -134,16 +135,33 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def readable(self, descriptors: Iterable[int]) -> None:
         """The socket has news."""
+        if self._look_at == math.inf:
+            # A new connection may be the reason.
+            self._look_at = 0.0
         self._read_once(list(descriptors))
 
     def turn_ended(self) -> None:
         """Read the rest: the descriptors are edge-triggered, also after a send."""
         if self._router is None and self.runtime.clock() >= self._listen_at:
             self._listen()
+        self._end_silent()
         while self._router is not None and self._router.has_more:
             self._read_once()
             if self.runtime.has_mail:
                 return
+
+    def _end_silent(self) -> None:
+        """From time to time, end connections that cost too much or never said a word."""
+        now = self.runtime.clock()
+        if self._router is None:
+            return
+        if now >= self._look_at:
+            ended = self._router.guard_memory() + self._router.end_unheard()
+            if ended:
+                self.log.warning("silent connections of hosts are ended", count=ended)
+            has_some = self._router.has_connections
+            self._look_at = now + self._router.look_seconds if has_some else math.inf
+        self.runtime.patience_seconds = self._look_at - now if self._look_at < math.inf else None
 
     def _read_once(self, reported: list[int] | None = None) -> None:
         if self._router is None:

@@ -98,6 +98,8 @@ def joined(table: HostTable, visitor: Visitor, key: str, directory: str, now: fl
         raise errors.NotAllowedError(
             f"this token was valid until {minutes} min ago; {_again(host.name)}"
         )
+    if any(one.key == key for name, one in table.hosts.items() if name != host.name):
+        raise errors.NotAllowedError("another node has joined with the key of this host")
     used = msgspec.structs.replace(invitation, used_by=key)
     invitations = tuple(used if one.key == used.key else one for one in host.invitations)
     changed = msgspec.structs.replace(
