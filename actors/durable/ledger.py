@@ -192,7 +192,9 @@ class Ledger:
         self.files.stop_compaction()
         # The disk may be full, and job files need room too.
         self._journal.give_up_ahead()
-        self.directory.spares.close()
+        if self.is_short or self._disk.is_full:
+            # Those that a flush may have spoilt go anyway, before a file is written (`inodes`).
+            self.directory.spares.close()
 
     # ------------------------------------------------------------ what is promised
 
