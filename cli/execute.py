@@ -59,6 +59,13 @@ _NOT_STARTED = "command cannot be started: "
     help="Run it on this node, which the job locks shared unless --lock says more.",
 )
 @click.option(
+    "--as-user",
+    "user",
+    type=choices.Text(),
+    metavar="USER",
+    help="Run it as this user; a host says which users it allows (`ganger node check`).",
+)
+@click.option(
     "--timeout",
     type=choices.Seconds(least=0.001),
     metavar="TIME",
@@ -110,6 +117,7 @@ def execute(
     command: Sequence[str],
     locks: Sequence[str],
     node: str | None,
+    user: str | None,
     timeout: float | None,
     cwd: str | None,
     variables: Sequence[str],
@@ -141,6 +149,7 @@ def execute(
         "locks": _locks(locks) if locks else None,
         "env": _variables_here(from_here) | _variables(variables) or None,
         "node": node,
+        "user": user,
         "timeout": timeout,
         "cwd": _directory(cwd),
         "leave_running": leave_running or None,

@@ -220,6 +220,31 @@ def _require_node(places: paths.Places) -> None:
         )
 
 
+@node.command(short_help="Check what this host lets tasks do.")
+@click.pass_obj
+def check(call: Call) -> None:
+    """Check node.toml in the data directory of this host's node daemon, and say what it allows.
+
+    \b
+    [tasks]
+    users = ["deploy"]          besides the daemon's own; none without this line
+    commands = ["/usr/bin/*"]   programs; all without this line
+    directories = ["/srv/*"]    where commands may begin; all without this line
+
+    A change holds from the next task on.
+    """  # noqa: D301 - the mark that keeps lines apart
+    from ..storage.nodes import task_settings  # noqa: PLC0415
+
+    places = _host_call(call).places
+    _require_node(places)
+    found = task_settings.read(places.node_settings)
+    there = "" if places.node_settings.exists() else " (there is no such file)"
+    output.echo(f"{places.node_settings}{there}")
+    for name in ("users", "commands", "directories"):
+        shown = ", ".join(getattr(found, name)) or "only the daemon's own"
+        output.echo(f"{name + ':':13}{'all' if shown == '*' else shown}")
+
+
 @node.command(short_help="Start this host's node daemon.")
 @click.pass_obj
 def up(call: Call) -> int:

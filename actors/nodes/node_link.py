@@ -17,7 +17,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.access.keys import KeyPair
 from ...storage.jobs.origins import Submitter
-from ...storage.nodes import membership
+from ...storage.nodes import membership, task_settings
 from ...storage.version import version
 from ...transport import frames, messages
 from ...transport.envelopes import Address, Envelope
@@ -29,13 +29,14 @@ from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ..runtime.component import Runtime
 
 _FRAMES_AT_ONCE = 64
 _PEER = b"master"
 _MIB = 1024 * 1024
+_TASKS = ("OP_EXEC", "OP_TEST_DELAY")
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -196,8 +197,18 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             else:
                 self.runtime.forward(JOB_QUEUE, envelope)
 
+        for spec in message.jobs:
+            for opcode in spec.ops:
+                self._check(opcode)
         names = [spec.name for spec in message.jobs if isinstance(spec.name, str)]
         self.runtime.ask(JOB_QUEUE, messages.FindJobs(names=names), found, envelope.refuse)
+
+    def _check(self, opcode: Mapping[str, Any]) -> None:
+        """Raise `NotAllowedError` for what the host's own settings do not let a task do."""
+        if opcode.get("OP_ID") not in _TASKS:
+            raise errors.NotAllowedError(f"{opcode.get('OP_ID')}: a node runs {', '.join(_TASKS)}")
+        # Read for each task: a change holds at once.
+        task_settings.read(self.places.node_settings).check(opcode)
 
     def pass_on(self, handle: int, frame: bytes) -> None:
         """A component has answered, in any thread."""

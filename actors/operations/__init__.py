@@ -6,7 +6,7 @@ instead (`storage.ganeti.operations`).
 
 - `registry`: the table, short operations, and how failures are stored.
 - `commands`: ``OP_EXEC``. `command_output`: what its command prints. `on_node`: a command on
-  another host.
+  another host. `as_user`: a command of another user.
 - `printing`: what an operation in Python prints.
 - `local_context`: runs an opcode without a daemon, for tests of opcodes.
 """

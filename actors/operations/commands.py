@@ -215,11 +215,20 @@ def _environment(opcode: OpExec, context: OperationContext) -> dict[str, str]:
         "HOME": "/",
         "LANG": "C.UTF-8",
         **inherited,
+        **_variables_of_user(opcode),
         "GANGER_JOB_ID": str(context.job_id),
         "GANGER_OPCODE_INDEX": str(context.op_index),
         **({} if opcode.leave_running else {IDENTITY_VARIABLE: str(process_identity.own())}),
         **opcode.env,
     }
+
+
+def _variables_of_user(opcode: OpExec) -> dict[str, str]:
+    if opcode.user is None:
+        return {}
+    from . import as_user  # noqa: PLC0415 - as below
+
+    return as_user.variables_of(opcode.user)
 
 
 class _Inside:
@@ -292,11 +301,18 @@ def _spawn(
 def _start(opcode: OpExec, variables: dict[str, str], standard: tuple[int, ...]) -> int:
     with _Inside(opcode):
         path = _find_program(opcode, variables)
+        argv = [argument.encode() for argument in opcode.argv]
+        encoded = {name.encode(): value.encode() for name, value in variables.items()}
         try:
+            if opcode.user is not None:
+                from . import as_user  # noqa: PLC0415 - for the few that have a user
+
+                program = as_user.Program(path, argv, encoded)
+                return as_user.spawn(opcode.user, program, standard, _inheritable())
             return os.posix_spawn(
                 path,
-                [argument.encode() for argument in opcode.argv],
-                {name.encode(): value.encode() for name, value in variables.items()},
+                argv,
+                encoded,
                 file_actions=[
                     *((os.POSIX_SPAWN_DUP2, own, new) for new, own in enumerate(standard)),
                     *((os.POSIX_SPAWN_CLOSE, inherited) for inherited in _inheritable()),

@@ -92,6 +92,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "node.json"
 
     @property
+    def node_settings(self) -> Path:
+        """What a host lets tasks do (`storage.nodes.task_settings`)."""
+        return self.data / "node.toml"
+
+    @property
     def node_socket(self) -> Path:
         """The socket of the process that has the connections of the nodes.
 

@@ -3,5 +3,5 @@
 - `tokens`: the line with which a host joins.
 - `host_table`: the hosts and invitations that a master knows (`nodes/hosts.json`). Decisions: pure.
 - `membership`: what a host knows of its cluster (`node.json` in its own data directory).
-- `task_keys`: the key under which a host knows a task for ever.
+- `task_settings`: what a host lets tasks do (`node.toml`).
 """

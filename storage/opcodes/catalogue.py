@@ -49,7 +49,7 @@ class OpExec(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_EXEC"
     private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin", "stdin_base64")
-    later_fields: ClassVar[tuple[str, ...]] = ("leave_running", "stdin_base64", "node")
+    later_fields: ClassVar[tuple[str, ...]] = ("leave_running", "stdin_base64", "node", "user")
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 
@@ -79,6 +79,9 @@ class OpExec(Opcode, kw_only=True):
 
     node: NonEmptyStr | None = None
     """The node to run it on; this machine if unset."""
+
+    user: NonEmptyStr | None = None
+    """The user to run it as; the daemon's own if unset."""
 
     leave_running: bool = False
     """Whether processes that left the command's process group may run on when it has ended."""

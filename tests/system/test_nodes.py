@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -171,3 +172,21 @@ def test_a_removed_node_is_gone_at_once(
 def test_without_nodes_there_is_no_process_for_them(daemon: Daemon, client: Client) -> None:
     assert client.nodes().nodes == []
     assert len(daemon.fork_servers()) == len(daemon._children())
+
+
+def test_the_host_says_what_tasks_may_do(daemon: Daemon, host: Host) -> None:
+    words = ("exec", "--on", "web1", "--as-user", "nobody", "--", "id", "-un")
+    done = daemon.run(*words, check=False)
+    refusal = "web1: no command may run as user 'nobody': the host's node.toml does not allow it"
+    assert refusal in done.stderr
+    host.places.node_settings.write_text('[tasks]\nusers = ["nobody"]\n')
+    assert "users:       nobody\n" in host.run("node", "check").stdout
+    done = daemon.run(*words, check=False)
+    if os.geteuid() == 0:
+        assert done.stdout == "nobody\n"
+    else:
+        assert "the daemon is not root" in done.stderr
+    host.places.node_settings.write_text("[tasks]\nuser = 3\n")
+    done = host.run("node", "check", check=False)
+    assert "node.toml: Object contains unknown field `user`" in done.stderr
+    assert "unknown field" in daemon.run("exec", "--on", "web1", "true", check=False).stderr
