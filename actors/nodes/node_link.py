@@ -197,9 +197,12 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             else:
                 self.runtime.forward(JOB_QUEUE, envelope)
 
-        for spec in message.jobs:
-            for opcode in spec.ops:
+        try:
+            for opcode in (one for spec in message.jobs for one in spec.ops):
                 self._check(opcode)
+        except errors.GangerError as error:
+            envelope.refuse(error)
+            return
         names = [spec.name for spec in message.jobs if isinstance(spec.name, str)]
         self.runtime.ask(JOB_QUEUE, messages.FindJobs(names=names), found, envelope.refuse)
 
