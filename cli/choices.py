@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import click
 
 from ..storage import errors, plain_values, settings, wording
+from ..storage.access import endpoints
 from ..storage.jobs import origins
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import ANY_FAILED, DEPENDENCY_WORDS
@@ -30,7 +31,6 @@ _Named = TypeVar("_Named")
 _GUESSED_FROM = 500
 """How many of the newest jobs are looked at for a name that is like an unknown one."""
 
-_PORT_MAX = 65_535
 _PLACE_OF_DEPENDENCY = re.compile(r"depends\[([0-9]+)\]: ")
 _SECONDS_MAX = 1_000_000_000
 
@@ -60,19 +60,19 @@ class Priority(click.ParamType[int]):
 
 
 class Endpoint(click.ParamType[str]):
-    """Where to listen for remote clients: ``tcp://HOST:PORT``; ``*`` or 0 is any free port."""
+    """An endpoint, ``tcp://HOST:PORT``: where to listen, or else where others can call."""
 
     name = "endpoint"
+
+    def __init__(self, *, is_listening: bool = True) -> None:
+        self._is_listening = is_listening
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         text = str(value)
-        found = re.fullmatch(r"tcp://[^/]+:(\d{1,5}|\*)", text, re.ASCII)
-        if found is None or (found[1] != "*" and int(found[1]) > _PORT_MAX):
-            self.fail(
-                f"expected tcp://HOST:PORT, a port up to {_PORT_MAX}, got {text!r}", param, ctx
-            )
+        if problem := endpoints.problem(text, is_listening=self._is_listening):
+            self.fail(problem, param, ctx)
         return text
 
 

@@ -167,6 +167,7 @@ def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa:
         reuses_processes=not options.fresh_processes,
         keeps_reserve=True,
         rapi_states=[],
+        master_states=[],
         listener_options=options.listener_options(),
         listener_states={},
         elsewhere=elsewhere(options.placement, places),

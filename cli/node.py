@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..storage.access.keys import KeyPair
     from ..storage.nodes.tokens import Token
-    from ..transport.messages import NodeState
+    from ..transport.messages import NodeGreeted, NodeState
 
 DATA_VARIABLE = "GANGER_NODE_DATA"
 """The data directory of this host's node daemon, unless --data names it."""
@@ -51,11 +51,13 @@ def node() -> None:
 )
 @click.option(
     "--listen",
+    type=choices.Endpoint(),
     metavar="ENDPOINT",
     help="Where the master listens for all nodes from now on; tcp://0.0.0.0:7611 at first.",
 )
 @click.option(
     "--announce",
+    type=choices.Endpoint(is_listening=False),
     metavar="ENDPOINT",
     multiple=True,
     help="Where hosts find the master, such as tcp://10.0.0.1:7611, if not at its own addresses. "
@@ -70,9 +72,6 @@ def invite(
     The token in it is good for one host. Whoever has it can join in its place until then. The line
     may be printed again; each token is good.
     """
-    for endpoint in (listen, *announce):
-        if endpoint is not None and not endpoint.startswith("tcp://"):
-            raise errors.UsageError(f"expected an endpoint as tcp://HOST:PORT, got {endpoint!r}")
     with call.client() as client:
         found = client.invite_node(name, valid_for=valid_for, endpoint=listen, announced=announce)
     output.echo(f"ganger node join {found.token}")
@@ -85,6 +84,8 @@ def list_nodes(call: Call, style: output.Style) -> None:
     """List the nodes that have joined or were invited, and whether they are there."""
     with call.client() as client:
         listed = client.nodes()
+    if listed.problem:
+        output.echo(f"ganger: nodes cannot call: {listed.problem}", err=True)
     if style.output == "json":
         output.show_json(listed.nodes)
         return
@@ -157,13 +158,15 @@ def join(call: Call, token: str) -> int:
     _check_directory(places, given)
     documents.make_data_directory(places.data)
     pair = _own_pair(places)
-    found = membership.read(places)
-    if found is None or found.cluster != given.cluster:
-        from ..storage.access import keys  # noqa: PLC0415
-        from ..transport.client import joining  # noqa: PLC0415
-
-        directory = keys.to_hex(pair.public)[:32]
-        greeted = joining.join(given, pair.public, directory)
+    found = before = membership.read(places)
+    try:
+        greeted = _ask_to_join(given, pair)
+    except errors.DaemonUnreachableError as error:
+        if found is None:
+            raise
+        # The node daemon goes on calling.
+        output.echo(f"ganger: {error.text}; this host had joined before", err=True)
+    else:
         found = membership.Membership(
             cluster=given.cluster,
             cluster_name=given.cluster_name,
@@ -172,11 +175,27 @@ def join(call: Call, token: str) -> int:
             server=given.server,
             public=pair.public,
             secret=pair.secret,
-            directory=directory,
+            directory=_identity(pair),
         )
         membership.write(places, found)
+    if before not in (None, found):
+        # What it has read when it started does not hold any more.
+        _stop_daemon(host)
     output.echo(f"This host is the node {found.name} of the cluster {found.cluster_name}")
     return _start_daemon(host)
+
+
+def _identity(pair: KeyPair) -> str:
+    from ..storage.access import keys  # noqa: PLC0415
+
+    return keys.to_hex(pair.public)[:32]
+
+
+def _ask_to_join(given: Token, pair: KeyPair) -> NodeGreeted:
+    """Tell the master this host's key: also again, because it may have removed the node."""
+    from ..transport.client import joining  # noqa: PLC0415
+
+    return joining.join(given, pair.public, _identity(pair))
 
 
 def _check_directory(places: paths.Places, token: Token) -> None:
@@ -207,6 +226,14 @@ def _own_pair(places: paths.Places) -> KeyPair:
     return keys.read_key(path)
 
 
+def _stop_daemon(host: Call) -> None:
+    from .up import down as stop  # noqa: PLC0415
+
+    context = click.get_current_context()
+    context.obj = host
+    context.invoke(stop)
+
+
 def _start_daemon(host: Call) -> int:
     from .up import start_node  # noqa: PLC0415
 
@@ -215,6 +242,9 @@ def _start_daemon(host: Call) -> int:
 
 def _require_node(places: paths.Places) -> None:
     if not places.membership.exists():
+        if places.queue.is_dir():
+            text = f"{places.data} is the data directory of a master, not that of a node"
+            raise errors.BadRequestError(f"{text}; --data or {DATA_VARIABLE} names another one")
         raise errors.BadRequestError(
             f"{places.data} is not that of a node: `ganger node join TOKEN` makes it one"
         )
@@ -256,21 +286,21 @@ def up(call: Call) -> int:
 
 
 @node.command(short_help="Stop this host's node daemon; tasks go on.")
-@click.pass_context
-def down(context: click.Context) -> Any:  # noqa: ANN401 - as `ganger down`
+@click.pass_obj
+def down(call: Call) -> None:
     """Stop the node daemon of this host. Its tasks go on, and the next daemon takes them over."""
-    from .up import down as stop  # noqa: PLC0415
-
-    host = _host_call(context.obj)
+    host = _host_call(call)
     _require_node(host.places)
-    context.obj = host
-    return context.invoke(stop)
+    _stop_daemon(host)
 
 
 @node.command(short_help="Tell how this host's node daemon is.")
 @click.pass_context
 def status(context: click.Context) -> Any:  # noqa: ANN401 - as `ganger status`
-    """Tell how the node daemon of this host is."""
+    """Tell how the node daemon of this host is, and whether the master has its call.
+
+    Jobs are the tasks here. Exit codes as those of `ganger status`.
+    """
     from .status import status as tell  # noqa: PLC0415
 
     host = _host_call(context.obj)

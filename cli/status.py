@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..storage.disk.disk_parts import DiskUse
     from ..storage.disk.paths import Places
     from ..transport.client.client import Client
-    from ..transport.messages import DaemonInfo, LimitsRead, RapiState, SocketState
+    from ..transport.messages import DaemonInfo, LimitsRead, MasterState, RapiState, SocketState
     from .call import Call
 
 NOT_RUNNING_EXIT_CODE = 3
@@ -105,7 +105,10 @@ def _tell_not_running(call: Call, output_kind: str) -> None:
     if output_kind == "json":
         output.show_json({"running": False, "data": str(data)})
         return
-    start = "ganger up" if call.data is None else ownership.command(call.places, "up")
+    is_node = call.places.membership.exists()
+    words = "node up" if is_node else "up"
+    is_usual = call.data is None and not is_node
+    start = "ganger up" if is_usual else ownership.command(call.places, words)
     output.echo(f"No daemon runs in {data} (start one with `{start}`)")
 
 
@@ -127,6 +130,7 @@ def _show(
         "Data": info.data,
         "Endpoints": ", ".join(info.endpoints),
         **{one.protocol: _socket_state(one) for one in info.sockets},
+        **(_node_lines(info.master) if info.master is not None else {}),
         **({"Remote API": rapi_state(info.rapi)} if info.rapi is not None else {}),
         "Jobs": jobs_text(info),
         **({"Waiting": waiting_text(waiting)} if waiting else {}),
@@ -202,6 +206,17 @@ def _asked_waiting(client: Client) -> dict[str, int] | None:
 
 def _socket_state(one: SocketState) -> str:
     return f"{one.path} NOT OPEN: {one.problem}" if one.problem else one.path
+
+
+def _node_lines(master: MasterState) -> dict[str, str]:
+    """Of which cluster this host is a node, and how its call to the master is."""
+    since = output.absolute(master.since)
+    state = f"connected since {since}" if master.connected else f"NOT CONNECTED since {since}"
+    why = f": {master.problem}" if master.problem else ""
+    return {
+        "Node": f"{master.node} of the cluster {master.cluster}",
+        "Master": f"{master.endpoint}, {state}{why}",
+    }
 
 
 def rapi_state(rapi: RapiState) -> str:

@@ -66,6 +66,10 @@ def up(
     """
     places = call.places
     ownership.require_own(places, "up")
+    if places.membership.exists():
+        start = ownership.command(places, "node up")
+        text = f"{places.data} is the data directory of a node; `{start}` starts its daemon"
+        raise errors.BadRequestError(text)
     documents.make_data_directory(places.data)
     with _alone(places):
         running = running_pid(places)

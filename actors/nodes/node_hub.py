@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.access import keys
+from ...storage.access import endpoints, keys
 from ...storage.cluster.objects import ObjectKind
 from ...storage.nodes import host_table, tokens
 from ...transport import frames, messages
@@ -318,6 +318,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def _invite(self, envelope: Envelope[Any], message: messages.InviteNode) -> None:
         assert self._cluster is not None
+        _check_endpoints(message)
         table = self._table or host_table.HostTable(endpoint=message.endpoint or DEFAULT_ENDPOINT)
         if message.endpoint and message.endpoint != table.endpoint:
             table = msgspec.structs.replace(table, endpoint=message.endpoint)
@@ -328,9 +329,9 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._move(table.endpoint)
         assert self._router is not None
         assert self._router.server_key is not None
-        announced = message.announced or list(table.announced)
-        announced = announced or _own_endpoints(self._router.endpoints[0])
-        table = msgspec.structs.replace(table, announced=tuple(announced))
+        kept = tuple(message.announced) or table.announced
+        announced = list(kept) or _own_endpoints(self._router.endpoints[0])
+        table = msgspec.structs.replace(table, announced=kept)
         host_table.write(self.places.hosts, table)
         self._table = table
         token = tokens.Token(
@@ -347,16 +348,19 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def _move(self, endpoint: str) -> None:
         """Listen there from now on. `OperatorError`: it is impossible, and nothing has changed."""
-        if self._router is not None:
-            if self._table is not None and self._table.endpoint == endpoint:
-                return
-            before, self._router = self._router, None
-            for name in list(self._sessions):
-                self._end_session(name)
-            for descriptor in before.filenos():
-                self.runtime.forget(descriptor)
-            before.close()
+        before = self._router
+        if before is not None and self._table is not None and self._table.endpoint == endpoint:
+            return
         self._open(endpoint)
+        if before is None:
+            return
+        after, self._router = self._router, before
+        for name in list(self._sessions):
+            self._end_session(name)
+        self._router = after
+        for descriptor in before.filenos():
+            self.runtime.forget(descriptor)
+        before.close()
 
     def _listed(self) -> messages.NodesListed:
         if self._table is None:
@@ -382,7 +386,9 @@ class NodeHub(Component[messages.NodeHubMessage]):
                     live={} if session is None else session.live,
                 )
             )
-        return messages.NodesListed(nodes=nodes, endpoint=self._table.endpoint)
+        return messages.NodesListed(
+            nodes=nodes, endpoint=self._table.endpoint, problem=self._problem
+        )
 
     def _remove(self, envelope: Envelope[Any], name: str) -> None:
         table = host_table.removed(self._table or host_table.HostTable(endpoint=""), name)
@@ -418,6 +424,14 @@ class NodeHub(Component[messages.NodeHubMessage]):
             then()
 
         self.runtime.ask(CONFIG_STORE, messages.ReadObjects(ObjectKind.CLUSTER), read, otherwise)
+
+
+def _check_endpoints(message: messages.InviteNode) -> None:
+    problems = [endpoints.problem(one, is_listening=False) for one in message.announced]
+    if message.endpoint:
+        problems.append(endpoints.problem(message.endpoint, is_listening=True))
+    for problem in filter(None, problems):
+        raise errors.BadRequestError(problem)
 
 
 def _own_endpoints(endpoint: str) -> list[str]:

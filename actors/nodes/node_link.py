@@ -58,6 +58,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._dealer: Dealer | None = None
         self._endpoints = itertools.cycle([""])
         self._is_known = False
+        self._has_heard = False
+        """Whether this endpoint has said why there is no master."""
         self._connection = 0
         """Which connection this is: replies to calls of an earlier one are dropped."""
         self._open: dict[int, _Open] = {}
@@ -73,6 +75,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._endpoints = itertools.cycle(found.endpoints)
         pair = KeyPair(public=found.public, secret=found.secret, server=found.server)
         self._dealer = Dealer(next(self._endpoints), pair)
+        self._tell("it has not answered yet")
         for descriptor in self._dealer.filenos():
             self.runtime.watch(descriptor)
         self._look_later()
@@ -125,7 +128,9 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             greeting = messages.GreetMaster(directory=self._membership.directory, live=_live())
             self._say(greeting, next(self._numbers))
         elif event is ConnectionEvent.REFUSED:
-            self._note("the master does not know this host's key")
+            self._has_heard = True
+            text = "the master does not know this host's key, as if it had removed the node"
+            self._note(f"{text}; a new invitation lets it join again")
         elif was_known:
             self._note("the connection to the master has ended")
 
@@ -137,7 +142,9 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         assert self._dealer is not None
         if not self._is_known:
             endpoint = next(self._endpoints)
-            self._note(f"the master has not answered at {self._dealer.endpoint}")
+            if not self._has_heard:
+                self._note(f"the master has not answered at {self._dealer.endpoint}")
+            self._has_heard = False
             self._dealer.move(endpoint)
         self._look_later()
 
@@ -145,6 +152,25 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         if problem != self._last_problem:
             self._last_problem = problem
             self.log.warning("no master", problem=problem)
+            self._tell(problem)
+
+    def _tell(self, problem: str) -> None:
+        """Note how the call is, for who asks the daemon."""
+        assert self._dealer is not None
+        states, found = self.runtime.host.master_states, self._membership
+        before = states[-1] if states else None
+        is_as_before = before is not None and before.connected is self._is_known
+        since = before.since if is_as_before and before else self.runtime.wall_clock()
+        states[:] = [
+            messages.MasterState(
+                node=found.name,
+                cluster=found.cluster_name,
+                endpoint=self._dealer.endpoint,
+                connected=self._is_known,
+                since=since,
+                problem=problem,
+            )
+        ]
 
     def _say(self, message: messages.Message, number: int) -> bool:
         assert self._dealer is not None
@@ -160,8 +186,10 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             match frame.message:
                 case messages.NodeGreeted() as found:
                     self._is_known, self._last_problem = True, ""
+                    self._tell("")
                     self.log.info("the master has answered", node=found.name)
                 case messages.Failure() as failure:
+                    self._has_heard = True
                     self._note(failure.text)
                 case messages.CallTask() as call:
                     self._take_call(number, call.frame)

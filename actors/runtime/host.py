@@ -12,7 +12,7 @@ import msgspec
 from ...storage import settings
 from ...storage.disk import descriptors, paths
 from ...transport.envelopes import Directory
-from ...transport.messages import RapiState, SocketState
+from ...transport.messages import MasterState, RapiState, SocketState
 from .dispatcher import Dispatcher
 from .mailbox import Replaced
 from .rapi_options import RapiOptions
@@ -70,6 +70,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """What installed listeners are to know, by their names; None: not to open their sockets."""
     listener_states: dict[str, SocketState] = {}
     """The sockets of installed listeners, which fill them in, by the listeners' names."""
+
+    master_states: list[MasterState] = []
+    """Of a node's daemon: how its call to the master is, last in the list; the link fills it in."""
 
     budget: descriptors.DescriptorBudget | None = None
     """Who may have how many descriptors; None: as the system's limit has it."""

@@ -341,6 +341,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
             output_dropped=queue.output_dropped,
             archive_indexed=queue.archive_indexed,
             outcomes=queue.outcomes,
+            master=self.runtime.host.master_states[-1] if self.runtime.host.master_states else None,
         )
 
 

@@ -52,10 +52,14 @@ class InviteNode(Request[NodeInvited], frozen=True):
 
 
 class NodesListed(Reply, frozen=True):
-    """The nodes, by name. ``endpoint``: where the hub listens; "": nobody was ever invited."""
+    """The nodes, by name. ``endpoint``: where the hub listens; "": nobody was ever invited.
+
+    ``problem``: why it does not listen there now.
+    """
 
     nodes: list[NodeState]
     endpoint: str = ""
+    problem: str = ""
 
 
 class ListNodes(Request[NodesListed], frozen=True):

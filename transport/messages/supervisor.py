@@ -46,6 +46,21 @@ class SocketState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class MasterState(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which cluster the daemon's host is a node, and whether the master has its call.
+
+    ``endpoint``: where it calls. ``since``: since when it is ``connected``, or is not (seconds
+    since the epoch). ``problem``: why it is not connected.
+    """
+
+    node: str
+    cluster: str
+    endpoint: str
+    connected: bool
+    since: float
+    problem: str = ""
+
+
 class DaemonInfo(Reply, frozen=True):
     """Version, health and figures of the daemon. Times are seconds since the epoch.
 
@@ -59,7 +74,8 @@ class DaemonInfo(Reply, frozen=True):
     of it; None: that could not be measured in time. ``output_dropped``: why running jobs drop
     output. ``archive_indexed``: the part of the archive that its index has, while that is built.
     ``counts`` and ``outcomes``: how many live jobs have each status, and have ended in each
-    outcome; an older daemon sends no outcomes.
+    outcome; an older daemon sends no outcomes. ``master``: of a node's daemon, the master that it
+    calls.
     """
 
     pid: int
@@ -86,6 +102,7 @@ class DaemonInfo(Reply, frozen=True):
     output_dropped: dict[int, str] = {}
     archive_indexed: float | None = None
     outcomes: dict[str, int] = {}
+    master: MasterState | None = None
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):

@@ -75,6 +75,10 @@ class RemoteListener(Listener):
             reason = error.strerror
             if error.errno == errno.ENODEV:
                 reason = "this machine has no address and no network interface of that name"
+            elif error.errno == errno.EADDRINUSE:
+                reason = "something else listens there already"
+            elif error.errno == errno.EADDRNOTAVAIL:
+                reason = "this machine does not have that address"
             raise errors.OperatorError(f"{endpoint}: {reason}") from error
         self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         # A descriptor reports nothing before a first read has found nothing.
