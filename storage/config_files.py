@@ -270,13 +270,16 @@ def _serial_or_none(configuration: dict[str, Any] | None) -> int | None:
     return None if configuration is None else serial_of(configuration)
 
 
-def first_configuration(uuid: str, now: float) -> dict[str, Any]:
-    """The configuration of a new data directory: no nodes, no rules, the default limits."""
+def first_configuration(uuid: str, now: float, *, is_node: bool = False) -> dict[str, Any]:
+    """The configuration of a new data directory: no nodes, no rules, the default limits.
+
+    ``is_node``: of a node daemon, which leaves it to its master how much runs.
+    """
     stamps = {"ctime": now, "mtime": now, "serial_no": 1}
     cluster = {
         "cluster_name": "ganger",
         "uuid": uuid,
-        "max_running_jobs": settings.RUNNING_JOBS_MAX,
+        "max_running_jobs": settings.NODE_TASKS_MAX if is_node else settings.RUNNING_JOBS_MAX,
         "max_tracked_jobs": settings.TRACKED_JOBS_MAX,
         "tags": [],
         **stamps,

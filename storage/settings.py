@@ -299,6 +299,10 @@ REMOVED_AT_ONCE = 10
 ARCHIVED_AT_ONCE = 256
 """Jobs that are archived before other requests have their turn."""
 
+NODE_TASKS_MAX = 500
+"""Tasks that a node runs at one time, unless its own configuration says otherwise: the master has
+given each of them a run slot already."""
+
 NODE_CALL_SECONDS = 3.0
 """Time within which the master must answer a node; then the node tries its next endpoint."""
 

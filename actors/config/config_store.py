@@ -74,7 +74,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._is_whole_due = self._is_writing = False
         self._unflushed: list[tuple[Envelope, messages.Reply]] = []
         self._flushing: list[tuple[Envelope, messages.Reply]] = []
-        self._stored = StoredConfiguration(self.places, _first, self.runtime.wall_clock())
+        self._stored = StoredConfiguration(self.places, self._first, self.runtime.wall_clock())
         self.quarantined = tuple(self._stored.quarantined)
         for text in self.quarantined:
             self.log.error("file of the configuration is quarantined", file=text)
@@ -97,6 +97,10 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._not_in_force: tuple[str, ...] = ()
         self._report()
         self._forecasts.begin()
+
+    def _first(self) -> dict[str, Any]:
+        is_node = self.runtime.host.is_node
+        return config_files.first_configuration(str(uuid.uuid4()), time.time(), is_node=is_node)
 
     def receive(self, envelope: Envelope[messages.ConfigMessage]) -> None:
         """Handle one message."""
@@ -388,10 +392,6 @@ def _answer_flush(envelope: Envelope, answer: messages.Reply, error: str | None)
         envelope.reply(answer)
     else:
         envelope.refuse(errors.StorageError(error))
-
-
-def _first() -> dict[str, Any]:
-    return config_files.first_configuration(str(uuid.uuid4()), time.time())
 
 
 def _written(work: Callable[[], int]) -> messages.WholeWritten:

@@ -190,3 +190,7 @@ def test_the_host_says_what_tasks_may_do(daemon: Daemon, host: Host) -> None:
     done = host.run("node", "check", check=False)
     assert "node.toml: Object contains unknown field `user`" in done.stderr
     assert "unknown field" in daemon.run("exec", "--on", "web1", "true", check=False).stderr
+
+
+def test_a_host_runs_as_many_tasks_as_its_master_gives_it(host: Host) -> None:
+    assert "Run slots: 500 " in host.run("queue", "info").stdout
