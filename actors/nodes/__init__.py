@@ -4,6 +4,7 @@ On the master:
 
 - `node_keeper`: keeps the process beside the daemon in which the hub lives, once a host is invited.
 - `node_hub`: has the connections of all nodes, and passes the calls of jobs' processes on to them.
+- `node_records`: has the configuration store keep a node object for each of them.
 
 On a host:
 

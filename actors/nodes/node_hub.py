@@ -16,15 +16,14 @@ import msgspec
 
 from ...storage import errors, settings
 from ...storage.access import endpoints, keys
-from ...storage.cluster.objects import ObjectKind
 from ...storage.nodes import host_table, tokens
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.zmq.router import Router
 from ...transport.zmq.sockets import new_key_pair
 from ..processes import machine
-from ..runtime.addresses import CONFIG_STORE
 from ..runtime.component import Component
+from .node_records import NodeRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,7 +71,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._silent_since: dict[str, float] = {}
         self._calls: dict[int, _Call] = {}
         self._numbers = itertools.count(1)
-        self._cluster: tuple[str, str] | None = None
+        self._records = NodeRecords(runtime)
 
     def boot(self) -> None:
         """Read the table, and listen."""
@@ -214,29 +213,41 @@ class NodeHub(Component[messages.NodeHubMessage]):
     # ------------------------------------------------------------ nodes come and go
 
     def _take_join(self, incoming: Incoming, number: int, message: messages.JoinCluster) -> None:
+        """Let the host in, when the configuration has its node object."""
         visitor = self._visitor(incoming)
-        self._ask_cluster(
-            lambda: self._join(incoming.peer, number, visitor, message),
-            lambda error: self._refuse(incoming.peer, number, error),
-        )
 
-    def _join(
-        self, peer: bytes, number: int, visitor: Visitor, message: messages.JoinCluster
-    ) -> None:
-        assert self._table is not None and self._cluster is not None  # noqa: PT018 - for the type checker
-        try:
-            key = keys.check_key(message.key, "the host's key")
-            now = self.runtime.wall_clock()
-            table = host_table.joined(self._table, visitor, key, message.directory, now)
-            if table is not self._table:
-                host_table.write(self.places.hosts, table)
-                self._table = table
-                self.log.info("a node has joined", node=visitor.name)
-        except errors.GangerError as error:
+        def refuse(error: errors.GangerError) -> None:
             self.log.warning("a host may not join", node=visitor.name, error=error.text)
-            self._refuse(peer, number, error)
+            self._refuse(incoming.peer, number, error)
+
+        def let_in() -> None:
+            try:
+                # It may have been removed meanwhile.
+                self._store_joined(self._joined(self._visitor(incoming), message), visitor.name)
+            except errors.GangerError as error:
+                refuse(error)
+                return
+            self._say(incoming.peer, number, self._greeting(visitor.name))
+
+        try:
+            self._joined(visitor, message)
+        except errors.GangerError as error:
+            refuse(error)
             return
-        self._say(peer, number, messages.NodeGreeted(cluster=self._cluster[0], name=visitor.name))
+        self._records.ensure(visitor.name, incoming.identity.address, let_in, refuse)
+
+    def _joined(self, visitor: Visitor, message: messages.JoinCluster) -> HostTable:
+        """The table after this host has joined; raises why it may not."""
+        assert self._table is not None
+        key = keys.check_key(message.key, "the host's key")
+        now = self.runtime.wall_clock()
+        return host_table.joined(self._table, visitor, key, message.directory, now)
+
+    def _store_joined(self, table: HostTable, name: str) -> None:
+        if table is not self._table:
+            host_table.write(self.places.hosts, table)
+            self._table = table
+            self.log.info("a node has joined", node=name)
 
     def _greet(self, incoming: Incoming, number: int, message: messages.GreetMaster) -> None:
         visitor = self._visitor(incoming)
@@ -255,12 +266,24 @@ class NodeHub(Component[messages.NodeHubMessage]):
         )
         self._names[incoming.peer] = visitor.name
         self._silent_since.pop(visitor.name, None)
-        cluster = "" if self._cluster is None else self._cluster[0]
-        self._say(incoming.peer, number, messages.NodeGreeted(cluster=cluster, name=visitor.name))
+        self._say(incoming.peer, number, self._greeting(visitor.name))
         self.log.info("a node has called", node=visitor.name, address=incoming.identity.address)
+        self._mend_record(visitor.name, incoming.identity.address)
         for call_number, call in sorted(self._calls.items()):
             if call.node == visitor.name and not call.sent:
                 self._send_call(call_number, call)
+
+    def _mend_record(self, name: str, address: str) -> None:
+        """Make the node object of a host that has joined, if an older configuration lacks it."""
+
+        def failed(error: errors.GangerError) -> None:
+            self.log.warning("a node has no object", node=name, error=error.text)
+
+        self._records.ensure(name, address, lambda: None, failed)
+
+    def _greeting(self, name: str) -> messages.NodeGreeted:
+        cluster = "" if self._records.cluster is None else self._records.cluster[0]
+        return messages.NodeGreeted(cluster=cluster, name=name)
 
     def _forget_peer(self, peer: bytes) -> None:
         name = self._names.get(peer)
@@ -317,7 +340,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
     # ------------------------------------------------------------ what operators ask
 
     def _invite(self, envelope: Envelope[Any], message: messages.InviteNode) -> None:
-        assert self._cluster is not None
+        assert self._records.cluster is not None
+        cluster, cluster_name = self._records.cluster
         _check_endpoints(message)
         table = self._table or host_table.HostTable(endpoint=message.endpoint or DEFAULT_ENDPOINT)
         if message.endpoint and message.endpoint != table.endpoint:
@@ -335,8 +359,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
         host_table.write(self.places.hosts, table)
         self._table = table
         token = tokens.Token(
-            cluster=self._cluster[0],
-            cluster_name=self._cluster[1],
+            cluster=cluster,
+            cluster_name=cluster_name,
             node=message.name,
             endpoints=announced,
             server=self._router.server_key,
@@ -391,7 +415,21 @@ class NodeHub(Component[messages.NodeHubMessage]):
         )
 
     def _remove(self, envelope: Envelope[Any], name: str) -> None:
-        table = host_table.removed(self._table or host_table.HostTable(endpoint=""), name)
+        """Remove the node object, if no instance needs it; then its key and its connection."""
+        # Unknown hosts are refused before anything is removed.
+        host_table.removed(self._table or host_table.HostTable(endpoint=""), name)
+
+        def gone() -> None:
+            try:
+                self._forget_host(envelope, name)
+            except errors.GangerError as error:
+                envelope.refuse(error)
+
+        self._records.remove(name, gone, envelope.refuse)
+
+    def _forget_host(self, envelope: Envelope[Any], name: str) -> None:
+        assert self._table is not None
+        table = host_table.removed(self._table, name)
         host_table.write(self.places.hosts, table)
         self._table = table
         if name in self._sessions:
@@ -413,17 +451,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             except errors.GangerError as error:
                 envelope.refuse(error)
 
-        self._ask_cluster(go_on, envelope.refuse)
-
-    def _ask_cluster(
-        self, then: Callable[[], None], otherwise: Callable[[errors.GangerError], None]
-    ) -> None:
-        def read(found: messages.ObjectsRead) -> None:
-            cluster = found.objects[0]
-            self._cluster = cluster["uuid"], cluster["cluster_name"]
-            then()
-
-        self.runtime.ask(CONFIG_STORE, messages.ReadObjects(ObjectKind.CLUSTER), read, otherwise)
+        self._records.ask_cluster(go_on, envelope.refuse)
 
 
 def _check_endpoints(message: messages.InviteNode) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.faults.harness import Daemon, wait_until_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ganger import Client
@@ -31,6 +32,17 @@ class Host(Daemon):
     def up(self) -> None:
         """Start the node daemon again."""
         self.begun(self.run("node", "up", check=False))
+
+
+@contextmanager
+def joined_host(master: Daemon, folder: Path, name: str) -> Iterator[Host]:
+    """A host that has joined under this name; its daemon ends behind it."""
+    host = Host(folder, name)
+    try:
+        host.join(master, free_endpoint())
+        yield host
+    finally:
+        host.__exit__()
 
 
 def free_endpoint() -> str:

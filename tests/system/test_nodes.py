@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.harness import Daemon, until, wait_until_true
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
-from tests.system.hosts import Host, free_endpoint, until_there
+from tests.system.hosts import Host, free_endpoint, joined_host, until_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +27,10 @@ SCRIPT = "echo $GANGER_JOB_ID; echo to stderr >&2; exit 3"
 
 
 @pytest.fixture(name="host")
-def joined_host(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
+def host_web1(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
     """A host that has joined as ``web1``."""
-    with_it = Host(tmp_path / "host", "web1")
-    try:
-        with_it.join(daemon, free_endpoint())
-        yield with_it
-    finally:
-        with_it.__exit__()
+    with joined_host(daemon, tmp_path / "host", "web1") as host:
+        yield host
 
 
 @pytest.fixture(name="gate")
