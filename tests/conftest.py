@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import engine
-from tests import checkout, core_alone, own_children, own_folders, quick
+from tests import checkout, core_alone, own_children, own_folders, quick, told
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
@@ -117,6 +117,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(checkout.Untouched())
         config.pluginmanager.register(own_folders.OneFolder())
+    else:
+        config.pluginmanager.register(told)
     config.pluginmanager.register(own_folders)
     if config.getoption("--quick"):
         quick.configure()

@@ -147,7 +147,8 @@ class FuzzedAuthority(FuzzedListener):
 
     def _start(self) -> Staged[Any]:
         components = {"lock_manager": (LockManager, "core")}
-        given = components, lambda: None, lambda _: None
+        socket = self._stage.places.authority_socket
+        given = socket, components, lambda: None, lambda _: None
         with mock.patch("ganger.actors.listeners.authority_listener.Router", Sockets):
             actor = self._stage.make(AuthorityListener, *given)
             actor.say(messages.Boot())
