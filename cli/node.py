@@ -13,7 +13,8 @@ from click.core import ParameterSource
 
 from ..storage import errors
 from ..storage.disk import documents, ownership, paths
-from . import choices, output
+from ..storage.nodes import node_states
+from . import choices, node_use, output
 from .call import Call
 
 if TYPE_CHECKING:
@@ -84,23 +85,24 @@ def list_nodes(call: Call, style: output.Style) -> None:
     """List the nodes that have joined or were invited, and whether they are there."""
     with call.client() as client:
         listed = client.nodes()
+        uses = node_states.states_of(client.objects("nodes"))
     if listed.problem:
         output.echo(f"ganger: nodes cannot call: {listed.problem}", err=True)
     if style.output == "json":
         output.show_json(listed.nodes)
         return
     names = output.chosen_fields(style, [*_COLUMNS], [*_COLUMNS])
-    rows = [_row(one) for one in listed.nodes]
+    rows = [_row(one, uses.get(one.name)) for one in listed.nodes]
     output.show_rows(rows, [_COLUMNS[name] for name in names], style, noun="nodes")
 
 
 _COLUMNS = {
     name: output.Column(name, operator.itemgetter(name))
-    for name in ("name", "state", "since", "address", "version", "open_calls")
+    for name in ("name", "state", "use", "since", "address", "version", "open_calls")
 }
 
 
-def _row(found: NodeState) -> dict[str, Any]:
+def _row(found: NodeState, use: str | None) -> dict[str, Any]:
     state, since = "there", found.called
     if not found.has_joined:
         is_open = found.invited_until > time.time()
@@ -110,6 +112,7 @@ def _row(found: NodeState) -> dict[str, Any]:
     return {
         "name": found.name,
         "state": state,
+        "use": use or "-",
         "since": output.absolute(since or None),
         "address": found.address or "-",
         "version": found.live.get("version", "-"),
@@ -125,6 +128,16 @@ def remove(call: Call, name: str) -> None:
     with call.client() as client:
         client.remove_node(name)
     output.echo(f"Node {name} is removed")
+
+
+for _command in (
+    node_use.info,
+    node_use.drain,
+    node_use.offline,
+    node_use.online,
+    node_use.tag,
+):
+    node.add_command(_command)
 
 
 # ---------------------------------------------------------------- on the host

@@ -89,6 +89,8 @@ class Admission:
         self.rejections: Counter[str] = Counter()
         """How many jobs each filter rule has rejected."""
         self._arriving: list[Arrival] = []
+        self._nodes: dict[str, str] | None = None
+        """Of each node whether it takes commands; None: the configuration store tells it soon."""
         self._uploads: dict[str, list[tuple[Envelope, messages.InputStored]]] = {}
         """Those that wait until what they have sent is flushed, by its token."""
 
@@ -249,6 +251,7 @@ class Admission:
                 now=now,
                 key=message.key,
                 find_input=functools.partial(self._input, retry_of),
+                nodes=self._nodes,
             )
             submitting.check_targets(drafts[part[0] :], first_id, len(specs), self._is_job)
             yield from _pause(specs)
@@ -310,6 +313,10 @@ class Admission:
                 envelope.reply(stored)
             else:
                 envelope.refuse(errors.StorageError(message.error))
+
+    def note_nodes(self, message: messages.NodesChanged) -> None:
+        """Refuse commands on other nodes than these from now on."""
+        self._nodes = message.nodes
 
     def _is_job(self, job_id: int) -> bool:
         return self._table.find(job_id) is not None or self._store.is_archived(job_id)

@@ -14,6 +14,7 @@ import msgspec
 
 from ...storage import errors, opcodes, request_keys, settings, wording
 from ...storage.jobs import jobs, origins
+from ...storage.nodes import node_states
 from ...storage.opcodes import catalogue
 from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
@@ -89,17 +90,19 @@ def drafted(
     now: float,
     key: str | None,
     find_input: FindInput | None = None,
+    nodes: Mapping[str, str] | None = None,
 ) -> list[Draft]:
     """The jobs at these places of one submission, whose ids begin with ``first_id``.
 
     ``find_input`` finds what was sent before, and the files of the job that is repeated: opcodes
-    may name no others. Raises `BadRequestError` (or a kind of it) naming the job, opcode and
+    may name no others. ``nodes``: the state of each node (`node_states`); None: all will do.
+    Raises `BadRequestError` (or a kind of it) naming the job, opcode and
     parameter.
     """
     result = []
     for place in places:
         try:
-            result.append(_draft(specs[place], place, first_id, now, key, find_input))
+            result.append(_draft(specs[place], place, first_id, now, key, find_input, nodes))
         except errors.BadRequestError as error:
             if len(specs) == 1:
                 raise
@@ -114,6 +117,7 @@ def _draft(  # noqa: PLR0917 - one job of a submission
     now: float,
     key: str | None,
     find_input: FindInput | None,
+    nodes: Mapping[str, str] | None,
 ) -> Draft:
     if not spec.ops:
         raise errors.BadRequestError("a job needs at least one opcode")
@@ -125,6 +129,7 @@ def _draft(  # noqa: PLR0917 - one job of a submission
     for index, raw in enumerate(spec.ops):
         try:
             entries.append(_entry(spec, raw, index, job_id, place, now))
+            _check_node(entries[-1].input, nodes)
         except errors.BadRequestError as error:
             if len(spec.ops) == 1:
                 raise
@@ -142,6 +147,13 @@ def _draft(  # noqa: PLR0917 - one job of a submission
         extra[origins.NAME_KEY] = origins.check_name(spec.name, "name")
     job = jobs.Job(id=job_id, ops=entries, received_timestamp=jobs.timestamp(now), extra=extra)
     return Draft(job, secrets, inputs)
+
+
+def _check_node(given: Mapping[str, Any], nodes: Mapping[str, str] | None) -> None:
+    """Raise `OpcodeError` if the command is for a node that takes none."""
+    node = given.get("node")
+    if node is not None and nodes is not None and given["OP_ID"] == catalogue.OpExec.op_id:
+        node_states.check_new(nodes, node)
 
 
 def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple[int, int, bytes]]:

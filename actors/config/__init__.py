@@ -13,6 +13,7 @@ both scheduler and queue go by it.
 - `filter_rules`: the rules: stored, listed, brought into force.
 - `objects`: requests about objects, read and checked. Pure. `opcode_locks`: the locks of opcodes
   that the store locks.
+- `known_nodes`: tells the queue which nodes take commands.
 - `forecasts`: tells the scheduler which locks pending jobs will take.
 - `object_pages`: answers to reads.
 - `installed_parts`: parts that packages bring, such as that for Ganeti's programs.

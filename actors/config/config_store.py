@@ -36,6 +36,7 @@ from .disk_limits import disk_limits_of
 from .filter_rules import FilterRules
 from .forecasts import Forecasts
 from .installed_parts import PartContext, Parts
+from .known_nodes import KnownNodes
 from .pending_acks import PendingAcks
 from .stored_configuration import Edit, StoredConfiguration
 
@@ -55,6 +56,7 @@ _ObjectMessage = (
     | messages.PrepareOpcode
     | messages.ResolveForecasts
     | messages.ReadOpcodeWait
+    | messages.CheckNode
     | _OwnNotice
 )
 
@@ -90,6 +92,7 @@ class ConfigStore(Component[messages.ConfigMessage]):
         self._rules = FilterRules(self.runtime, self._stored, self._changes)
         context = PartContext(self.runtime, self._stored, self._changes, self)
         self._parts = Parts(context, _INSTALLED.objects.values())
+        self._nodes = KnownNodes(self.runtime, self._stored)
         self._forecasts = Forecasts(self.runtime, self._stored)
         self._parts.begin()
         # Serials start at the clock, so late confirmations to our predecessor match none.
@@ -115,6 +118,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 | messages.RulesApplied()
             ):
                 self._rules.take(envelope, message)
+            case messages.ReportNodes():
+                self._nodes.report()
             case messages.LimitApplied():
                 self._slots.in_force(message.serial)
             case messages.ReadLimits():
@@ -159,6 +164,9 @@ class ConfigStore(Component[messages.ConfigMessage]):
                 self._read_history(envelope, message)
             case messages.PrepareOpcode() | messages.ReadOpcodeWait():
                 envelope.reply(opcode_locks.answered(self._stored.snapshot, message))
+            case messages.CheckNode():
+                self._nodes.check_start(message.node)
+                envelope.reply(messages.Done())
             case messages.ResolveForecasts():
                 self._forecasts.answer(envelope, message)
             case _:

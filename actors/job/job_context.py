@@ -138,6 +138,10 @@ class JobContext:
 
     # Calls of nodes.
 
+    def check_node(self, node: str) -> None:
+        """Ask whether a command may begin there. Raises why not, and `KilledError`."""
+        self.node_reply([self._daemon.send(messages.CheckNode(self.job_id, node))])
+
     def call_node(self, node: str, request: messages.TaskRequest) -> int:
         """Ask the daemon of a node, as often as it takes; the number of the call."""
         frame = frames.encode(request, 1)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
         @property
         def task_key(self) -> str: ...
+        def check_node(self, node: str) -> None: ...
         def call_node(self, node: str, request: messages.TaskRequest) -> int: ...
         def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]: ...
         def forget_call(self, number: int) -> None: ...
@@ -49,6 +50,11 @@ _LOCAL = ("node", "locks", "depend", "depends", "comment", "reason", "priority",
 def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
     """Run the command on its node; the result is as `commands.run_command` has it."""
     assert opcode.node is not None
+    try:
+        context.check_node(opcode.node)
+    except KilledError:
+        text = f"command was killed on request before {opcode.node} had it"
+        raise OperationError("OpExecError", text) from None
     return _Task(opcode, opcode.node, context).run()
 
 

@@ -21,7 +21,7 @@ from ...transport.envelopes import Envelope
 from ..admission.admission import Admission
 from ..answers.diagnosis import Diagnosis
 from ..answers.estimating import Estimating
-from ..runtime.addresses import FILTER_EVALUATOR
+from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR
 from ..runtime.component import Component
 from ..runtime.installed_answers import InstalledAnswers
 from ..store import recovery
@@ -77,6 +77,7 @@ class JobQueue(Component[messages.QueueMessage]):
         self.store.begin(loaded)
         self.lifecycle.fail_dead(loaded.died)
         self.store.ledger.commit()
+        self.runtime.tell(CONFIG_STORE, messages.ReportNodes())
         self.runtime.tell(FILTER_EVALUATOR, messages.ReportChain())
         self.store.announcements.whole_queue()
 
@@ -323,6 +324,7 @@ def from_components(queue: JobQueue) -> Routes:
             _noted(messages.ReportRunning, lambda _: lifecycle.report_running()),
             # The configuration store.
             _handled(messages.StoreChanges, store.change_log.store),
+            _noted(messages.NodesChanged, queue.admission.note_nodes),
             _noted(messages.ConfigFilesWritten, store.change_log.note_written),
             _handled(messages.AwaitSettled, store.change_log.await_settled),
             # The output reader.

@@ -59,13 +59,7 @@ def test_a_command_runs_on_the_host_as_if_it_ran_here(
 
 
 def test_what_cannot_be_is_one_clear_line(daemon: Daemon, host: Host, tmp_path: Path) -> None:
-    done = daemon.run("exec", "--on", "web9", "--", "true", check=False)
-    assert done.stderr == (
-        "ganger: job 1 failed: there is no node 'web9'; nodes that have joined: web1\n"
-    )
     token = daemon.run("node", "invite", "web2").stdout.split()[-1]
-    done = daemon.run("exec", "--on", "web2", "--", "true", check=False)
-    assert "node 'web2' was invited, and has not joined yet" in done.stderr
     altered = token[:60] + ("A" if token[60] != "A" else "B") + token[61:]
     other = Host(tmp_path / "other", "web2")
     done = other.run("node", "join", altered, check=False)

@@ -97,7 +97,7 @@ LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
 )
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
-ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | CallMethodAsOwner
+ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | CallMethodAsOwner | CheckNode
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
@@ -135,7 +135,7 @@ TaskReply = (
 ConfigMessage = (
     ConfigRequest | ConfigRequestOfJob
     | ReportConfiguration | RulesApplied | LimitApplied | ComponentReplaced
-    | ResolveForecasts
+    | ResolveForecasts | ReportNodes
     | WholeDue | WholeWritten | PartNotice | ChangesOverdue
     | LocksNotWritten
     | ReadOpcodeWait
@@ -162,6 +162,7 @@ QueueMessage = (
     | JobExited | StartFailed | PeerGone | DiskRetried | Compacted | SegmentMade
     | StoreEstimates | StoreAges | DiskSeenFull | LargeFilesGone | JobWaitsDue | GatheredDue
     | StoreChanges | ConfigFilesWritten | AwaitSettled | InputFlushed
+    | NodesChanged
 )
 ReaderMessage = ReadOutput | OutputGrew | ReadDiskUse | DiskLimitsChanged | DiskWatchDue
 ExecutorMessage = (

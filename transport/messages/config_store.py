@@ -22,6 +22,10 @@ class ReportConfiguration(Notice, frozen=True):
     """From a component that starts: send what concerns you of the configuration."""
 
 
+class ReportNodes(Notice, frozen=True):
+    """From a job queue that starts: send `NodesChanged`."""
+
+
 class RulesApplied(Notice, frozen=True):
     """From the job queue: no decision under older rules than these takes effect from now on."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import Reply, Request
+from .base import Done, Reply, Request
 from .several import QueryAnswered
 
 OperationProblem = tuple[str, list[Any]]
@@ -60,6 +60,13 @@ class RunOpcode(Request[OpcodeRan], frozen=True):
     locks: PlainLocks
     since: int
     lock_file: str
+
+
+class CheckNode(Request[Done], frozen=True):
+    """Refuse, if no command may begin on the node of this name now."""
+
+    job_id: int
+    node: str
 
 
 class RunQuery(Request[QueryAnswered], frozen=True):

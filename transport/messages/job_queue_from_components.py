@@ -221,6 +221,12 @@ class StoreChanges(Request[ChangesStored], frozen=True):
     changes: list[bytes]
 
 
+class NodesChanged(Notice, frozen=True):
+    """From the configuration store: its nodes by name, each with its state (`node_states`)."""
+
+    nodes: dict[str, str]
+
+
 class ConfigFilesWritten(Notice, frozen=True):
     """From the configuration store: ``config.data`` has the changes up to this serial number."""
 

@@ -99,6 +99,8 @@ LATE: tuple[type[Message], ...] = (
     notices.SweepReservations,
     messages.ReadHolders,
     messages.ListNodes,
+    messages.CheckNode,
+    messages.ReportNodes,
     messages.MasterDue,
     messages.HubWanted,
 )
@@ -122,6 +124,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.OutputDropped,
     messages.StateHeldUp,
     messages.NodeAwaited,
+    messages.NodesChanged,
     messages.InviteNode,
     messages.RemoveNode,
     messages.CallNode,
