@@ -20,4 +20,13 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(ganger, {}, "ganger", "_GANGER_COMPLETE").source())
+    source = found(ganger, {}, "ganger", "_GANGER_COMPLETE").source()
+    click.echo(source.replace(_AS_IT_IS, _QUOTED) if shell == "bash" else source)
+
+
+_AS_IT_IS = "COMPREPLY+=($value)"
+"""How click's script takes a word: bash would type the blank of a name, or what * stands for."""
+
+_QUOTED = """[[ ${COMP_WORDS[$COMP_CWORD]} == [\\'\\"]* ]] || printf -v value %q "$value"
+            COMPREPLY+=("$value")"""
+"""The other shells quote by themselves. A word that begins with a quote stays as it is."""

@@ -13,6 +13,7 @@ import click
 import msgspec
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 from tests.transport.client.fake_daemon import FakeDaemon
 
 from ganger import Client
@@ -118,6 +119,54 @@ def test_a_release_is_completed_with_what_is_held(daemon: FakeDaemon, data: Path
     assert len(daemon.store.filters) == 3
     assert completed("release") == ["node/n7", "4711"]
     assert completed("release 4711", "n") == ["node/n7"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("two", r"two\ words"),
+        (r"two\ w", r"two\ words"),
+        ("'two", "two words"),
+        ('"two', "two words"),
+        ("back", "backup"),
+    ],
+)
+def test_bash_types_a_name_so_that_it_stays_one_word(
+    typed: str,
+    offered: str,
+    daemon: FakeDaemon,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def summary(job_id: int) -> object:
+        return msgspec.structs.replace(found(job_id), name=("two words", "backup")[job_id - 1])
+
+    found = daemon.store.summary
+    monkeypatch.setattr(daemon.store, "summary", summary)
+    with Client(data) as client:
+        client.submit_many([OP, OP])
+    script = tmp_path / "completion"
+    script.write_text(CliRunner().invoke(ganger, ["completion", "bash"]).output)
+    program = tmp_path / "ganger"
+    program.write_text(f"#!{sys.executable}\nfrom ganger.cli.entry import main\nmain()\n")
+    program.chmod(0o700)
+    done = subprocess.run(
+        ["bash", "-euc", _COMPLETE, "bash", script, program, typed],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{offered}\n"
+
+
+_COMPLETE = """
+source "$1"
+COMP_WORDS=(ganger job info "$3")
+COMP_CWORD=3
+_ganger_completion "$2"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
 
 
 def test_opcodes_and_files_are_completed_without_a_daemon() -> None:
