@@ -27,7 +27,7 @@ from .problems import HttpError
 if TYPE_CHECKING:
     from ..storage.jobs.job_views import JobChange, JobInfo, LogLine, OpInfo
     from ..transport.client.async_client import AsyncClient
-    from ..transport.messages import Simulated
+    from ..transport.messages import JobExplained, Simulated
     from .feed import JobEvent
 
 
@@ -101,6 +101,13 @@ class _Veiled:
         if self._hides_output:
             job = without_output(job)
         return msgspec.structs.replace(job, ops=[self._shown(op) for op in job.ops or ()])
+
+    async def explain(self, job_id: int) -> JobExplained:
+        """As the client's."""
+        found = await self._client.explain(job_id)
+        if not (self._hides_output and found.status.is_final):
+            return found
+        return msgspec.structs.replace(found, text=outcomes.without_output(found.text))
 
     def _shown(self, op: OpInfo) -> OpInfo:
         op = msgspec.structs.replace(op, input=job_masks.opcodes([op.input])[0])

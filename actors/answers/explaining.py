@@ -235,7 +235,7 @@ def explained(
 ) -> JobExplained:
     """The whole answer. ``remedy`` lets the job go on; ``position``: that of a pending job."""
     if row.status.is_final:
-        text = _ended(row.id, row.shown_ending)
+        text = _ended(f"job {row.id}", row.shown_ending)
     elif obstacles:
         text = f"job {row.id} is {row.status}: {obstacles[0].text}"
     elif row.process_id is not None:
@@ -267,16 +267,14 @@ def explained_archived(job: Job) -> JobExplained:
     """What is said of a job in the archive."""
     ending = outcomes.ending_of(job)
     assert ending is not None, "a job that has not ended is not archived"
-    text = f"{_ended(job.id, ending)}; it is archived"
+    text = _ended(f"job {job.id} (archived)", ending)
     return JobExplained(
         id=job.id, status=job.status, text=text, obstacles=[], change="", priority=job.priority
     )
 
 
-def _ended(job_id: int, ending: Ending) -> str:
-    # Who sees no output of commands may ask this, too.
-    reason = outcomes.without_output(ending.reason)
-    return f"job {job_id} has ended: {ending.outcome}{reason and f', {reason}'}"
+def _ended(job: str, ending: Ending) -> str:
+    return f"{job} has ended: {ending.outcome}{f', {ending.reason}' if ending.reason else ''}"
 
 
 def explained_without_store(row: Row) -> JobExplained:
