@@ -33,13 +33,13 @@ from ganger.transport.messages import JobSpec, Message
 NO_PROCESS = 2**22 + 1
 """The number of a process that no kernel gives out."""
 
-CROWD_SECONDS = 2.0
+CROWD_SECONDS = 0.7
 CROWD_MIN = 50
 """How many of a crowd must have come in for it to be one."""
 
 REMOTE_CROWD = 3_000
 LARGE_BYTES = settings.FRAME_BYTES_MAX - 64 * 1_024
-SEVERAL = 40
+SEVERAL = 30
 """Of large ones, enough to be over the limit if each is kept."""
 
 

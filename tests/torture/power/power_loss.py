@@ -13,6 +13,7 @@ A case is named by the seed of its script and its number; `repeat` repeats it al
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import shutil
@@ -89,22 +90,26 @@ def repeat(script: int, case: int, folder: Path) -> list[str]:
     return tally.faults
 
 
-def lose_power_everywhere(play: Play, folder: Path, *, losses: int) -> list[str]:
-    """Play a scene, and lose the power so many times at every moment of it: what that breaks."""
+def lose_power_everywhere(play: Play, folder: Path, *, losses: int, part: float = 1.0) -> list[str]:
+    """Play a scene, and lose the power so many times at every moment of it: what that breaks.
+
+    ``part``: which part of the moments is taken, always the same ones of a scene.
+    """
     tally = Tally()
-    lose_power_in(play, folder, "scene", tally, losses=losses)
+    lose_power_in(play, folder, "scene", tally, losses=losses, part=part)
     assert tally.injected > losses
     return tally.faults
 
 
 def lose_power_in(
-    play: Play, folder: Path, name: str, tally: Tally, *, losses: int, limit: int | None = None
-) -> None:
+    play: Play, folder: Path, name: str, tally: Tally,
+    *, losses: int, limit: int | None = None, part: float = 1.0,
+) -> None:  # fmt: skip
     """As `lose_power_everywhere`, by ``name`` other losses, up to ``limit`` in the tally."""
     with _in_memory(folder) as place:
         run = _Run(name, random.Random(0), place, tally, limit)
         run.record(play)
-        run.lose_power_everywhere(losses)
+        run.lose_power_everywhere(losses, part)
 
 
 @contextlib.contextmanager
@@ -174,8 +179,8 @@ class _Run:
             moments.append((round(share * len(self._entries)), name, dice))
         self._lose_at(moments)
 
-    def lose_power_everywhere(self, losses: int) -> None:
-        """Lose it so many times at every moment; after a recovery nothing else happens.
+    def lose_power_everywhere(self, losses: int, part: float) -> None:
+        """Lose it so many times at this part of the moments; after a recovery nothing else happens.
 
         What the same promises and the same rest of the disk come to is looked at once.
         """
@@ -183,7 +188,9 @@ class _Run:
         self._second_losses = 1
         self._judged = set()
         moments: list[tuple[int, str, random.Random]] = []
-        for moment in range(len(self._entries) + 1):
+        every = range(len(self._entries) + 1)
+        taken = random.Random(self._name).sample(every, math.ceil(part * len(every)))
+        for moment in sorted(taken):
             for number in range(losses):
                 name = f"{self._name} moment {moment} loss {number}"
                 moments.append((moment, name, random.Random(name)))
