@@ -34,7 +34,7 @@ settings.register_profile("explore", deadline=None, print_blob=True, phases=PHAS
 settings.load_profile("explore" if explores() else "ganger")
 
 LONGEST_FIRST = (
-    "rapi/test_page", "torture/test_share", "system/test_demo", "scenarios", "properties",
+    "rapi/page/", "torture/test_share", "system/test_demo", "scenarios", "properties",
     "torture", "faults", "system",
 )  # fmt: skip
 """Parts of names of files: what takes long begins first where several processes share the tests."""
@@ -52,7 +52,7 @@ ONE_PROCESS = (
     "tests/rapi/ganeti/test_ganeti_resources.py",
     "tests/rapi/test_guards.py",
     "tests/rapi/test_hold_node.py",
-    "tests/rapi/test_page",
+    "tests/rapi/page/",
     "tests/rapi/test_readers.py",
     "tests/storage/opcodes/test_user_opcodes.py",
     "tests/system/ganeti/test_luxi_door.py",

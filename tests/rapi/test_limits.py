@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.rapi.browsing import delay, ended, shell
+from tests.rapi.page.browsing import delay, ended, shell
 from tests.rapi.served import Served
 
 from ganger.rapi import limits

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.rapi import browsing
-from tests.rapi.browsing import confirm, delay, go, log_in, shell, status_is, submit
+from tests.rapi.page import browsing
+from tests.rapi.page.browsing import confirm, delay, go, log_in, shell, status_is, submit
 from tests.rapi.served import Served, password
 
 if TYPE_CHECKING:

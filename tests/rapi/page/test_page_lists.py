@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.harness import wait_until_true
-from tests.rapi import browsing
-from tests.rapi.browsing import delay, ended, log_in, shell, visit
+from tests.rapi.page import browsing
+from tests.rapi.page.browsing import delay, ended, log_in, shell, visit
 from tests.rapi.served import Served
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.rapi import browsing
-from tests.rapi.browsing import delay, ended, go, log_in, shell, visit
+from tests.rapi.page import browsing
+from tests.rapi.page.browsing import delay, ended, go, log_in, shell, visit
 from tests.rapi.served import Served
 
 if TYPE_CHECKING:
