@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _DIRECT = ("ganger.transport.zmq.dealer",)
 """What jobs use that speak to another process than the daemon's."""
 
+_ON_NODES = (*_DIRECT, "ganger.actors.operations.on_node")
+"""What jobs with tasks on nodes use."""
+
 
 class ForkServers:
     """The fork servers that run, by template. The executor decides what follows from their ends."""
@@ -36,7 +39,7 @@ class ForkServers:
     def start(self, template: str) -> None:
         """Start a server; `OSError` if the system has no process or descriptors for it."""
         host = self._runtime.host
-        process, ours = fork_server(template, host.places, _DIRECT if host.elsewhere else ())
+        process, ours = fork_server(template, host.places, self._early())
         if (limit := host.descriptors_before) is not None:
             # Jobs get the limit that the daemon was started with: some commands use the old
             # `select`, others close all descriptors that they might have.
@@ -44,6 +47,12 @@ class ForkServers:
         self._running[template] = (process, ours)
         self._runtime.watch(ours.fileno())
         self._runtime.log.info("fork server started", template=template, pid=process.pid)
+
+    def _early(self) -> Sequence[str]:
+        """What jobs here are likely to import: to have it once is cheaper than once for each."""
+        if self._runtime.host.places.hosts.exists():
+            return _ON_NODES
+        return _DIRECT if self._runtime.host.elsewhere else ()
 
     def find(self, descriptor: int) -> str | None:
         """The template of the server at the other end of ``descriptor``."""

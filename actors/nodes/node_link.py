@@ -95,6 +95,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 pass  # The end of this turn reads them.
             case messages.ComponentReplaced():
                 self._refuse_forgotten(message.component)
+            case messages.TaskEnded():
+                self._read_ended(message)
             case messages.TaskReplyDue():
                 self._answer(message.handle, message.frame)
             case _:
@@ -123,7 +125,9 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             return
         was_known, self._is_known = self._is_known, False
         self._connection += 1
-        self._open.clear()
+        if self._open:
+            self._open.clear()
+            self.runtime.tell(JOB_QUEUE, messages.PeerGone(peer=_PEER))
         if event is ConnectionEvent.MADE:
             greeting = messages.GreetMaster(directory=self._membership.directory, live=_live())
             self._say(greeting, next(self._numbers))
@@ -206,10 +210,17 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             name = f"{self._membership.cluster_name}:{message.key or ''}"
             submitter = Submitter(user=name, via="node")
             message = msgspec.structs.replace(message, submitter=submitter)
-        receiver = RECEIVERS[type(message)]
+        is_end = isinstance(message, messages.AwaitTask)
+        receiver = JOB_QUEUE.name if is_end else RECEIVERS[type(message)]
         handle = next(self._numbers)
         self._open[handle] = _Open(receiver, number, inner.number, self._connection)
-        envelope: Envelope = Envelope(message, _AnswerTo(self, inner.number), handle, None, _PEER)
+        answer_to = _AnswerTo(self, inner.number)
+        if isinstance(message, messages.AwaitTask):
+            watch = messages.WatchJobs(ids=[message.id], is_final_only=True)
+            ends = _EndOf(self, message.id, answer_to)
+            self.runtime.forward(JOB_QUEUE, Envelope(watch, ends, handle, None, _PEER))
+            return
+        envelope: Envelope = Envelope(message, answer_to, handle, None, _PEER)
         if isinstance(message, messages.SubmitJobs):
             self._submit(envelope, message)
         else:
@@ -240,6 +251,19 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             raise errors.NotAllowedError(f"{opcode.get('OP_ID')}: a node runs {', '.join(_TASKS)}")
         # Read for each task: a change holds at once.
         task_settings.read(self.places.node_settings).check(opcode)
+
+    def _read_ended(self, message: messages.TaskEnded) -> None:
+        if (found := self._open.get(message.handle)) is not None:
+            request = messages.ReadJob(id=message.job_id)
+            answer_to = _AnswerTo(self, found.inner)
+            self.runtime.forward(
+                JOB_QUEUE, Envelope(request, answer_to, message.handle, None, _PEER)
+            )
+
+    def note_end(self, handle: int, job_id: int) -> None:
+        """A job has ended; said in any thread."""
+        due = messages.TaskEnded(handle=handle, job_id=job_id)
+        self.runtime.host.directory.tell(self.name, Envelope(due))
 
     def pass_on(self, handle: int, frame: bytes) -> None:
         """A component has answered, in any thread."""
@@ -273,6 +297,23 @@ class _AnswerTo:
         except errors.FrameError as error:
             frame = frames.encode(messages.Failure(error.name, error.text), self._inner)
         self._link.pass_on(envelope.number, frame)
+
+
+class _EndOf:
+    """Where the parts of a watch go: the link hears of its end, or why there is none."""
+
+    def __init__(self, link: NodeLink, job_id: int, otherwise: _AnswerTo) -> None:
+        self._link = link
+        self._job_id = job_id
+        self._otherwise = otherwise
+
+    def tell(self, envelope: Envelope) -> None:
+        """Take a part of the watch."""
+        match envelope.message:
+            case messages.WatchEnded():
+                self._link.note_end(envelope.number, self._job_id)
+            case messages.Failure():
+                self._otherwise.tell(envelope)
 
 
 def _live() -> dict[str, str | int]:

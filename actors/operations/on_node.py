@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ...storage import errors, settings, wording
+from ...storage import errors, wording
 from ...storage.jobs.jobs import JobStatus, decode_job
 from ...storage.opcodes import KilledError, OperationError
 from ...transport import frames, messages
-from ...transport.client.output_reading import OutputReading
+from ...transport.client.reading_ahead import ReadingAhead
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ...storage.jobs.job_views import OutputChunk
     from ...storage.opcodes import OperationContext
     from ...storage.opcodes.catalogue import OpExec
 
@@ -67,7 +68,7 @@ class _Task:
         self._context = context
         self._is_silent = False
         self._job_id = 0
-        self._has_ended = False
+        self._ended: messages.JobDocument | None = None
         self._slots: dict[str, tuple[int, messages.TaskRequest]] = {}
         """The open calls by what they are for, each with its number and its request."""
         self._log = OutputLog(context)
@@ -127,10 +128,11 @@ class _Task:
     # ------------------------------------------------------------ output and end
 
     def _follow(self) -> None:
-        reading = OutputReading(self._job_id)
-        self._call("page", reading.request(settings.OUTPUT_WAIT_SECONDS_MAX))
-        self._call("end", self._awaiting(None))
-        while not (self._has_ended and reading.is_at_end):
+        reading = ReadingAhead(self._job_id)
+        self._call("end", messages.AwaitTask(id=self._job_id))
+        while not reading.has_all:
+            for request in reading.requests():
+                self._call(f"page {request.offset}", request)
             try:
                 slot, reply = self._reply()
             except KilledError:
@@ -138,33 +140,23 @@ class _Task:
                 self._call("kill", messages.CancelJob(id=self._job_id, kill=True))
                 continue
             if isinstance(reply, messages.OutputPage):
-                self._take(reading, reply)
-                if not (self._has_ended and reading.is_at_end):
-                    self._call("page", reading.request(self._patience()))
-            elif isinstance(reply, messages.JobAwaited) and not reply.is_final:
-                self._call("end", self._awaiting(reply.values))
-            elif slot == "end":
-                self._has_ended, reading.is_at_end = True, False
+                chunks = reading.take(int(slot.removeprefix("page ")), reply)
+                for request in reading.requests():
+                    # Before the output is written: the node works meanwhile.
+                    self._call(f"page {request.offset}", request)
+                self._take(chunks)
+            elif isinstance(reply, messages.JobDocument):
+                self._ended = reply
                 # The open call may wait for output that will never come.
-                self._forget("page")
-                self._call("page", reading.request(0.0))
+                for one in list(self._slots):
+                    if one.startswith("page "):
+                        self._forget(one)
+                reading.end()
         for slot in list(self._slots):
             self._forget(slot)
 
-    def _patience(self) -> float:
-        return 0.0 if self._has_ended else settings.OUTPUT_WAIT_SECONDS_MAX
-
-    def _awaiting(self, values: bytes | None) -> messages.AwaitJobChange:
-        return messages.AwaitJobChange(
-            id=self._job_id,
-            fields=["status"],
-            values=values,
-            log_serial=None,
-            seconds=messages.JOB_AWAITED_SECONDS_MAX,
-        )
-
-    def _take(self, reading: OutputReading, page: messages.OutputPage) -> None:
-        for chunk in reading.take(page):
+    def _take(self, chunks: list[OutputChunk]) -> None:
+        for chunk in chunks:
             if chunk.stream:
                 self._outputs[chunk.stream].take(chunk.data)
             elif chunk.missing:
@@ -174,9 +166,8 @@ class _Task:
                 self._context.log(f"{self._node}: {count} of output are missing: {reason}")
 
     def _result(self) -> dict[str, Any] | None:
-        document = self._ask(messages.ReadJob(id=self._job_id))
-        assert isinstance(document, messages.JobDocument)
-        entry = decode_job(document.body).ops[0]
+        assert self._ended is not None
+        entry = decode_job(self._ended.body).ops[0]
         if entry.status is JobStatus.SUCCESS:
             result: dict[str, Any] | None = entry.result
             return result
@@ -194,9 +185,8 @@ class _Task:
             try:
                 return self._reply()[1]
             except KilledError:
-                if not isinstance(request, messages.ReadJob):
-                    text = f"command was killed on request before {self._node} had it"
-                    raise OperationError("OpExecError", text) from None
+                text = f"command was killed on request before {self._node} had it"
+                raise OperationError("OpExecError", text) from None
 
     def _call(self, slot: str, request: messages.TaskRequest) -> None:
         self._slots[slot] = self._context.call_node(self._node, request), request
@@ -223,8 +213,6 @@ class _Task:
             error = errors.from_wire(reply.error, reply.text)
             if isinstance(error, errors.TryAgainError):
                 self._call(slot, request)
-            elif slot == "end" and isinstance(error, errors.ArchivedJobError):
-                return slot, messages.Done()
             elif slot != "kill":
                 raise OperationError("OpExecError", f"{self._node}: {error.text}") from error
 

@@ -90,7 +90,7 @@ def test_what_is_declared_for_several_components_has_several_receivers() -> None
 
 def test_every_message_has_a_receiver() -> None:
     replies = messages.ToJob | messages.ClientReply | messages.ComponentReply
-    between_hosts = messages.FromNode | messages.ToNode
+    between_hosts = messages.FromNode | messages.ToNode | messages.TaskRequest
     named = {messages.Boot, *get_args(replies), *get_args(between_hosts)}
     assert named.union(*map(get_args, messages.ACCEPTED.values())) == set(ALL)
 

@@ -67,6 +67,11 @@ class OutputReading:
         self._search = None if tail is None else _TailSearch(tail)
 
     @property
+    def place(self) -> int:
+        """How far the file was read, up to the end of a block."""
+        return self._place
+
+    @property
     def is_done(self) -> bool:
         """Whether everything was read that the first page counted; more may have come since."""
         return self.is_at_end or (self._first_size is not None and self._place >= self._first_size)

@@ -122,11 +122,11 @@ ToNode = CallTask | NodeGreeted | Failure
 FromMasterToHost = NodeGreeted | Failure
 """What a host hears that joins."""
 
-TaskRequest = SubmitJobs | StoreInput | ReadJob | ReadOutput | AwaitJobChange | CancelJob
+TaskRequest = SubmitJobs | StoreInput | AwaitTask | ReadOutput | CancelJob
 """What a job's process may ask of the daemon of a node: its task is a job there."""
 
 TaskReply = (
-    JobsSubmitted | InputStored | JobDocument | OutputPage | JobAwaited | CancelOutcome | Failure
+    JobsSubmitted | InputStored | JobDocument | OutputPage | CancelOutcome | Failure
 )
 
 # ---------------------------------------------------------------- what each component accepts
@@ -178,7 +178,7 @@ AuthorityMessage = (
 )
 NodeHubMessage = NodesRequest | CallNode | PeerGone | FramesWaiting
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
-NodeLinkMessage = TaskReplyDue | MasterDue | FramesWaiting | ComponentReplaced
+NodeLinkMessage = TaskEnded | TaskReplyDue | MasterDue | FramesWaiting | ComponentReplaced
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 )

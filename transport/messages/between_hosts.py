@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Reply, Request
+from .job_queue_from_clients import JobDocument
 
 
 class TaskAnswered(Reply, frozen=True):
@@ -15,6 +16,12 @@ class CallTask(Request[TaskAnswered], frozen=True):
     """From the hub to a node: answer this frame. It may come again."""
 
     frame: bytes
+
+
+class AwaitTask(Request[JobDocument], frozen=True):
+    """Read the job when it has ended. `UnknownJobError`: there is no such job."""
+
+    id: int
 
 
 class NodeGreeted(Reply, frozen=True):

@@ -12,5 +12,12 @@ class TaskReplyDue(Notice, frozen=True):
     frame: bytes
 
 
+class TaskEnded(Notice, frozen=True):
+    """A job has ended for whose end the master has asked, with the call under this handle."""
+
+    handle: int
+    job_id: int
+
+
 class MasterDue(Notice, frozen=True):
     """From the component to itself: try the next endpoint, if the master has not answered."""
