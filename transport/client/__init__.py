@@ -15,8 +15,8 @@
   again. `reachability`: whether a daemon answers. How fast the socket reconnects is in
   `transport.zmq.dealer`. `forks`: a client that finds itself in a child process.
 - `caller` waits for threads, `async_caller` for asyncio. `spans`: for how long.
-- `following`: jobs until their end. `output_reading`: a job's output; `reading_ahead`: the same over
-  a long way; `placed_log`: what it has logged, in its place. `etas`: when jobs will start.
+- `following`: jobs until their end. `output_reading`: a job's output; `reading_ahead`: that of a
+  node's task; `placed_log`: what it has logged, in its place. `etas`: when jobs will start.
   `joining`: how a host joins a cluster.
   `wanted_locks`: which pending jobs want which locks. `purges`: what goes for good, page by page.
 """
