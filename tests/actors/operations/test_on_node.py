@@ -30,6 +30,9 @@ class NodeContext(LocalContext):
         self.silent: list[str] = []
         self._open: dict[int, messages.Message] = {}
 
+    def check_node(self, node: str) -> None:
+        assert node == "web1"
+
     def call_node(self, node: str, request: messages.TaskRequest) -> int:
         assert node == "web1"
         self.asked.append(request)
