@@ -19,7 +19,7 @@ export async function submit(context) {
     name: h("input", {}),
     reason: h("input", {}),
     priority: h("input", { type: "number", min: -20, max: 19, placeholder: "0" }),
-    after: h("input", { placeholder: "17, 18", inputmode: "numeric" }),
+    after: h("input", { placeholder: "17, backup", spellcheck: "false" }),
     ops: h("textarea", { rows: 8, spellcheck: "false" }, me.may_run_commands ? "" : JSON.stringify([first(others)], null, 1)),
   };
   const parted = h("div", { class: "parted full", "aria-live": "polite", "aria-label": "The command's arguments" });
@@ -39,7 +39,7 @@ export async function submit(context) {
   const send = async (event) => {
     event.preventDefault();
     try {
-      location.hash = `#/jobs/${await api("POST", "/2/jobs", asked(fields, argv))}`;
+      location.hash = `#/jobs/${await api("POST", "/2/jobs", await asked(fields, argv))}`;
     } catch (error) {
       problem.replaceChildren(...marked(error.message));
     }
@@ -61,7 +61,7 @@ export async function submit(context) {
       commands && [h("label", {}, "Working directory", fields.cwd), h("label", {}, "Timeout", fields.timeout)],
       h("details", {}, h("summary", {}, "More"), h("div", { class: "stack fields" },
         h("label", {}, "Priority, -20 (most urgent) to 19", fields.priority),
-        h("label", {}, "After these jobs (ids), if they succeed", fields.after),
+        h("label", {}, "After these jobs (ids or names), if they succeed", fields.after),
         commands && (others === null || others.length > 0) && json)),
       problem,
       h("div", { class: "bar" }, h("button", { class: "strong" }, "Submit"), h("a", { class: "button", href: "#/jobs" }, "Back")))];
@@ -78,7 +78,7 @@ function first(opcodes) {
 }
 
 /** The job of the form; an Error names the field that is wrong. */
-function asked(fields, argv) {
+async function asked(fields, argv) {
   const text = (name) => fields[name].value.trim();
   const job = { ops: text("ops") ? JSON.parse(text("ops")) : [] };
   if (text("command")) {
@@ -89,13 +89,19 @@ function asked(fields, argv) {
   if (text("name")) job.name = text("name");
   if (text("reason")) job.reason = text("reason");
   if (text("priority")) job.priority = Number(text("priority"));
-  if (text("after")) {
-    job.depends = text("after").split(/[\s,]+/).map((id) => {
-      if (!/^\d{1,15}$/.test(id)) throw new Error(`After: expected ids of jobs, got ${id}`);
-      return Number(id);
-    });
-  }
+  // Names may have blanks, so that only ids may be parted by them.
+  const after = text("after").split(",").flatMap((part) => (/^[\d\s]+$/.test(part) ? part.split(/\s+/) : [part.trim()]));
+  if (text("after")) job.depends = await Promise.all(after.filter(Boolean).map(idOf));
   return job;
+}
+
+/** The id that this is, or that of the newest job of this name. */
+async function idOf(word) {
+  if (/^\d{1,15}$/.test(word)) return Number(word);
+  const { jobs } = await api("GET", `/2/queue?${new URLSearchParams({ search: word, sort: "-id", limit: 1000 })}`);
+  const job = jobs.find((one) => one.name === word);
+  if (!job) throw new Error(`After: there is no job called ${word}`);
+  return job.id;
 }
 
 function command(fields, argv) {

@@ -222,6 +222,27 @@ def test_a_command_is_submitted_as_its_arguments_with_locks_and_all(
         page.get_by_role("alert").filter(has_text=problem).wait_for()
 
 
+def test_a_job_comes_after_others_by_id_and_by_name(page: Page, served: Served) -> None:
+    first = ended(served, shell("true"), name="not this one, nightly")
+    older = ended(served, shell("true"), name="nightly backup")
+    newest = ended(served, shell("true"), name="nightly backup")
+    longer = ended(served, shell("true"), name="nightly backup of web1")
+    log_in(page)
+    page.get_by_role("link", name="Submit a job").click()
+    page.get_by_label("Command", exact=True).fill("true")
+    page.get_by_text("More", exact=True).click()
+    after = page.get_by_label("After these jobs")
+    after.fill("nightly")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("alert").filter(has_text="After: there is no job called nightly").wait_for()
+    after.fill(f"{first} {older}, nightly backup, {longer}")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("heading", name=re.compile(r"Job \d+")).wait_for()
+    job = served.get(f"/2/queue/{page.url.rpartition('/')[2]}")["job"]
+    depends = job["ops"][0]["input"]["depends"]
+    assert [one for one, _ in depends] == [first, older, newest, longer]
+
+
 @pytest.mark.parametrize("user", ["writer", "tagger"])
 def test_who_may_run_no_commands_is_offered_none_and_told_who_grants_it(
     page: Page, user: str
