@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ..storage import errors
+from ..storage import errors, wording
 from ..storage.disk import documents, ownership, paths
 from ..storage.nodes import node_states
 from . import choices, node_use, output
@@ -138,6 +138,21 @@ for _command in (
     node_use.tag,
 ):
     node.add_command(_command)
+
+
+@node.command("forget-tasks", short_help="Wait no longer for what runs on a lost node.")
+@click.argument("name", type=choices.Text())
+@click.pass_obj
+def forget_tasks(call: Call, name: str) -> None:
+    """Wait no longer for the tasks that have begun on the node NAME.
+
+    Say it of a host that will not come back, or whose commands you have ended yourself: jobs that
+    wait for it end in an error, and the locks that were kept for its tasks are freed.
+    """
+    with call.client() as client:
+        count = client.forget_tasks(name)
+    jobs = wording.counted(count, "job")
+    output.echo(f"The tasks of node {name} are forgotten; {jobs} waited for them")
 
 
 # ---------------------------------------------------------------- on the host

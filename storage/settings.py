@@ -318,6 +318,9 @@ FORECAST_SECONDS = 2.0
 ASK_SECONDS = 60.0
 """How long a component waits for the reply of another one, through restarts of that one."""
 
+LEFT_TASK_SECONDS = 3_600.0
+"""After this time the executor asks the hub anew to end a task that a dead process has left."""
+
 OPCODE_WAIT_SECONDS = 1.0
 """How long an explanation waits for what the configuration store knows; then it goes without."""
 

@@ -67,6 +67,8 @@ class Child:
         self.is_being_cleared = self.is_cleared = False
         """Whether its left-over processes are being ended, or have ended."""
         self.was_killed = False
+        self.on_node = ""
+        """What became of the task that the dead process has left on a node."""
         self.exit_code: int | None = None
 
     @property

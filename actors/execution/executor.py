@@ -71,6 +71,7 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.AdoptJobs():
                 for job_id, lock_file, pid in message.jobs:
                     self._adopt(job_id, lock_file, pid)
+                self._reaper.end_tasks_of_gone()
                 self.runtime.tell(LOCK_MANAGER, messages.RecheckOwners())
             case messages.DeliverToJob():
                 self._deliver(message)
@@ -84,6 +85,8 @@ class Executor(Component[messages.ExecutorMessage]):
                     self._reaper.watch_unwatched(child)
             case messages.KillDue():
                 self._kill(message)
+            case messages.LeftTaskDue():
+                self._reaper.end_task(message.lock_file)
             case messages.LeftOverEnded():
                 self._reaper.note_cleared(message)
             case messages.ComponentReplaced():

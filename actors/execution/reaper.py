@@ -11,11 +11,12 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from ...storage import settings
+from ...storage import errors, settings
 from ...storage.alive import lock_files, process_identity
+from ...storage.nodes import task_marks
 from ...transport import messages
 from ..processes import control_groups, fork_protocol, lock_file_owners
-from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
+from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, NODE_HUB
 from . import idle_processes, left_over, watching
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Reaper:
         self._children = children
         self._servers = servers
         self._idle = idle
+        self._ending: set[str] = set()
+        """The lock files of dead processes whose tasks the hub has been asked to end."""
         self.are_strays_likely = True
         """Processes that died before their `JobHello` may have left lock files."""
 
@@ -164,7 +167,10 @@ class Reaper:
         """Free the locks and report the end, right after `watch_holder` has found no process."""
         self._children.forget_descriptors(child)
         if child.has_left or child.identity is None or child.is_cleared:
-            self._report_end(child)
+            if not child.has_left and task_marks.is_marked(child.lock_file):
+                self.end_task(child.lock_file)
+            else:
+                self._report_end(child)
         elif not child.is_being_cleared:
             child.is_being_cleared = True
             self._runtime.in_thread(functools.partial(left_over.end, child, child.identity))
@@ -193,7 +199,10 @@ class Reaper:
         # `watch_holder` has proved that no process holds it.
         lock_files.remove_known_dead(child.lock_file)
         self._remove_strays(child)
-        if child.has_locks:
+        if task_marks.is_marked(child.lock_file):
+            # The job has ended, and a node has not said that its task has.
+            self.end_task(child.lock_file)
+        elif child.has_locks:
             self._runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
             job_id=child.job_id,
@@ -201,8 +210,82 @@ class Reaper:
             has_left=child.has_left,
             was_killed=child.was_killed,
             exit_code=child.exit_code,
+            on_node=child.on_node,
         )
         self._runtime.tell(JOB_QUEUE, exited)
+
+    # ------------------------------------------------------------ tasks on nodes
+
+    def end_tasks_of_gone(self) -> None:
+        """Have the tasks ended that processes have left on nodes which no job names any more."""
+        known = {child.lock_file for child in self._children.values()}
+        for lock_file in task_marks.lock_files_in(self._runtime.host.places.lock_files):
+            if lock_file not in known and lock_files.is_dead(lock_file):
+                self.end_task(lock_file)
+
+    def end_task(self, lock_file: str) -> None:
+        """Have the task ended that this dead process has left on a node; its locks stay till then.
+
+        However long it takes: a node that is silent is asked when it is back.
+        """
+        if lock_file in self._ending:
+            return
+        try:
+            task = task_marks.read(lock_file)
+        except errors.StorageError as error:
+            self._log.error("a task on a node cannot be ended", error=error.text)
+            self._end_task_later(lock_file)
+            return
+        if task is None:
+            self._task_ended(lock_file, "")
+            return
+        self._ending.add(lock_file)
+        self._tell_waiting(lock_file, f"node {task.node} has ended its command")
+        asked = messages.EndLeftTask(lock_file, task.node, task.key, task.began)
+
+        def answered(reply: messages.TasksEnded | messages.TaskEndAwaited) -> None:
+            if isinstance(reply, messages.TaskEndAwaited):
+                self._tell_waiting(lock_file, reply.text)
+            else:
+                self._ending.discard(lock_file)
+                self._task_ended(lock_file, reply.text)
+
+        def refused(error: errors.GangerError) -> None:
+            self._ending.discard(lock_file)
+            self._log.warning("a task on a node is not ended yet", error=error.text)
+            self._end_task_later(lock_file)
+
+        deadline = self._runtime.clock() + settings.LEFT_TASK_SECONDS
+        self._runtime.ask(NODE_HUB, asked, answered, refused, deadline)
+
+    def _end_task_later(self, lock_file: str) -> None:
+        due = messages.LeftTaskDue(lock_file=lock_file)
+        self._runtime.later(settings.DISK_RETRY_SECONDS, due)
+
+    def _task_ended(self, lock_file: str, text: str) -> None:
+        try:
+            task_marks.remove(lock_file)
+        except errors.StorageError as error:
+            self._log.error("a mark cannot be removed", error=error.text)
+            self._end_task_later(lock_file)
+            return
+        self._log.info("a dead process has no task any more", lock_file=lock_file, why=text)
+        child = self._child_of(lock_file)
+        if child is None:
+            self._runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=lock_file))
+            return
+        child.on_node = text
+        self._forget(child)
+
+    def _tell_waiting(self, lock_file: str, what: str) -> None:
+        child = self._child_of(lock_file)
+        if child is not None:
+            text = f"its process is lost; waiting until {what}"
+            self._runtime.tell(JOB_QUEUE, messages.NodeAwaited(job_id=child.job_id, text=text))
+
+    def _child_of(self, lock_file: str) -> Child | None:
+        found = (child for child in self._children.values() if child.lock_file == lock_file)
+        return next(found, None)
 
     def _remove_strays(self, child: Child) -> None:
         """Delete stray lock files, if any process did not end in order, once no job runs."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...storage import opcodes, settings
+from ...storage.jobs import jobs
+from ...storage.nodes import task_marks
 from ...storage.queue_files import output_blocks, output_files, output_limits, spool
 from ...transport import frames, messages
 from .conversation import Conversation
@@ -144,8 +146,28 @@ class JobContext:
 
     def call_node(self, node: str, request: messages.TaskRequest) -> int:
         """Ask the daemon of a node, as often as it takes; the number of the call."""
-        frame = frames.encode(request, 1)
-        return self._daemon.send(messages.CallNode(job_id=self.job_id, node=node, frame=frame))
+        call = messages.CallNode(
+            job_id=self.job_id,
+            node=node,
+            frame=frames.encode(request, 1),
+            key=self.task_key,
+            began=self._began,
+            is_start=isinstance(request, messages.SubmitJobs),
+        )
+        return self._daemon.send(call)
+
+    @property
+    def _began(self) -> float:
+        return jobs.seconds(self._running.op.exec_timestamp) or 0.0
+
+    def mark_task(self, node: str) -> None:
+        """A task may run on this node from now on: if this process dies, its locks are kept."""
+        task = task_marks.MarkedTask(node, self.task_key, self._began)
+        task_marks.write(self._running.owner.lock_file, task)
+
+    def unmark_task(self) -> None:
+        """The task has ended, or never was."""
+        task_marks.remove(self._running.owner.lock_file)
 
     def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]:
         """Wait for a reply to one of these calls: its number, and what the hub says.
@@ -170,12 +192,8 @@ class JobContext:
 
     @property
     def task_key(self) -> str:
-        """The name of the running opcode's task on any node: another one for each start.
-
-        The time when the job came tells a job from one of a restored directory with the same id.
-        """
-        seconds, micro = self._running.job.received_timestamp or (0, 0)
-        return f"task-{self.job_id}-{self.op_index}-{seconds}.{micro:06}"
+        """The name of the running opcode's task on any node."""
+        return task_marks.key_of(self._running.job, self.op_index)
 
     def tell_silent(self, text: str) -> None:
         """Tell the daemon what the job waits for on a node; "": for nothing any more."""

@@ -16,6 +16,7 @@ from ...storage.alive import lock_files
 from ...storage.locks import lock_journal
 from ...storage.locks.lock_journal import LockJournal, StoredLocks, TurnStored
 from ...storage.locks.locks import CONFIG_LOCK
+from ...storage.nodes import task_marks
 from ...storage.prediction.lock_types import NO_LOCKS, forecast_of_locks
 from ...transport import messages
 from ..processes import sessions
@@ -305,7 +306,8 @@ class LockManager(Component[messages.LockMessage]):
 
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
-            if lock_files.is_dead(lock_file):
+            # A task on a node may still run under its locks: the executor waits for its end.
+            if lock_files.is_dead(lock_file) and not task_marks.is_marked(lock_file):
                 identity = lock_files.identity_of(lock_file)
                 try:
                     # Its left-over processes must not run beside the next owners.

@@ -5,10 +5,13 @@ On the master:
 - `node_keeper`: keeps the process beside the daemon in which the hub lives, once a host is invited.
 - `node_hub`: has the connections of all nodes, and passes the calls of jobs' processes on to them.
 - `node_records`: has the configuration store keep a node object for each of them.
+- `node_calls`: the calls that nodes have not answered.
+- `left_tasks`: the tasks that dead processes of jobs have left on nodes, and that must end there.
 
 On a host:
 
 - `node_link`: calls the master, and answers what jobs there ask of this daemon.
+- `task_ends`: ends tasks when the master says that their jobs have lost their processes.
 
 The daemon of a host is one like the master's: a task of a job is a job in its queue
 (docs/decisions/a-task-is-a-job-of-its-node.md).

@@ -23,6 +23,8 @@ from ...transport.zmq.router import Router
 from ...transport.zmq.sockets import new_key_pair
 from ..processes import machine
 from ..runtime.component import Component
+from .left_tasks import LeftTasks
+from .node_calls import NodeCalls
 from .node_records import NodeRecords
 
 if TYPE_CHECKING:
@@ -45,14 +47,6 @@ class _Session(msgspec.Struct):
     live: dict[str, str | int]
 
 
-class _Call(msgspec.Struct):
-    """A call that the node has not answered. ``sent``: over the present connection."""
-
-    node: str
-    envelope: Envelope[messages.CallNode]
-    sent: bool = False
-
-
 class NodeHub(Component[messages.NodeHubMessage]):
     """Owns the connections of the nodes, and the table of hosts."""
 
@@ -69,9 +63,10 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._names: dict[bytes, str] = {}
         """Which node has the connection of this peer."""
         self._silent_since: dict[str, float] = {}
-        self._calls: dict[int, _Call] = {}
         self._numbers = itertools.count(1)
         self._records = NodeRecords(runtime)
+        sending = self._say_to, self._silence_of, self._numbers.__next__
+        self._calls, self._left = NodeCalls(*sending), LeftTasks(*sending)
 
     def boot(self) -> None:
         """Read the table, and listen."""
@@ -93,10 +88,16 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 envelope.reply(self._listed())
             case messages.RemoveNode():
                 self._remove(envelope, message.name)
+            case messages.ForgetTasks():
+                self._forget_tasks(envelope, message.name)
             case messages.CallNode():
-                self._take_call(envelope, message)
+                if self._left.is_given_up(message.key):
+                    raise errors.JobStateError("the process that wanted this task is dead")
+                self._calls.take(envelope, self._table)
+            case messages.EndLeftTask():
+                self._left.take(envelope, self._table)
             case messages.PeerGone():
-                self._forget_caller(message.peer)
+                self._calls.forget_caller(message.peer)
             case messages.FramesWaiting():
                 pass  # The end of this turn reads them.
             case _:
@@ -179,7 +180,12 @@ class NodeHub(Component[messages.NodeHubMessage]):
             number = frame.number
             match frame.message:
                 case messages.TaskAnswered() | messages.Failure():
-                    self._take_answer(incoming.peer, number, frame.message)
+                    node = self._names.get(incoming.peer)
+                    self._calls.take_answer(number, node, frame.message)
+                    return
+                case messages.LeftTaskEnded() as message:
+                    if (node := self._names.get(incoming.peer)) is not None:
+                        self._left.take_end(number, node, message)
                     return
                 case messages.JoinCluster() as message:
                     self._take_join(incoming, number, message)
@@ -269,9 +275,12 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._say(incoming.peer, number, self._greeting(visitor.name))
         self.log.info("a node has called", node=visitor.name, address=incoming.identity.address)
         self._mend_record(visitor.name, incoming.identity.address)
-        for call_number, call in sorted(self._calls.items()):
-            if call.node == visitor.name and not call.sent:
-                self._send_call(call_number, call)
+        self._look_again(visitor.name)
+
+    def _look_again(self, name: str) -> None:
+        """The node has called, or its record has changed: what waits for it goes on."""
+        self._calls.look_again(name, self._table)
+        self._left.look_again(name, self._table)
 
     def _mend_record(self, name: str, address: str) -> None:
         """Make the node object of a host that has joined, if an older configuration lacks it."""
@@ -296,46 +305,19 @@ class NodeHub(Component[messages.NodeHubMessage]):
         del self._names[session.peer]
         if self._router is not None:
             self._router.end(session.peer)
-        since = self._silent_since[name] = self.runtime.wall_clock()
+        self._silent_since[name] = self.runtime.wall_clock()
         self.log.warning("a node is silent", node=name)
-        for call in self._calls.values():
-            if call.node == name:
-                call.sent = False
-                call.envelope.reply(messages.NodeSilent(since=since))
+        self._calls.note_silence(name)
+        self._left.note_silence(name)
 
-    # ------------------------------------------------------------ calls
+    def _say_to(
+        self, node: str, number: int, message: messages.CallTask | messages.EndTask
+    ) -> bool:
+        session = self._sessions.get(node)
+        return session is not None and self._say(session.peer, number, message)
 
-    def _take_call(self, envelope: Envelope[Any], message: messages.CallNode) -> None:
-        host = None if self._table is None else self._table.hosts.get(message.node)
-        if host is None or not host.key:
-            raise host_table.unknown(self._table or host_table.HostTable(endpoint=""), message.node)
-        call = _Call(message.node, envelope)
-        number = next(self._numbers)
-        self._calls[number] = call
-        self._send_call(number, call)
-
-    def _send_call(self, number: int, call: _Call) -> None:
-        session = self._sessions.get(call.node)
-        frame = call.envelope.message.frame
-        if session is not None and self._say(session.peer, number, messages.CallTask(frame=frame)):
-            call.sent = True
-            return
-        since = self._silent_since.setdefault(call.node, self.runtime.wall_clock())
-        call.envelope.reply(messages.NodeSilent(since=since))
-
-    def _take_answer(
-        self, peer: bytes, number: int, message: messages.TaskAnswered | messages.Failure
-    ) -> None:
-        call = self._calls.get(number)
-        if call is not None and self._names.get(peer) == call.node:
-            del self._calls[number]
-            call.envelope.reply(message)
-
-    def _forget_caller(self, peer: bytes) -> None:
-        """A job's process has gone: nobody waits for its calls."""
-        for number, call in list(self._calls.items()):
-            if call.envelope.peer == peer:
-                del self._calls[number]
+    def _silence_of(self, node: str) -> float:
+        return self._silent_since.setdefault(node, self.runtime.wall_clock())
 
     # ------------------------------------------------------------ what operators ask
 
@@ -389,9 +371,6 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _listed(self) -> messages.NodesListed:
         if self._table is None:
             return messages.NodesListed(nodes=[])
-        counts: dict[str, int] = {}
-        for call in self._calls.values():
-            counts[call.node] = counts.get(call.node, 0) + 1
         nodes = []
         for name, host in sorted(self._table.hosts.items()):
             session = self._sessions.get(name)
@@ -406,7 +385,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
                     silent_since=0.0 if session else self._silent_since.get(name, 0.0),
                     address="" if session is None else session.address,
                     invited_until=max(open_until, default=0.0),
-                    open_calls=counts.get(name, 0),
+                    open_calls=self._calls.count(name),
+                    left_tasks=self._left.count(name),
                     live={} if session is None else session.live,
                 )
             )
@@ -434,11 +414,17 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._table = table
         if name in self._sessions:
             self._end_session(name)
-        for number, call in list(self._calls.items()):
-            if call.node == name:
-                del self._calls[number]
-                call.envelope.refuse(host_table.unknown(table, name))
+        self._look_again(name)
         envelope.reply(messages.Done())
+
+    def _forget_tasks(self, envelope: Envelope[Any], name: str) -> None:
+        now = self.runtime.wall_clock()
+        table = host_table.forgotten(self._table or host_table.HostTable(endpoint=""), name, now)
+        host_table.write(self.places.hosts, table)
+        self._table = table
+        count = len(self._calls.jobs(name)) + self._left.count(name)
+        self._look_again(name)
+        envelope.reply(messages.TasksForgotten(jobs=count))
 
     # ------------------------------------------------------------ the cluster
 

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage.nodes import host_table
+from ...storage.nodes.host_table import Standing
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ...transport.links.component_link import LinkedReceiver
@@ -66,6 +67,9 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
         self.runtime.host.directory.enter(NODE_HUB.name, self._to_come)
         if host_table.read(self.places.hosts) is not None:
             self._begin()
+        else:
+            # The executor may have asked before there was anybody.
+            self.runtime.host.repeat_asks(NODE_HUB.name)
 
     def receive(self, envelope: Envelope[messages.NodeKeeperMessage]) -> None:
         """Handle one message."""
@@ -95,6 +99,9 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
             self._link.tell(NODE_HUB.name, envelope)
         elif isinstance(message, messages.ListNodes):
             envelope.reply(messages.NodesListed(nodes=[]))
+        elif isinstance(message, messages.EndLeftTask):
+            text = host_table.unknown_end(message.node, Standing.REMOVED)
+            envelope.reply(messages.TasksEnded(text))
         else:
             name = message.node if isinstance(message, messages.CallNode) else message.name
             envelope.refuse(host_table.unknown(host_table.HostTable(endpoint=""), name))
@@ -105,5 +112,4 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
         self._link.tell(LISTENER, Envelope(messages.StartComponent(name, self.runtime.incarnation)))
         # Later messages to it arrive after this one.
         host.directory.enter(name, LinkedReceiver(self._link, name))
-        if self.runtime.incarnation > 1:
-            host.repeat_asks(name)
+        host.repeat_asks(name)

@@ -27,6 +27,7 @@ from ...transport.zmq.dealer import Dealer
 from ..processes import machine
 from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
+from .task_ends import TaskEnds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,6 +66,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._open: dict[int, _Open] = {}
         self._numbers = itertools.count(1)
         self._last_problem = ""
+        self._ends = TaskEnds(runtime, self._say)
 
     def boot(self) -> None:
         """Call the first master."""
@@ -99,6 +101,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 self._read_ended(message)
             case messages.TaskReplyDue():
                 self._answer(message.handle, message.frame)
+            case messages.TaskEndDue():
+                self._ends.look_again(message.key)
             case _:
                 assert_never(message)
 
@@ -197,6 +201,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                     self._note(failure.text)
                 case messages.CallTask() as call:
                     self._take_call(number, call.frame)
+                case messages.EndTask() as asked:
+                    self._ends.end(asked.key, number)
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
@@ -233,8 +239,9 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             ids = [job_id for one in known.found for job_id in one]
             if ids:
                 envelope.reply(messages.JobsSubmitted(ids=ids[-1:], is_repeat=True))
-            else:
-                self.runtime.forward(JOB_QUEUE, envelope)
+                return
+            self._ends.note_submission(message.key or "", envelope.number)
+            self.runtime.forward(JOB_QUEUE, envelope)
 
         try:
             for opcode in (one for spec in message.jobs for one in spec.ops):
@@ -271,6 +278,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self.runtime.host.directory.tell(self.name, Envelope(due))
 
     def _answer(self, handle: int, frame: bytes) -> None:
+        self._ends.note_answer(handle)
         found = self._open.pop(handle, None)
         if found is not None and found.connection == self._connection:
             self._say(messages.TaskAnswered(frame=frame), found.number)
@@ -281,6 +289,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         for handle, found in list(self._open.items()):
             if found.receiver == component:
                 self._answer(handle, frames.encode(failure, found.inner))
+        if component == JOB_QUEUE.name:
+            self._ends.forget_submissions()
 
 
 class _AnswerTo:

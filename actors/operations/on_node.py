@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]: ...
         def forget_call(self, number: int) -> None: ...
         def tell_silent(self, text: str) -> None: ...
+        def mark_task(self, node: str) -> None: ...
+        def unmark_task(self) -> None: ...
 
 
 _INPUT_BYTES = 1024 * 1024
@@ -78,13 +80,16 @@ class _Task:
 
     def run(self) -> dict[str, Any] | None:
         key = self._context.task_key
+        self._context.mark_task(self._node)
         spec = messages.JobSpec(ops=[self._remote_opcode(key)], name=key)
         submitted = self._ask(messages.SubmitJobs(jobs=[spec], key=key))
         assert isinstance(submitted, messages.JobsSubmitted)
         if not submitted.ids:
+            self._context.unmark_task()
             raise OperationError("OpExecError", f"{self._node}: {submitted.rejected.get(0, '')}")
         self._job_id = submitted.ids[0]
         self._follow()
+        self._context.unmark_task()
         for output in self._outputs.values():
             output.finish()
         return self._result()

@@ -10,6 +10,8 @@ import functools
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ...storage import errors, settings, wording
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
@@ -323,7 +325,7 @@ class Lifecycle:
             self._store.end(row)
             return
         try:
-            self._take_death(row, was_killed=message.was_killed, exit_code=message.exit_code)
+            self._take_death(row, message)
         except errors.StorageError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
@@ -337,9 +339,7 @@ class Lifecycle:
         self._killed.discard(job_id)
         return is_killed
 
-    def _take_death(
-        self, row: Row, *, was_killed: bool = False, exit_code: int | None = None
-    ) -> None:
+    def _take_death(self, row: Row, exited: messages.JobExited | None = None) -> None:
         """The process left no word: believe the newest of file and journal."""
         job = self._newest(row)
         self._forget_refusal(row.id)
@@ -355,10 +355,16 @@ class Lifecycle:
         else:
             # The file may lack the last lines of the log, which explain the death.
             self._reader.add_appended(job)
+            was_killed = exited is not None and exited.was_killed
+            exit_code = None if exited is None else exited.exit_code
             if was_killed:
                 self._killed.add(row.id)
             text = kill_text(job) if was_killed else death_text(job, exit_code)
             ending = _KILLED if was_killed else _lost(exit_code)
+            if exited is not None and exited.on_node:
+                text = f"{text}; {exited.on_node}"
+                reason = f"{ending.reason}; {exited.on_node}"
+                ending = msgspec.structs.replace(ending, reason=reason)
             self._store.fail(row, job, DEATH_SOURCE, text, ending=ending)
 
     def _read_file(self, row: Row) -> jobs.Job:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.jobs import jobs
+from ...storage.nodes import task_marks
 from ...storage.queue_files import compaction, job_files, read_back, removal, replay, spool
 from . import reconciling
 from .job_classes import row_of
@@ -291,6 +292,9 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
     if job.livelock is None:
         return Life.NONE
     if not lock_files.is_dead(job.livelock):
+        return Life.ALIVE
+    if not job.status.is_final and task_marks.is_marked(job.livelock):
+        # Its task on a node may live: the executor has that ended before the job ends.
         return Life.ALIVE
     # No executor watched it when it ended.
     lock_files.remove_dead(job.livelock)

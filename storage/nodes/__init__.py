@@ -6,4 +6,5 @@
 - `task_settings`: what a host lets tasks do (`node.toml`).
 - `node_states`: which nodes take commands. Pure.
 - `node_objects`: the objects of the configuration that stand for hosts. Pure.
+- `task_marks`: which task a job's process has begun on a node, and its key there.
 """

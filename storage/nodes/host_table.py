@@ -7,6 +7,7 @@ known for a while, so that its user learns what is wrong with it.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,6 +43,8 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     directory: str = ""
     """The identity of its data directory, which it has made when it joined."""
     joined: float = 0.0
+    forgotten: float = 0.0
+    """Nobody waits for tasks that began before this moment (epoch seconds)."""
     invitations: tuple[Invitation, ...] = ()
 
 
@@ -124,6 +127,42 @@ def unknown(table: HostTable, name: str) -> errors.BadRequestError:
         return errors.BadRequestError(text)
     known = ", ".join(sorted(one for one, host in table.hosts.items() if host.key)) or "none"
     return errors.BadRequestError(f"there is no node {name!r}; nodes that have joined: {known}")
+
+
+class Standing(enum.Enum):
+    """Whether a node can say what became of a task."""
+
+    OPEN = "it can"
+    JOINED_SINCE = "it has joined anew since, with nothing known of the task"
+    FORGOTTEN = "its tasks were forgotten on request"
+    REMOVED = "it was removed"
+
+
+def standing(table: HostTable | None, name: str, began: float) -> Standing:
+    """Whether the node can say what became of a task whose opcode began then (epoch seconds)."""
+    host = None if table is None else table.hosts.get(name)
+    if host is None or not host.key:
+        return Standing.REMOVED
+    if began <= host.forgotten:
+        return Standing.FORGOTTEN
+    return Standing.JOINED_SINCE if began < host.joined else Standing.OPEN
+
+
+def unknown_end(name: str, why: Standing) -> str:
+    """What is said of a task of which the node cannot tell."""
+    said = {
+        Standing.JOINED_SINCE: f"node {name} has joined anew since the command began",
+        Standing.FORGOTTEN: f"the tasks of node {name} were forgotten on request",
+        Standing.REMOVED: f"node {name} was removed",
+    }
+    return f"{said[why]}: it is not known whether the command still runs on {name}"
+
+
+def forgotten(table: HostTable, name: str, now: float) -> HostTable:
+    """The table after an operator has said that nobody waits for the node's tasks until now."""
+    if name not in table.hosts:
+        raise unknown(table, name)
+    return _with(table, msgspec.structs.replace(table.hosts[name], forgotten=now))
 
 
 def read(path: Path) -> HostTable | None:

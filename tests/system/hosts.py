@@ -45,6 +45,12 @@ def joined_host(master: Daemon, folder: Path, name: str) -> Iterator[Host]:
         host.__exit__()
 
 
+def running_tasks(host: Host) -> int:
+    """How many tasks run on the host, as its daemon says."""
+    with host.client() as there:
+        return len(list(there.jobs(statuses=["running"])))
+
+
 def free_endpoint() -> str:
     """An endpoint at which nothing listens now."""
     with socket.socket() as probe:

@@ -20,6 +20,7 @@ from ..messages import (
     DaemonInfo,
     DescribeCluster,
     FilterRow,
+    ForgetTasks,
     HistoryLine,
     InviteNode,
     ListDependencies,
@@ -270,6 +271,13 @@ class AsyncClusterVerbs:
     async def remove_node(self, name: str, *, timeout: float | None = None) -> None:
         """Forget a node: its connection ends at once."""
         await self._caller.call(RemoveNode(name), timeout)
+
+    async def forget_tasks(self, name: str, *, timeout: float | None = None) -> int:
+        """Wait no longer for a silent node: of how many jobs it is now unknown what became there.
+
+        Jobs that wait for the node end in an error, and locks kept for its tasks are freed.
+        """
+        return (await self._caller.call(ForgetTasks(name), timeout)).jobs
 
     async def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
         """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.

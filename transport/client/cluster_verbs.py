@@ -18,6 +18,7 @@ from ..messages import (
     DaemonInfo,
     DescribeCluster,
     FilterRow,
+    ForgetTasks,
     HistoryLine,
     InviteNode,
     ListDependencies,
@@ -266,6 +267,13 @@ class ClusterVerbs:
     def remove_node(self, name: str, *, timeout: float | None = None) -> None:
         """Forget a node: its connection ends at once."""
         self._caller.call(RemoveNode(name), timeout)
+
+    def forget_tasks(self, name: str, *, timeout: float | None = None) -> int:
+        """Wait no longer for a silent node: of how many jobs it is now unknown what became there.
+
+        Jobs that wait for the node end in an error, and locks kept for its tasks are freed.
+        """
+        return (self._caller.call(ForgetTasks(name), timeout)).jobs
 
     def pause_watcher(self, until: float | None, *, timeout: float | None = None) -> None:
         """Let Ganeti's watcher do nothing before ``until``, in seconds since the epoch; None: work.

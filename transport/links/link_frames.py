@@ -70,4 +70,10 @@ def _decoder() -> Callable[[bytes], tuple[str, int, float | None, Message]]:
     return msgspec.msgpack.Decoder(tuple[str, int, float | None, every]).decode
 
 
-_REPLIES = (messages.ClientReply, messages.ToJob, messages.ComponentReply, messages.ToNode)
+_REPLIES = (
+    messages.ClientReply,
+    messages.ToJob,
+    messages.ComponentReply,
+    messages.ToNode,
+    messages.FromNode,
+)

@@ -68,7 +68,7 @@ SupervisorRequest = ReadInfo | StopDaemon | CrashComponent
 
 LockRequest = ListLocks | AwaitLocks | ReadLockTable | ReadLockWaits | QueryLocks
 
-NodesRequest = InviteNode | ListNodes | RemoveNode
+NodesRequest = InviteNode | ListNodes | RemoveNode | ForgetTasks
 
 ClientRequest = (
     QueueRequest | ConfigRequest | SupervisorRequest | LockRequest | ReadOutput | NodesRequest
@@ -84,7 +84,7 @@ ClientReply = (
     | ClusterDescribed
     | ConfigAnswered
     | LocksTried | LocksTaken | OwnerRead | OutputPage | DaemonInfo | Done | Failure
-    | NodeInvited | NodesListed
+    | NodeInvited | NodesListed | TasksForgotten
 )
 
 # ---------------------------------------------------------------- what a job process may say
@@ -116,8 +116,8 @@ ToJob = (
 # ---------------------------------------------------------------- between the hub and a node
 
 NodeRequest = JoinCluster | GreetMaster
-FromNode = NodeRequest | TaskAnswered | Failure
-ToNode = CallTask | NodeGreeted | Failure
+FromNode = NodeRequest | TaskAnswered | LeftTaskEnded | Failure
+ToNode = CallTask | EndTask | NodeGreeted | Failure
 
 FromMasterToHost = NodeGreeted | Failure
 """What a host hears that joins."""
@@ -169,16 +169,18 @@ ExecutorMessage = (
     ExecutorReportOfJob
     | StartJobs | AdoptJobs | HandOverConfirmed | RefuseHandOver | DeliverToJob
     | StartForkServer | ReadProcesses | ComponentReplaced
-    | RequestDue | WatchDue | KillDue | LeftOverEnded | IdleProcessesDue
+    | RequestDue | WatchDue | KillDue | LeftTaskDue | LeftOverEnded | IdleProcessesDue
 )
 InstalledListenerMessage = StalledDue | LocalSocketMissing
 ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
-NodeHubMessage = NodesRequest | CallNode | PeerGone | FramesWaiting
+NodeHubMessage = NodesRequest | CallNode | EndLeftTask | PeerGone | FramesWaiting
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
-NodeLinkMessage = TaskEnded | TaskReplyDue | MasterDue | FramesWaiting | ComponentReplaced
+NodeLinkMessage = (
+    TaskEnded | TaskReplyDue | TaskEndDue | MasterDue | FramesWaiting | ComponentReplaced
+)
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
 )
@@ -196,6 +198,7 @@ ComponentReply = (
     | PendingExplained | OwnerExplained | SimulationJudged | LocksSimulated | LockHolders
     | OrderReported
     | OpcodeWait | ForecastsResolved | ChangesStored
+    | TasksEnded | TaskEndAwaited
 )
 # fmt: on
 

@@ -24,6 +24,25 @@ class AwaitTask(Request[JobDocument], frozen=True):
     id: int
 
 
+class LeftTaskEnded(Reply, frozen=True):
+    """From a node: no task of this key runs there, and none will be started.
+
+    ``existed``: there was one. ``was_killed``: it had not ended by itself.
+    """
+
+    existed: bool
+    was_killed: bool = False
+
+
+class EndTask(Request[LeftTaskEnded], frozen=True):
+    """From the hub to a node: kill the task of this key, and answer when it has ended.
+
+    It may come again, and for a task that never came.
+    """
+
+    key: str
+
+
 class NodeGreeted(Reply, frozen=True):
     """The master knows this node, and takes its calls."""
 

@@ -72,6 +72,12 @@ class LeftOverEnded(Notice, frozen=True):
     error: str | None = None
 
 
+class LeftTaskDue(Notice, frozen=True):
+    """From the executor's own timer: ask the hub again to end what this process left on a node."""
+
+    lock_file: str
+
+
 class KillDue(Notice, frozen=True):
     """From the executor's own timer: kill the process if it has not ended on request."""
 

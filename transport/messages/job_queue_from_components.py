@@ -182,7 +182,7 @@ class JobExited(Notice, frozen=True):
 
     ``has_left``: the process had reported that its last state is in its file. ``was_killed``: the
     executor had killed it on request. ``exit_code``: of the process, or minus the number of the
-    signal that ended it; None: unknown.
+    signal that ended it; None: unknown. ``on_node``: what became of its task on a node.
     """
 
     job_id: int
@@ -190,6 +190,7 @@ class JobExited(Notice, frozen=True):
     has_left: bool
     was_killed: bool = False
     exit_code: int | None = None
+    on_node: str = ""
 
 
 class StartFailed(Notice, frozen=True):

@@ -6,6 +6,8 @@ component that keeps that process.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from .base import Done, InterimReply, Reply, Request
@@ -28,6 +30,9 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     invited_until: float = 0.0
     open_calls: int = 0
+    left_tasks: int = 0
+    """Tasks whose jobs have lost their processes: locks are kept until the node has ended them."""
+
     live: dict[str, str | int] = {}
 
 
@@ -72,6 +77,12 @@ class RemoveNode(Request[Done], frozen=True):
     name: str
 
 
+class TasksForgotten(Reply, frozen=True):
+    """How many jobs have waited for tasks of the node."""
+
+    jobs: int
+
+
 class NodeSilent(InterimReply, frozen=True):
     """The node is not there now; the call goes to it when it is back. ``since``: epoch seconds."""
 
@@ -82,8 +93,47 @@ class CallNode(Request[TaskAnswered], frozen=True):
     """From a job's process: pass this request on to the daemon of a node, as often as it takes.
 
     ``frame`` is one of a `TaskRequest`. The hub sends it again after each break of the connection.
+    ``key``: the task's; ``began``: when its opcode began, in epoch seconds. A node that has joined
+    since then does not know the task, and is not asked. ``is_start``: the frame starts the task.
     """
 
     job_id: int
     node: str
     frame: bytes
+    key: str = ""
+    began: float = math.inf
+    is_start: bool = False
+
+
+class TasksEnded(Reply, frozen=True):
+    """The task that a process has left on a node does not hold its locks any more: why."""
+
+    text: str
+
+
+class TaskEndAwaited(InterimReply, frozen=True):
+    """The node has not said yet that the task has ended. ``text``: for what that waits."""
+
+    text: str
+
+
+class EndLeftTask(Request[TasksEnded], frozen=True):
+    """From the executor: have the task that a dead process has left on a node ended there.
+
+    The reply comes when the node has said so, or when an operator has said that nobody waits for
+    it. May be repeated.
+    """
+
+    lock_file: str
+    node: str
+    key: str
+    began: float
+
+
+class ForgetTasks(Request[TasksForgotten], frozen=True):
+    """Wait no longer for a node that has not said what became of the tasks that began until now.
+
+    Jobs that wait for it end in an error, and locks that were kept for its tasks are freed.
+    """
+
+    name: str

@@ -19,5 +19,11 @@ class TaskEnded(Notice, frozen=True):
     job_id: int
 
 
+class TaskEndDue(Notice, frozen=True):
+    """From the component to itself: look again for the task of this key, which must end."""
+
+    key: str
+
+
 class MasterDue(Notice, frozen=True):
     """From the component to itself: try the next endpoint, if the master has not answered."""

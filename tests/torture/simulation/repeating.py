@@ -102,6 +102,10 @@ LATE: tuple[type[Message], ...] = (
     messages.CheckNode,
     messages.ReportNodes,
     messages.MasterDue,
+    messages.EndLeftTask,
+    messages.ForgetTasks,
+    messages.TaskEndDue,
+    messages.LeftTaskDue,
     messages.HubWanted,
 )
 """The second copy may come any time after the first."""

@@ -1,0 +1,102 @@
+"""The calls of jobs' processes that nodes have not answered. The hub has the connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage import errors
+from ...storage.nodes import host_table
+from ...storage.nodes.host_table import Standing
+from ...transport import messages
+from ...transport.envelopes import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...storage.nodes.host_table import HostTable
+
+
+class _Call(msgspec.Struct):
+    """A call that the node has not answered. ``sent``: over the present connection."""
+
+    node: str
+    envelope: Envelope[messages.CallNode]
+    sent: bool = False
+
+
+class NodeCalls:
+    """All of them, by number. ``say`` sends a node a frame, if it is there.
+
+    ``since``: since when a node is silent.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str, int, messages.CallTask], bool],
+        since: Callable[[str], float],
+        next_number: Callable[[], int],
+    ) -> None:
+        self._say = say
+        self._since = since
+        self._next_number = next_number
+        self._calls: dict[int, _Call] = {}
+
+    def count(self, node: str) -> int:
+        """How many there are to this node."""
+        return sum(call.node == node for call in self._calls.values())
+
+    def jobs(self, node: str) -> set[int]:
+        """The jobs that wait for this node."""
+        calls = self._calls.values()
+        return {call.envelope.message.job_id for call in calls if call.node == node}
+
+    def take(self, envelope: Envelope[Any], table: HostTable | None) -> None:
+        """A process calls. `BadRequestError`: there is no such node."""
+        node = envelope.message.node
+        host = None if table is None else table.hosts.get(node)
+        if host is None or not host.key:
+            raise host_table.unknown(table or host_table.HostTable(endpoint=""), node)
+        number = self._next_number()
+        self._calls[number] = _Call(node, envelope)
+        self._send_or_refuse(number, table)
+
+    def look_again(self, node: str, table: HostTable | None) -> None:
+        """The node has called, or its record has changed."""
+        for number, call in sorted(self._calls.items()):
+            if call.node == node:
+                self._send_or_refuse(number, table)
+
+    def note_silence(self, node: str) -> None:
+        """The node's connection has ended: its calls wait until it is back."""
+        for call in self._calls.values():
+            if call.node == node:
+                call.sent = False
+                call.envelope.reply(messages.NodeSilent(since=self._since(node)))
+
+    def take_answer(self, number: int, node: str | None, message: messages.Message) -> None:
+        """The node has answered, or refused."""
+        call = self._calls.get(number)
+        if call is not None and node == call.node:
+            del self._calls[number]
+            call.envelope.reply(message)
+
+    def forget_caller(self, peer: bytes) -> None:
+        """A job's process has gone: nobody waits for its calls."""
+        for number, call in list(self._calls.items()):
+            if call.envelope.peer == peer:
+                del self._calls[number]
+
+    def _send_or_refuse(self, number: int, table: HostTable | None) -> None:
+        """Send the call, unless the node cannot know its task."""
+        call: Any = self._calls[number]
+        asked = call.envelope.message
+        why = host_table.standing(table, call.node, asked.began)
+        if why is not Standing.OPEN:
+            del self._calls[number]
+            call.envelope.refuse(errors.JobStateError(host_table.unknown_end(call.node, why)))
+        elif not call.sent:
+            call.sent = self._say(call.node, number, messages.CallTask(frame=asked.frame))
+            if not call.sent:
+                call.envelope.reply(messages.NodeSilent(since=self._since(call.node)))

@@ -1,0 +1,103 @@
+"""What becomes of tasks on hosts, and of locks, when processes die and hosts stay away."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.faults.harness import Daemon, process_of, wait_until_gone, wait_until_true
+from tests.system import hosts
+from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
+from tests.system.hosts import Host, running_tasks, until_there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ganger import Client
+
+ENDED = "the command on web1 was ended"
+WAITS = "job 1 is running: its process is lost; waiting until node web1"
+
+
+@pytest.fixture(name="host")
+def joined_host(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
+    """A host that has joined as ``web1``."""
+    with hosts.joined_host(daemon, tmp_path / "host", "web1") as host:
+        yield host
+
+
+def begin(client: Client, host: Host, gate: Gate, **fields: object) -> int:
+    """Submit a job whose command waits at the gate on the host; wait until it is there."""
+    locks = {"instance": {"exclusive": ["i1"]}}
+    opcode = gate.job(node="web1", locks=locks, **fields)
+    job_id = client.submit(opcode)
+    until_running(client, job_id)
+    wait_until_true(lambda: running_tasks(host) == 1, "the task runs")
+    return job_id
+
+
+def kill_process(client: Client, job_id: int) -> None:
+    pid = process_of(client, job_id)
+    os.kill(pid, signal.SIGKILL)
+    wait_until_gone(pid)
+
+
+def held(client: Client) -> set[str]:
+    return {one.name for one in client.locks() if one.owners}
+
+
+def test_when_the_process_of_a_job_is_killed_its_task_is_ended_before_its_locks_are_free(
+    client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = begin(client, host, gate)
+    kill_process(client, job_id)
+    [ended] = client.wait(job_id)
+    assert (ended.outcome, ended.reason_ended) == (
+        "lost",
+        f"its process ended without a result (it was ended by SIGKILL); {ENDED}",
+    )
+    with host.client() as there:
+        [task] = there.jobs()
+    assert task.outcome == "killed"
+    assert running_tasks(host) == 0
+    wait_until_true(lambda: not held(client), "the locks are free")
+
+
+def test_locks_stay_while_the_node_is_silent_also_for_the_next_daemon(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = begin(client, host, gate)
+    host.kill()
+    until_there(client, "web1", is_there=False)
+    kill_process(client, job_id)
+    wait_until_true(lambda: WAITS in daemon.run("job", "why", "1").stdout, "the job says why")
+    assert held(client) >= {"node/web1", "instance/i1"}
+    daemon.kill()
+    daemon.up()
+    with daemon.client() as again:
+        wait_until_true(lambda: WAITS in daemon.run("job", "why", "1").stdout, "it says it again")
+        assert held(again) >= {"node/web1", "instance/i1"}
+        host.up()
+        [ended] = again.wait(job_id, timeout=PATIENCE_SECONDS)
+        assert ended.reason_ended.endswith(ENDED)
+        wait_until_true(lambda: not held(again), "the locks are free")
+    assert running_tasks(host) == 0
+
+
+def test_an_operator_forgets_the_tasks_of_a_lost_node(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = begin(client, host, gate)
+    host.kill()
+    until_there(client, "web1", is_there=False)
+    said = daemon.run("node", "forget-tasks", "web1").stdout
+    assert said == "The tasks of node web1 are forgotten; 1 job waited for them\n"
+    [ended] = client.wait(job_id)
+    assert ended.reason_ended == (
+        "the tasks of node web1 were forgotten on request: "
+        "it is not known whether the command still runs on web1"
+    )
+    wait_until_true(lambda: not held(client), "the locks are free")
