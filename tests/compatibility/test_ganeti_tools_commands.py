@@ -55,13 +55,11 @@ REFUSED = [
     Refused(f"gnt-node health {NODE}", "OP_OOB_COMMAND"),
     Refused("gnt-node list-storage", "OP_NODE_QUERY_STORAGE"),
     Refused(f"gnt-node migrate -f {NODE}", "OP_NODE_MIGRATE"),
-    Refused(f"gnt-node modify --drained=yes {NODE}", "OP_NODE_SET_PARAMS"),
     Refused(
         f"gnt-node modify-storage --allocatable=no {NODE} lvm-pv sda", "OP_NODE_MODIFY_STORAGE"
     ),
     Refused(f"gnt-node power status {NODE}", "OP_OOB_COMMAND"),
     Refused(f"gnt-node powercycle --yes -f {NODE}", "OP_NODE_POWERCYCLE"),
-    Refused(f"gnt-node remove {NODE}", "OP_NODE_REMOVE"),
     Refused(f"gnt-node repair-storage {NODE} lvm-vg xenvg", "OP_REPAIR_NODE_STORAGE"),
     Refused(f"gnt-node restricted-command look {NODE}", "OP_RESTRICTED_COMMAND"),
     Refused("gnt-node volumes", "OP_NODE_QUERYVOLS"),
@@ -187,6 +185,9 @@ CHANGING: list[tuple[str, str]] = [
     (f"gnt-node add-tags {NODE} quiet", ""),
     (f"gnt-node list-tags {NODE}", "quiet\n"),
     (f"gnt-node remove-tags {NODE} quiet", ""),
+    (f"gnt-node modify --node-parameters=ssh_port=23 {NODE}", ""),
+    (f"gnt-node list --no-headers -o ndp/ssh_port {NODE}", "23\n"),
+    (f"gnt-node modify --node-parameters=ssh_port=default {NODE}", ""),
     (f"gnt-instance add-tags {INSTANCE} new", ""),
     (f"gnt-instance list-tags {INSTANCE}", "new\nprod\nweb\n"),
     (f"gnt-instance remove-tags {INSTANCE} new", ""),
@@ -199,7 +200,7 @@ def named(command: str) -> str:
     return " ".join(command.split()[:2])
 
 
-WORKS = IN_OTHER_TESTS | {named(command) for command, _ in SHOWN + CHANGING}
+WORKS = IN_OTHER_TESTS | {"gnt-node remove"} | {named(command) for command, _ in SHOWN + CHANGING}
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +241,15 @@ def test_the_master_is_not_switched_off(tools: Tools) -> None:
     done = tools.run("gnt-cluster", "epo", NODE)
     assert (done.code, done.stdout) == (1, "")
     assert done.stderr.startswith(f"{NODE} is the master node, ")
+
+
+def test_the_master_is_neither_removed_nor_drained(tools: Tools) -> None:
+    done = tools.run("gnt-node", "remove", NODE)
+    text = "Node is the master node, failover to another node is required"
+    assert done == unmet("wrong_input", text)
+    done = tools.run("gnt-node", "modify", "--drained=yes", NODE)
+    text = "The master role can be changed only via master-failover"
+    assert done == unmet("wrong_input", text)
 
 
 @pytest.mark.parametrize(("command", "expected"), SHOWN)

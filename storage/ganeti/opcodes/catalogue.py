@@ -16,6 +16,7 @@ RUN_IN_STORE = frozenset(
         "CLUSTER": ("CONFIG_QUERY", "QUERY", "REDIST_CONF", "SET_PARAMS", "VERIFY_CONFIG"),
         "GROUP": ("ADD", "ASSIGN_NODES", "REMOVE", "RENAME", "SET_PARAMS"),
         "NETWORK": ("ADD", "CONNECT", "DISCONNECT", "REMOVE", "RENAME", "SET_PARAMS"),
+        "NODE": ("REMOVE", "SET_PARAMS"),
         "TAGS": ("DEL", "GET", "SEARCH", "SET"),
     }.items()
     for verb in verbs

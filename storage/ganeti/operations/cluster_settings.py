@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...cluster.configuration import Configuration
 from ...cluster.objects import ObjectKind
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
-from . import cluster_parameters, cluster_storage, values
+from . import candidates, cluster_parameters, cluster_storage, values
 from .base import (
     AnyOpcode,
     Circumstances,
@@ -27,7 +27,7 @@ from .base import (
     warning,
 )
 from .cluster_draft import ClusterDraft
-from .lookups import Object, find_network, holder_of, in_order
+from .lookups import Object, find_network, holder_of
 
 _PLAIN: Final = (
     "max_running_jobs",
@@ -221,23 +221,16 @@ def _set_candidates(draft: ClusterDraft) -> None:
         return
     draft.put("candidate_pool_size", size)
     nodes = [one for _, one in draft.snapshot.objects(ObjectKind.NODE)]
-    possible = [node for node in nodes if _may_be_candidate(node)]
-    count = sum(bool(node.get("master_candidate")) for node in possible)
-    wanted = min(len(possible), size)
-    others = in_order(node for node in possible if not node.get("master_candidate"))
-    promoted = others[: max(0, wanted - count)]
+    pool = candidates.pool_of(nodes, size)
+    promoted = pool.promoted
     for node in promoted:
         draft.change_node(node, {"master_candidate": True})
     if promoted:
         listed = ", ".join(node["name"] for node in promoted)
         draft.log.append(information(f"Promoted nodes to master candidate role: {listed}"))
-    if count > wanted:
-        text = f"Note: more nodes are candidates ({count}) than desired ({wanted})"
+    if pool.present > pool.wanted:
+        text = f"Note: more nodes are candidates ({pool.present}) than desired ({pool.wanted})"
         draft.log.append(information(text))
-
-
-def _may_be_candidate(node: Object) -> bool:
-    return bool(node.get("master_capable")) and not (node.get("offline") or node.get("drained"))
 
 
 # ---------------------------------------------------------------- communication network

@@ -9,7 +9,7 @@ from ...cluster.configuration import Configuration
 from ...opcodes import LockNeeds
 from ..queries import operations as queries
 from ..queries.query_locks import QUERY
-from . import cluster, groups, networks, tags
+from . import cluster, groups, networks, nodes, tags
 from .base import AnyOpcode, Circumstances, Operation, Operations
 
 
@@ -25,6 +25,7 @@ OPERATIONS: Final[Operations] = {
     **cluster.OPERATIONS,
     **groups.OPERATIONS,
     **networks.OPERATIONS,
+    **nodes.OPERATIONS,
     **tags.OPERATIONS,
     **queries.OPERATIONS,
     "OP_QUERY": QUERY,

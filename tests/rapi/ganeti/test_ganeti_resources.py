@@ -386,6 +386,26 @@ def test_flags_of_the_query_string_become_parameters(served: Served) -> None:
     assert (op["force"], op["dry_run"]) == (False, False)
 
 
+@pytest.mark.usefixtures("paused")
+@pytest.mark.parametrize(
+    ("role", "flags"),
+    [
+        ("regular", (False, False, False)),
+        ("master-candidate", (True, None, None)),
+        ("drained", (None, True, None)),
+        ("offline", (None, None, True)),
+    ],
+)
+def test_a_role_of_a_node_becomes_its_flags(
+    served: Served, role: str, flags: tuple[bool | None, ...]
+) -> None:
+    job = served.done("PUT", f"/2/nodes/{NODE}/role?force=1&auto-promote=1", json.dumps(role))
+    op = opcode(served, job)
+    found = tuple(op.get(name) for name in ("master_candidate", "drained", "offline"))
+    assert (op["OP_ID"], found) == ("OP_NODE_SET_PARAMS", flags)
+    assert (op["force"], op["auto_promote"]) == (True, True)
+
+
 # ---------------------------------------------------------------- opcodes without an operation
 
 
@@ -395,8 +415,6 @@ def test_flags_of_the_query_string_become_parameters(served: Served) -> None:
         ("POST", f"/2/nodes/{NODE}/migrate?live=1", None, "OP_NODE_MIGRATE"),
         ("POST", f"/2/nodes/{NODE}/migrate?mode=live", None, "OP_NODE_MIGRATE"),
         ("POST", f"/2/nodes/{NODE}/migrate", {"mode": "non-live"}, "OP_NODE_MIGRATE"),
-        ("PUT", f"/2/nodes/{NODE}/role", "regular", "OP_NODE_SET_PARAMS"),
-        ("PUT", f"/2/nodes/{NODE}/role?force=1", "master-candidate", "OP_NODE_SET_PARAMS"),
         (
             "POST",
             "/2/instances",

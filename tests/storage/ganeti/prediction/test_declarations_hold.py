@@ -94,6 +94,19 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
         "OP_NETWORK_SET_PARAMS": [
             {"network_name": name, "gateway": "10.0.0.1"} for name in networks
         ],
+        "OP_NODE_REMOVE": [{"node_name": name} for name in nodes],
+        "OP_NODE_SET_PARAMS": [
+            {"node_name": name, **more}
+            for name in nodes
+            for more in (
+                {"drained": True},
+                {"offline": True, "auto_promote": True},
+                {"master_candidate": False, "auto_promote": True},
+                {"master_candidate": True, "auto_promote": True},
+                {"master_capable": False, "auto_promote": True},
+                {"vm_capable": False},
+            )
+        ],
         "OP_QUERY": queries(instances, nodes),
         "OP_QUERY_FIELDS": [{"what": "node"}],
         "OP_TAGS_DEL": [{**one, "tags": ["a"]} for one in tagged],
