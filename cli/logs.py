@@ -15,6 +15,7 @@ import click
 
 from ..storage import errors, wording
 from ..storage.jobs.job_views import LogLine
+from ..storage.jobs.outcomes import Outcome
 from . import choices, following, output
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def logs(
     begun. Interrupting (Ctrl-C) stops following; the job goes on. Bytes come as they were written;
     on a terminal control characters are shown instead of sent.
     """
-    printer = Printer()
+    printer, is_silent = Printer(), stream is None and op is None and tail != 0
     with call.client() as client:
         if op is not None:
             _check_place(op, client.job(job_id))
@@ -58,6 +59,7 @@ def logs(
                 job_id, follow=follow, tail=tail, stream=stream, op=op, messages=stream is None
             )
             for part in parts:
+                is_silent = False
                 if isinstance(part, LogLine):
                     output.echo(part.text, err=True)
                 else:
@@ -66,7 +68,16 @@ def logs(
             return following.interrupted([job_id] if _goes_on(client, job_id) else [], "logs -f")
         finally:
             printer.finish()
+        if is_silent:
+            _tell_how_it_ended(client, job_id)
     return 0
+
+
+def _tell_how_it_ended(client: Client, job_id: int) -> None:
+    # Somebody who reads the log of a job that failed wants to know why.
+    job = client.job(job_id)
+    if following.outcome(job) not in {None, Outcome.SUCCESS}:
+        output.echo(f"ganger: job {job_id} has no output; it {following.ending(job)}", err=True)
 
 
 def _check_place(op: int, job: JobInfo) -> None:
