@@ -87,7 +87,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install check check-root check-format check-lint check-imports check-types check-client \
-	test quick core coverage torture demo bench bench-peers wheel lock clean
+	test quick core coverage torture demo demo-hosts bench bench-peers wheel lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) \
@@ -194,6 +194,9 @@ coverage: $(INSTALLED_DEV) ## run the tests and list the lines that none of them
 
 demo: $(INSTALLED) ## start a daemon, run a few jobs, show what happens
 	@$(BIN)/python -m docs.examples.demo
+
+demo-hosts: $(INSTALLED) ## start a master and five hosts, break some of them, show what is true then
+	@$(BIN)/python -m docs.examples.demo_hosts
 
 torture: $(INSTALLED_DEV) ## kill, cut the power, fill the disk ...: every campaign in full (hours)
 	$(call install_system_packages,$(SYSTEM_PACKAGES))

@@ -179,6 +179,9 @@ class _Task:
         match entry.result:
             case [str(name), [str(text), *details]]:
                 raise OperationError(name, text, *details)
+            case str(text):
+                # The task's process left no result: the node's daemon has said why.
+                raise OperationError("OpExecError", f"{self._node}: {text}")
         raise OperationError("OpExecError", f"{self._node}: the task was canceled there")
 
     # ------------------------------------------------------------ calls

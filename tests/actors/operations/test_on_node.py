@@ -103,5 +103,8 @@ def test_what_the_node_says_of_a_failure_is_the_jobs_failure() -> None:
     with pytest.raises(OperationError) as caught:
         run(NodeContext(end=failed))
     assert (caught.value.name, caught.value.details) == ("OpExecError", ["exit code 3", details])
+    lost = ended(JobStatus.ERROR, "Job process died")
+    with pytest.raises(OperationError, match="web1: Job process died"):
+        run(NodeContext(end=lost))
     with pytest.raises(OperationError, match="web1: the disk is full"):
         run(NodeContext(end=messages.Failure("StorageError", "the disk is full")))
