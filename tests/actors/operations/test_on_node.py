@@ -27,11 +27,19 @@ class NodeContext(LocalContext):
         self.file = file
         self.end = end
         self.asked: list[messages.Message] = []
+        self.marks: list[str] = []
         self.silent: list[str] = []
         self._open: dict[int, messages.Message] = {}
 
     def check_node(self, node: str) -> None:
         assert node == "web1"
+
+    def mark_task(self, node: str) -> None:
+        assert not self.asked
+        self.marks.append(node)
+
+    def unmark_task(self) -> None:
+        self.marks.append("")
 
     def call_node(self, node: str, request: messages.TaskRequest) -> int:
         assert node == "web1"
@@ -81,6 +89,7 @@ def run(context: NodeContext) -> object:
 def test_a_command_without_output_takes_four_requests() -> None:
     context = NodeContext(end=ended(JobStatus.SUCCESS, {"exit_code": 0}))
     assert run(context) == {"exit_code": 0}
+    assert context.marks == ["web1", ""]
     assert [type(one).__name__ for one in context.asked] == [
         "SubmitJobs", "AwaitTask", "ReadOutput", "ReadOutput",
     ]  # fmt: skip
