@@ -14,6 +14,7 @@ import msgspec
 from click.core import ParameterSource
 
 from ..storage import errors, wording
+from ..storage.disk import reserve
 from ..storage.jobs.jobs import JobStatus
 from . import choices, output
 
@@ -211,6 +212,8 @@ def _doubtful(info: DaemonInfo) -> list[str]:
     if info.output_dropped:
         ids = _named([f"job {job_id}" for job_id in info.output_dropped])
         found.append(f"output is dropped: {ids}")
+    elif info.disk is not None and info.disk.free < reserve.kept_bytes(info.disk.total):
+        found.append("there is no room for output of commands: it is dropped")
     if info.quarantined:
         found.append(f"files that cannot be read: {_named(info.quarantined)}")
     if info.disk is None:

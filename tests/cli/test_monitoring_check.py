@@ -57,6 +57,11 @@ CASES: list[tuple[dict[str, Any], int, list[str]]] = [
         ["the queue is read-only: the disk refuses writes"],
     ),
     (
+        {"disk": msgspec.structs.replace(DISK, free=928 * 1024, total=6 * 1024**2)},
+        WARNING,
+        ["there is no room for output of commands: it is dropped"],
+    ),
+    (
         {"components": [ComponentState(name="scheduler", is_ready=False, restarts=1)]},
         CRITICAL,
         ["not ready: scheduler"],
