@@ -8,15 +8,34 @@ from pathlib import Path
 import pytest
 from tests.faults.harness import Daemon
 from tests.system.gates import Gate
+from tests.system.passed_on import PassedOn
 
 from ganger import Client
 
 
+@pytest.fixture(scope="module")
+def passed_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PassedOn]:
+    """The daemons that tests of the module leave as they were."""
+    made = PassedOn(lambda: tmp_path_factory.mktemp("daemon"))
+    yield made
+    made.end()
+
+
 @pytest.fixture(name="daemon")
 def running_daemon(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Daemon]:
-    """A daemon on a data directory of its own; a parameter is its placement."""
-    with Daemon(tmp_path, placement=getattr(request, "param", None)) as daemon:
+    """A daemon on a data directory of its own; a parameter is its placement.
+
+    What is marked with `passes_on` shares it with other tests of its module.
+    """
+    placement = getattr(request, "param", None)
+    if request.node.get_closest_marker("passes_on") is None:
+        with Daemon(tmp_path, placement=placement) as daemon:
+            yield daemon
+    else:
+        passed_on = request.getfixturevalue("passed_on")
+        daemon, before = passed_on.take(placement)
         yield daemon
+        passed_on.give_back(placement, daemon, before)
 
 
 @pytest.fixture(name="client")

@@ -25,6 +25,8 @@ from ganger.storage import errors
 from ganger.storage.filters.rules import PROPOSED_UUID
 from ganger.transport.client.filter_requests import RULE_KEYS
 
+pytestmark = pytest.mark.passes_on
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "filter-rules.md"
 THREADS = 4
 QUEUED, SUCCESS, CANCELED = JobStatus.QUEUED, JobStatus.SUCCESS, JobStatus.CANCELED

@@ -26,6 +26,8 @@ from ganger import Client, JobStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.passes_on
+
 SUCCESS = JobStatus.SUCCESS
 SHARED: dict[str, Any] = {"node": {"shared": ["n7"]}}
 ALL: dict[str, Any] = {"node": {"shared": ["*"]}}
@@ -388,7 +390,7 @@ def test_a_job_is_held_and_released_by_what_stands_for_it_elsewhere(
 
 
 def test_a_plan_is_released_by_its_name_and_a_hold_wants_one_job(
-    daemon: Daemon, gate: Gate
+    daemon: Daemon, client: Client, gate: Gate
 ) -> None:
     plan = daemon.folder / "plan.json"
     jobs = [{"name": name, "ops": [gate.job()]} for name in ("first", "second")]
@@ -399,5 +401,7 @@ def test_a_plan_is_released_by_its_name_and_a_hold_wants_one_job(
     assert "'night' is a plan of 2 jobs: name one of them" in done.stderr
     for name in ("first", "second"):
         daemon.run("hold", name)
-    assert daemon.run("release", "night").stdout == "job 1 is released\njob 2 is released\n"
+    [first], [second] = client.find("first", "second")
+    said = daemon.run("release", "night").stdout
+    assert said == f"job {first} is released\njob {second} is released\n"
     gate.let_through(2)

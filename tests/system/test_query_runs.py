@@ -15,6 +15,8 @@ from tests.system.gates import Gate, until_running
 from ganger import Client, JobStatus
 from ganger.storage import config_files, errors, settings
 
+pytestmark = pytest.mark.passes_on
+
 NODE = {"node": {"exclusive": ["a"]}}
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": False}
 

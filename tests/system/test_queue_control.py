@@ -20,6 +20,8 @@ from ganger.cli.main import ganger
 from ganger.storage.filters import filters, predicates, rules
 from ganger.storage.lab import traces
 
+pytestmark = pytest.mark.passes_on
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "queue-control.md"
 REFERENCE = DOCS / "reference" / "filter-rules.md"

@@ -15,6 +15,8 @@ from ganger import JobStatus
 if TYPE_CHECKING:
     from ganger import Client
 
+pytestmark = pytest.mark.passes_on
+
 SUCCESS, ERROR = JobStatus.SUCCESS, JobStatus.ERROR
 REASON = "rate-limit:3:rack 7"
 

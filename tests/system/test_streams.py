@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ganger import Client
 
+pytestmark = pytest.mark.passes_on
+
 
 def shell(daemon: Daemon, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script in which ``$G`` is the command line for this daemon."""
@@ -40,13 +42,13 @@ def test_output_that_cannot_be_written_is_one_clear_line(daemon: Daemon, where: 
     assert done.stderr == f"ganger: standard output: {reason}\n"
 
 
-@pytest.mark.parametrize("words", ["job info 1", "job logs -f 1", "query-fields job"])
+@pytest.mark.parametrize("words", ["job info {id}", "job logs -f {id}", "query-fields job"])
 def test_a_command_whose_reader_leaves_ends_quietly_as_others_end_on_sigpipe(
     daemon: Daemon, client: Client, words: str
 ) -> None:
     long = {"OP_ID": "OP_EXEC", "argv": ["seq", "1", "30000"]}
-    client.wait(client.submit(long))
-    done = shell(daemon, f"$G {words} | true; echo ${{PIPESTATUS[0]}}")
+    client.wait(job_id := client.submit(long))
+    done = shell(daemon, f"$G {words.format(id=job_id)} | true; echo ${{PIPESTATUS[0]}}")
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
@@ -68,7 +70,7 @@ def test_exec_whose_reader_leaves_says_that_the_job_goes_on_and_does_not_succeed
 
 
 def test_exec_whose_reader_leaves_says_how_a_job_has_ended(daemon: Daemon) -> None:
-    line = "ganger: nobody reads the output any more; job 1 "
+    line = "ganger: nobody reads the output any more; job "
     # Nobody reads from the first byte on, and the job ends at once after the last.
     done = shell(daemon, "$G exec -- sh -c 'seq 1 9; exit 7' | true; echo ${PIPESTATUS[0]}")
     assert done.stdout == "141\n"
@@ -139,12 +141,15 @@ def test_several_starts_of_the_daemon_at_once_start_one(tmp_path: Path) -> None:
     assert sum("already runs" in one.stdout for one in started) == 3
 
 
-@pytest.mark.parametrize("words", ["job logs 1", "exec -- seq 1 30000", "job info 1 -o json"])
+@pytest.mark.parametrize("words", ["job logs {id}", "exec -- seq 1 30000", "job info {id} -o json"])
 def test_a_write_that_the_system_ends_in_its_middle_is_no_success_without_a_buffer_either(
     daemon: Daemon, client: Client, words: str, tmp_path: Path
 ) -> None:
-    client.wait(client.submit({"OP_ID": "OP_EXEC", "argv": ["seq", "1", "30000"]}))
+    job_id = client.submit({"OP_ID": "OP_EXEC", "argv": ["seq", "1", "30000"]})
+    client.wait(job_id)
     # The kernel takes so many KiB of the write, and the next one gets an error.
-    script = f"export PYTHONUNBUFFERED=1; ulimit -f 16; $G {words} > {tmp_path}/out"
+    script = (
+        f"export PYTHONUNBUFFERED=1; ulimit -f 16; $G {words.format(id=job_id)} > {tmp_path}/out"
+    )
     done = shell(daemon, script)
     assert (done.returncode, done.stderr) == (74, "ganger: standard output: File too large\n")

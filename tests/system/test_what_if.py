@@ -13,6 +13,8 @@ from ganger import Client, JobStatus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.passes_on
+
 NODE = {"node": {"exclusive": ["n1"]}}
 PAUSE_ALL: dict[str, Any] = {"action": "PAUSE", "predicates": []}
 
