@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 class _Call(msgspec.Struct):
-    """A call that the node has not answered. ``sent``: over the present connection."""
+    """A call that the node has not answered. ``sent``: over the present connection.
+
+    ``told_silent``: its sender believes that the node is silent.
+    """
 
     node: str
     envelope: Envelope[messages.CallNode]
     sent: bool = False
+    told_silent: bool = False
 
 
 class NodeCalls:
@@ -73,7 +77,7 @@ class NodeCalls:
         for call in self._calls.values():
             if call.node == node:
                 call.sent = False
-                call.envelope.reply(messages.NodeSilent(since=self._since(node)))
+                self._tell_silent(call)
 
     def take_answer(self, number: int, node: str | None, message: messages.Message) -> None:
         """The node has answered, or refused."""
@@ -99,4 +103,12 @@ class NodeCalls:
         elif not call.sent:
             call.sent = self._say(call.node, number, messages.CallTask(frame=asked.frame))
             if not call.sent:
-                call.envelope.reply(messages.NodeSilent(since=self._since(call.node)))
+                self._tell_silent(call)
+            elif call.told_silent:
+                # Its answer may come much later.
+                call.told_silent = False
+                call.envelope.reply(messages.NodeSilent(since=0.0))
+
+    def _tell_silent(self, call: _Call) -> None:
+        call.told_silent = True
+        call.envelope.reply(messages.NodeSilent(since=self._since(call.node)))

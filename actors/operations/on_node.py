@@ -209,7 +209,7 @@ class _Task:
             slots = {number: slot for slot, (number, _) in self._slots.items()}
             number, said = self._context.node_reply(slots)
             if isinstance(said, messages.NodeSilent):
-                self._note_silence(said.since)
+                self._note_silence(said.since or None)
                 continue
             assert isinstance(said, messages.TaskAnswered)
             self._note_silence(None)

@@ -84,7 +84,10 @@ class TasksForgotten(Reply, frozen=True):
 
 
 class NodeSilent(InterimReply, frozen=True):
-    """The node is not there now; the call goes to it when it is back. ``since``: epoch seconds."""
+    """The node is not there now; the call goes to it when it is back.
+
+    ``since``: epoch seconds; 0.0: it is back, and has the call.
+    """
 
     since: float
 
