@@ -15,6 +15,7 @@ import click
 from ..storage import errors, settings
 from ..storage.jobs import job_views, jobs
 from ..storage.locks.locks import LockLevel, LockMode
+from ..storage.nodes import choosing
 from . import (
     choices,
     completing,
@@ -30,7 +31,7 @@ from . import (
 from .call import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..transport.client.client import Client
     from .call import Call
@@ -53,10 +54,24 @@ _NOT_STARTED = "command cannot be started: "
 )
 @click.option(
     "--on",
-    "node",
+    "nodes",
     type=choices.Text(),
-    metavar="NODE",
-    help="Run it on this node, which the job locks shared unless --lock says more.",
+    multiple=True,
+    metavar="NODE|tag:TAG",
+    help="Run it on this node, which the job locks shared unless --lock says more; or on all nodes "
+    "with this tag. Repeated: on each, in a job of its own.",
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With several nodes: run on N at a time; on all without it.",
+)
+@click.option(
+    "--stop-on-failure",
+    is_flag=True,
+    help="With several nodes: begin on no further one when it has failed on one. One node after "
+    "the other, unless --parallel says more.",
 )
 @click.option(
     "--as-user",
@@ -116,7 +131,9 @@ def execute(
     *,
     command: Sequence[str],
     locks: Sequence[str],
-    node: str | None,
+    nodes: Sequence[str],
+    parallel: int | None,
+    stop_on_failure: bool,
     user: str | None,
     timeout: float | None,
     cwd: str | None,
@@ -137,26 +154,65 @@ def execute(
     ganger exec --lock node/n1 --timeout 5m -- /usr/local/bin/upgrade n1
     ganger exec -d --name backup --cwd . -- make backup
     ganger exec --on web1 -- uptime
+    ganger exec --on tag:web --parallel 3 -- systemctl restart nginx
 
     The command runs as the daemon's user, in a clean environment. If the job is silent for a
     second, standard error tells what it waits for. Interrupting (Ctrl-C) stops following; the
     job goes on. So does a reader of the output that leaves (`| head -1`): the exit code is 141,
     as how the job ends is not known yet. Output above a limit is dropped: standard error says so,
     and the exit code is that of the command all the same.
+
+    On several nodes there is a job for each, together one plan, and a line for each as it ends,
+    with the last line of its output. The last lines of those that fail follow on standard error.
+    The exit code is 0 if all succeed, and that of the command if it is the same wherever it fails.
     """  # noqa: D301 - the mark that keeps lines apart
     given = {
         "argv": list(command),
         "locks": _locks(locks) if locks else None,
         "env": _variables_here(from_here) | _variables(variables) or None,
-        "node": node,
         "user": user,
         "timeout": timeout,
         "cwd": _directory(cwd),
         "leave_running": leave_running or None,
     }
     opcode = _without_none({"OP_ID": "OP_EXEC", **given})
+    spread = parallel, stop_on_failure
+    common = {"stdin": stdin, "key": key, "dry_run": dry_run, **submission}
+    if len(nodes) > 1 or any(map(choosing.is_group, nodes)):
+        return _on_several(call, opcode, nodes, spread, detach=detach, quiet=quiet, **common)
+    if any(spread):
+        raise errors.UsageError("--parallel and --stop-on-failure go with --on for several nodes")
+    if nodes:
+        opcode["node"] = nodes[0]
     end = _detached if detach else functools.partial(_ended, quiet=quiet)
-    return _submitted(call, opcode, end, stdin=stdin, key=key, dry_run=dry_run, **submission)
+    return _submitted(call, opcode, end, **common)
+
+
+def _on_several(
+    call: Call,
+    opcode: dict[str, Any],
+    words: Sequence[str],
+    spread: tuple[int | None, bool],
+    *,
+    stdin: str | None,
+    key: str | None,
+    name: str | None,
+    depends: Sequence[tuple[int, list[str]]],
+    dry_run: bool,
+    **options: Any,  # noqa: ANN401 - as `Client.submit_many`
+) -> int:
+    """Submit a job for each of the nodes, and follow them; the exit code."""
+    from . import fan_out  # noqa: PLC0415 - most commands run on one machine
+
+    plan = fan_out.plan_name(name, opcode["argv"], words)
+    with call.client() as client:
+        nodes = fan_out.nodes_of(client, words)
+        given, rest = _first_input(stdin, dry_run=dry_run)
+        label = f"{plan} {key or os.urandom(8).hex()}"
+        planned = fan_out.plan_of(opcode | given, nodes, fan_out.Spread(*spread), depends, label)
+        if rest is not None:
+            fan_out.send_input(client, planned, rest)
+        return fan_out.run(client, planned, plan=plan, key=key, dry_run=dry_run, **options)
 
 
 def _submitted(
@@ -250,6 +306,18 @@ def _exit_code(client: Client, job: job_views.JobInfo) -> int:
     return code
 
 
+def exit_code_of(job: job_views.JobInfo) -> int:
+    """The exit code for a job that has run one command and has failed; 0: nothing is known of it.
+
+    One that was ended on request may have ended with 0.
+    """
+    assert job.ops is not None
+    match job.ops[0].result:
+        case [_, [str(), dict(details), *_]]:
+            return _code_of(details) or int(details.get("shell_code") or 0)
+    return 0
+
+
 def _code_of(details: dict[str, Any]) -> int | None:
     """The exit code for a command that has run; None: it has not, or nothing is known of it."""
     if details.get("timed_out"):
@@ -316,17 +384,25 @@ def _directory(given: str | None) -> str | None:
 
 def _standard_input(given: str | None, client: Client, *, dry_run: bool) -> dict[str, str]:
     """The parameter that gives the command its standard input; what is large is sent by now."""
+    found, large = _first_input(given, dry_run=dry_run)
+    return found if large is None else {"stdin_file": client.store_input(large)}
+
+
+def _first_input(
+    given: str | None, *, dry_run: bool
+) -> tuple[dict[str, str], Iterable[bytes] | None]:
+    """The parameter for a standard input that is small; what is large, in parts, instead."""
     if given is None:
-        return {}
+        return {}, None
     if given != "-":
-        return _inline_input(given.encode())
+        return _inline_input(given.encode()), None
     stream = reading.standard_input()
     first = stream.read(settings.STDIN_PART_BYTES)
     rest = iter(lambda: stream.read(settings.STDIN_PART_BYTES), b"")
     second = next(rest, b"") if len(first) == settings.STDIN_PART_BYTES else b""
     if dry_run or not second:
-        return _inline_input(first)
-    return {"stdin_file": client.store_input(itertools.chain((first, second), rest))}
+        return _inline_input(first), None
+    return {}, itertools.chain((first, second), rest)
 
 
 def _inline_input(data: bytes) -> dict[str, str]:

@@ -88,7 +88,7 @@ def wait(
     )
     final: dict[int, job_views.JobInfo] = {}
     try:
-        for change in _shown(changes, ids, names):
+        for change in shown(changes, ids, names):
             if change.status.is_final:
                 final[change.job_id] = change.job
     except KeyboardInterrupt:
@@ -128,7 +128,7 @@ def interrupted(left: Sequence[int], command: str) -> int:
     return INTERRUPTED_EXIT_CODE
 
 
-def _shown(
+def shown(
     changes: Iterator[job_views.StatusChange], ids: Sequence[int], names: dict[int, str]
 ) -> Iterator[job_views.StatusChange]:
     """Yield the changes; on a terminal also show bars: one for all jobs, one for each that runs."""

@@ -23,9 +23,9 @@ class Host(Daemon):
         super().__init__(folder)
         self.name = name
 
-    def join(self, master: Daemon, endpoint: str) -> None:
-        """Join, and start the daemon."""
-        words = ("--listen", endpoint, "--announce", endpoint)
+    def join(self, master: Daemon, endpoint: str | None) -> None:
+        """Join, and start the daemon. ``endpoint``: where the master listens; None: as it does."""
+        words = () if endpoint is None else ("--listen", endpoint, "--announce", endpoint)
         _, *line = master.run("node", "invite", self.name, *words).stdout.split()
         self.run(*line)
 
@@ -35,11 +35,16 @@ class Host(Daemon):
 
 
 @contextmanager
-def joined_host(master: Daemon, folder: Path, name: str) -> Iterator[Host]:
-    """A host that has joined under this name; its daemon ends behind it."""
+def joined_host(
+    master: Daemon, folder: Path, name: str, *, is_first: bool = True
+) -> Iterator[Host]:
+    """A host that has joined under this name; its daemon ends behind it.
+
+    ``is_first``: the master listens for hosts at a new endpoint, which it would leave otherwise.
+    """
     host = Host(folder, name)
     try:
-        host.join(master, free_endpoint())
+        host.join(master, free_endpoint() if is_first else None)
         yield host
     finally:
         host.__exit__()

@@ -41,7 +41,7 @@ def test_a_host_that_joins_again_keeps_its_node(daemon: Daemon, client: Client, 
     client.set_values("nodes", "web1", {"tags": ["web"], "drained": True})
     before = client.objects("nodes")
     host.__exit__()
-    with joined_host(daemon, host.folder.with_name("other"), "web1"):
+    with joined_host(daemon, host.folder.with_name("other"), "web1", is_first=False):
         assert client.objects("nodes") == before
 
 

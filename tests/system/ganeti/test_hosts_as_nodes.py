@@ -35,7 +35,7 @@ def test_queries_show_a_host(client: Client) -> None:
 def test_a_second_host_behind_the_same_address_joins_the_same_group(
     daemon: Daemon, client: Client, tmp_path: Path
 ) -> None:
-    with joined_host(daemon, tmp_path / "second", "web2"):
+    with joined_host(daemon, tmp_path / "second", "web2", is_first=False):
         first, second = sorted(client.objects("nodes"), key=lambda node: str(node["name"]))
     assert (first["primary_ip"], second["primary_ip"]) == ("127.0.0.1", "")
     assert first["group"] == second["group"]
