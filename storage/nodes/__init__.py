@@ -4,6 +4,7 @@
 - `host_table`: the hosts and invitations that a master knows (`nodes/hosts.json`). Decisions: pure.
 - `membership`: what a host knows of its cluster (`node.json` in its own data directory).
 - `task_settings`: what a host lets tasks do (`node.toml`).
+- `choosing`: which nodes the words of a user mean. Pure.
 - `node_states`: which nodes take commands. Pure.
 - `node_objects`: the objects of the configuration that stand for hosts. Pure.
 - `task_marks`: which task a job's process has begun on a node, and its key there.

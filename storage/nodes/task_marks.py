@@ -58,9 +58,8 @@ def write(lock_file: str, task: MarkedTask) -> None:
     try:
         documents.replace(path, data, flush=False)
     except errors.StorageError:
+        # Others may make the folders at this moment, too.
         folder = Path(path).parent
-        if folder.is_dir():
-            raise
         documents.make_private_directory(folder.parent)
         documents.make_private_directory(folder)
         documents.replace(path, data, flush=False)
