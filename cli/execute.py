@@ -81,6 +81,12 @@ _NOT_STARTED = "command cannot be started: "
     help="Run it as this user; a host says which users it allows (`ganger node check`).",
 )
 @click.option(
+    "--lost-after",
+    type=choices.Seconds(least=0.001),
+    metavar="TIME",
+    help="Wait no longer than this for a node that is silent, such as 10m. Its locks stay.",
+)
+@click.option(
     "--timeout",
     type=choices.Seconds(least=0.001),
     metavar="TIME",
@@ -135,6 +141,7 @@ def execute(
     parallel: int | None,
     stop_on_failure: bool,
     user: str | None,
+    lost_after: float | None,
     timeout: float | None,
     cwd: str | None,
     variables: Sequence[str],
@@ -171,6 +178,7 @@ def execute(
         "locks": _locks(locks) if locks else None,
         "env": _variables_here(from_here) | _variables(variables) or None,
         "user": user,
+        "lost_after": lost_after,
         "timeout": timeout,
         "cwd": _directory(cwd),
         "leave_running": leave_running or None,

@@ -169,8 +169,10 @@ class JobContext:
         """The task has ended, or never was."""
         task_marks.remove(self._running.owner.lock_file)
 
-    def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]:
-        """Wait for a reply to one of these calls: its number, and what the hub says.
+    def node_reply(
+        self, numbers: Collection[int], timeout_seconds: float | None = None
+    ) -> tuple[int, messages.Message] | None:
+        """Wait for a reply to one of these calls: its number, and what the hub says; None: none.
 
         Raises `KilledError` as `poll` does, and the error for which a `Failure` of the hub stands.
         """
@@ -183,8 +185,8 @@ class JobContext:
                     return True
             return False
 
-        self._poll({}, None, has_reply)
-        return found[0]
+        self._poll({}, timeout_seconds, has_reply)
+        return found[0] if found else None
 
     def forget_call(self, number: int) -> None:
         """Nobody waits for the reply to this call any more."""

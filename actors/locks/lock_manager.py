@@ -91,7 +91,8 @@ class LockManager(Component[messages.LockMessage]):
             case messages.ReleaseLocks() | messages.DowngradeLocks() | messages.KeepLocks():
                 self._give_back(envelope, message)
             case messages.OwnerEnded():
-                self._end_owner(message.lock_file)
+                if not task_marks.is_marked(message.lock_file):
+                    self._end_owner(message.lock_file)
             case messages.RecheckOwners():
                 self._end_dead_owners()
             case messages.FreeDeadOwners():
@@ -304,9 +305,11 @@ class LockManager(Component[messages.LockMessage]):
 
     # ------------------------------------------------------------ the ends of owners
 
+    # A task on a node may run on under the locks of a dead process, while that has a mark. The
+    # executor waits for its end.
+
     def _end_dead_owners(self) -> None:
         for lock_file in dict.fromkeys(owner.lock_file for owner in self._state.owners()):
-            # A task on a node may still run under its locks: the executor waits for its end.
             if lock_files.is_dead(lock_file) and not task_marks.is_marked(lock_file):
                 identity = lock_files.identity_of(lock_file)
                 try:

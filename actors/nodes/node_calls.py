@@ -33,7 +33,7 @@ class _Call(msgspec.Struct):
 class NodeCalls:
     """All of them, by number. ``say`` sends a node a frame, if it is there.
 
-    ``since``: since when a node is silent.
+    ``since``: since when a node is silent. ``there_since``: or is there; 0.0: it is not.
     """
 
     def __init__(
@@ -41,10 +41,12 @@ class NodeCalls:
         say: Callable[[str, int, messages.CallTask], bool],
         since: Callable[[str], float],
         next_number: Callable[[], int],
+        there_since: Callable[[str], float],
     ) -> None:
         self._say = say
         self._since = since
         self._next_number = next_number
+        self._there_since = there_since
         self._calls: dict[int, _Call] = {}
 
     def count(self, node: str) -> int:
@@ -63,7 +65,9 @@ class NodeCalls:
         if host is None or not host.key:
             raise host_table.unknown(table or host_table.HostTable(endpoint=""), node)
         number = self._next_number()
-        self._calls[number] = _Call(node, envelope)
+        # It may have said so to a predecessor of the hub.
+        told_silent = envelope.message.began < self._there_since(node)
+        self._calls[number] = _Call(node, envelope, told_silent=told_silent)
         self._send_or_refuse(number, table)
 
     def look_again(self, node: str, table: HostTable | None) -> None:

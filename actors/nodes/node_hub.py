@@ -66,7 +66,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._numbers = itertools.count(1)
         self._records = NodeRecords(runtime)
         sending = self._say_to, self._silence_of, self._numbers.__next__
-        self._calls, self._left = NodeCalls(*sending), LeftTasks(*sending)
+        self._calls, self._left = NodeCalls(*sending, self._there_since), LeftTasks(*sending)
 
     def boot(self) -> None:
         """Read the table, and listen."""
@@ -315,6 +315,10 @@ class NodeHub(Component[messages.NodeHubMessage]):
     ) -> bool:
         session = self._sessions.get(node)
         return session is not None and self._say(session.peer, number, message)
+
+    def _there_since(self, node: str) -> float:
+        session = self._sessions.get(node)
+        return 0.0 if session is None else session.since
 
     def _silence_of(self, node: str) -> float:
         return self._silent_since.setdefault(node, self.runtime.wall_clock())

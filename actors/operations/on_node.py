@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ...storage import errors, wording
+from ...storage.jobs import outcomes
 from ...storage.jobs.jobs import JobStatus, decode_job
+from ...storage.jobs.outcomes import Outcome
 from ...storage.opcodes import KilledError, OperationError
 from ...transport import frames, messages
 from ...transport.client.reading_ahead import ReadingAhead
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
         def task_key(self) -> str: ...
         def check_node(self, node: str) -> None: ...
         def call_node(self, node: str, request: messages.TaskRequest) -> int: ...
-        def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]: ...
+        def node_reply(
+            self, numbers: Collection[int], timeout_seconds: float | None = None
+        ) -> tuple[int, messages.Message] | None: ...
         def forget_call(self, number: int) -> None: ...
         def tell_silent(self, text: str) -> None: ...
         def mark_task(self, node: str) -> None: ...
@@ -46,7 +50,17 @@ if TYPE_CHECKING:
 
 
 _INPUT_BYTES = 1024 * 1024
-_LOCAL = ("node", "locks", "depend", "depends", "comment", "reason", "priority", "debug_level")
+_LOCAL = (
+    "node",
+    "lost_after",
+    "locks",
+    "depend",
+    "depends",
+    "comment",
+    "reason",
+    "priority",
+    "debug_level",
+)
 """Parameters that are of no concern to the node."""
 
 
@@ -69,6 +83,8 @@ class _Task:
         self._node = node
         self._context = context
         self._is_silent = False
+        self._lost_at: float | None = None
+        """When the silence has lasted too long, on the context's clock."""
         self._job_id = 0
         self._ended: messages.JobDocument | None = None
         self._slots: dict[str, tuple[int, messages.TaskRequest]] = {}
@@ -172,10 +188,14 @@ class _Task:
 
     def _result(self) -> dict[str, Any] | None:
         assert self._ended is not None
-        entry = decode_job(self._ended.body).ops[0]
+        job = decode_job(self._ended.body)
+        entry, ending = job.ops[0], outcomes.ending_of(job)
         if entry.status is JobStatus.SUCCESS:
             result: dict[str, Any] | None = entry.result
             return result
+        if ending is not None and ending.outcome is Outcome.LOST:
+            text = f"the command was lost on {self._node}: {ending.reason}"
+            raise OperationError("OpExecError", text)
         match entry.result:
             case [str(name), [str(text), *details]]:
                 raise OperationError(name, text, *details)
@@ -193,7 +213,7 @@ class _Task:
             try:
                 return self._reply()[1]
             except KilledError:
-                text = f"command was killed on request before {self._node} had it"
+                text = f"killed on request before {self._node} had answered; it is ended there"
                 raise OperationError("OpExecError", text) from None
 
     def _call(self, slot: str, request: messages.TaskRequest) -> None:
@@ -207,7 +227,11 @@ class _Task:
         """The next reply of the node's daemon, and the slot of its call."""
         while True:
             slots = {number: slot for slot, (number, _) in self._slots.items()}
-            number, said = self._context.node_reply(slots)
+            left = None if self._lost_at is None else self._lost_at - self._context.clock()
+            found = self._context.node_reply(slots, left)
+            if found is None:
+                raise OperationError("OpExecError", self._lost_text())
+            number, said = found
             if isinstance(said, messages.NodeSilent):
                 self._note_silence(said.since or None)
                 continue
@@ -225,10 +249,18 @@ class _Task:
                 raise OperationError("OpExecError", f"{self._node}: {error.text}") from error
 
     def _note_silence(self, since: float | None) -> None:
-        if since is not None:
+        if since:
+            if not self._is_silent and self._opcode.lost_after is not None:
+                self._lost_at = self._context.clock() + self._opcode.lost_after
             self._is_silent = True
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
             self._context.tell_silent(f"node {self._node} is silent since {when}")
         elif self._is_silent:
             self._is_silent = False
+            self._lost_at = None
             self._context.tell_silent("")
+
+    def _lost_text(self) -> str:
+        assert self._opcode.lost_after is not None
+        waited = f"{self._node} was silent for {self._opcode.lost_after:g} s"
+        return f"{waited}: it is not known whether the command still runs on {self._node}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...storage import errors, settings, wording
-from ...storage.alive import lock_files
+from ...storage.alive import lock_files, process_identity
 from ...storage.jobs import jobs
 from ...storage.jobs.jobs import JobStatus
 from ...storage.jobs.outcomes import (
@@ -293,7 +293,7 @@ class Lifecycle:
             row = self._table.find(job.id)
             assert row is not None
             self._end_left_over(job)
-            self._store.fail(row, job, DEATH_SOURCE, death_text(job), ending=_lost())
+            self._store.fail(row, job, DEATH_SOURCE, death_text(job), ending=_lost(job))
 
     def _end_left_over(self, job: jobs.Job) -> None:
         """End what the dead process left running: its locks are not free before (`LockManager`)."""
@@ -360,7 +360,7 @@ class Lifecycle:
             if was_killed:
                 self._killed.add(row.id)
             text = kill_text(job) if was_killed else death_text(job, exit_code)
-            ending = _KILLED if was_killed else _lost(exit_code)
+            ending = _KILLED if was_killed else _lost(job, exit_code)
             if exited is not None and exited.on_node:
                 text = f"{text}; {exited.on_node}"
                 reason = f"{ending.reason}; {exited.on_node}"
@@ -467,8 +467,8 @@ def _show_times(row: Row, job: jobs.Job) -> None:
 _KILLED = Ending(Outcome.KILLED, "on request; it did not react, and got SIGKILL")
 
 
-def _lost(exit_code: int | None = None) -> Ending:
-    return Ending(Outcome.LOST, _death(exit_code))
+def _lost(job: jobs.Job, exit_code: int | None = None) -> Ending:
+    return Ending(Outcome.LOST, _death(job, exit_code))
 
 
 def kill_text(job: jobs.Job) -> str:
@@ -478,13 +478,15 @@ def kill_text(job: jobs.Job) -> str:
 
 def death_text(job: jobs.Job, exit_code: int | None = None) -> str:
     """The error of a job whose process died; a negative exit code is the number of a signal."""
-    return f"detected death of job {job.id} at {_now()}: {_death(exit_code)}"
+    return f"detected death of job {job.id} at {_now()}: {_death(job, exit_code)}"
 
 
-def _death(exit_code: int | None) -> str:
+def _death(job: jobs.Job, exit_code: int | None) -> str:
     text = "its process ended without a result"
     if exit_code is None:
-        return text
+        identity = None if job.livelock is None else lock_files.identity_of(job.livelock)
+        is_of_earlier_boot = identity is not None and identity.boot != process_identity.boot()
+        return f"{text} (the machine was restarted)" if is_of_earlier_boot else text
     if exit_code >= 0:
         return f"{text} (it exited with code {exit_code})"
     return f"{text} (it was ended by {wording.signal_name(-exit_code)})"

@@ -49,7 +49,13 @@ class OpExec(Opcode, kw_only=True):
 
     op_id: ClassVar[str] = "OP_EXEC"
     private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin", "stdin_base64")
-    later_fields: ClassVar[tuple[str, ...]] = ("leave_running", "stdin_base64", "node", "user")
+    later_fields: ClassVar[tuple[str, ...]] = (
+        "leave_running",
+        "stdin_base64",
+        "node",
+        "user",
+        "lost_after",
+    )
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
 
@@ -82,6 +88,10 @@ class OpExec(Opcode, kw_only=True):
 
     user: NonEmptyStr | None = None
     """The user to run it as; the daemon's own if unset."""
+
+    lost_after: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Seconds that the node may be silent; then the job ends, and says that it is not known whether
+    the command still runs. It waits for the node, however long it takes, if unset."""
 
     leave_running: bool = False
     """Whether processes that left the command's process group may run on when it has ended."""

@@ -7,10 +7,12 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.faults.harness import Daemon, process_of, wait_until_gone, wait_until_true
+from tests.faults.harness import Daemon, process_of, until, wait_until_gone, wait_until_true
 from tests.system import hosts
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
 from tests.system.hosts import Host, running_tasks, until_there
+
+from ganger import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,4 +102,61 @@ def test_an_operator_forgets_the_tasks_of_a_lost_node(
         "the tasks of node web1 were forgotten on request: "
         "it is not known whether the command still runs on web1"
     )
+    wait_until_true(lambda: not held(client), "the locks are free")
+
+
+def test_a_job_waits_for_a_silent_node_no_longer_than_it_was_told(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = begin(client, host, gate, lost_after=0.5)
+    host.kill()
+    [ended] = client.wait(job_id, timeout=PATIENCE_SECONDS)
+    assert (ended.outcome, ended.reason_ended) == (
+        "failed",
+        "web1 was silent for 0.5 s: it is not known whether the command still runs on web1",
+    )
+    # The command may run: its locks stay, also with the next daemon, until the node is back.
+    next_id = client.submit(gate.job(locks={"instance": {"exclusive": ["i1"]}}))
+    until(client, [next_id], JobStatus.WAITING)
+    daemon.kill()
+    daemon.up()
+    with daemon.client() as again:
+        assert held(again) >= {"node/web1", "instance/i1"}
+        assert again.job(next_id).status == "waiting"
+        host.up()
+        until_running(again, next_id)
+        assert running_tasks(host) == 0
+        gate.let_through()
+        [ended] = again.wait(next_id)
+        assert ended.outcome == "success"
+
+
+def test_a_task_whose_process_is_killed_on_the_host_is_lost_there(
+    client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = begin(client, host, gate)
+    with host.client() as there:
+        [task] = there.jobs()
+        kill_process(there, task.id)
+    [ended] = client.wait(job_id)
+    assert ended.reason_ended == (
+        "the command was lost on web1: its process ended without a result (it was ended by SIGKILL)"
+    )
+    wait_until_true(lambda: not held(client), "the locks are free")
+
+
+def test_a_kill_while_the_node_is_silent_frees_no_lock(
+    client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = begin(client, host, gate)
+    host.kill()
+    until_there(client, "web1", is_there=False)
+    client.cancel(job_id, kill=True)
+    pid = process_of(client, job_id)
+    wait_until_gone(pid)
+    assert held(client) >= {"node/web1", "instance/i1"}
+    host.up()
+    [ended] = client.wait(job_id, timeout=PATIENCE_SECONDS)
+    assert ended.outcome == "killed"
+    assert running_tasks(host) == 0
     wait_until_true(lambda: not held(client), "the locks are free")

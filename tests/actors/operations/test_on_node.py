@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ganger.actors.operations.local_context import LocalContext
+from ganger.storage.jobs import outcomes
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, encode_job
+from ganger.storage.jobs.outcomes import Ending, Outcome
 from ganger.storage.opcodes import OperationError
 from ganger.storage.queue_files.output_blocks import Packer, Segment
 from ganger.transport import frames, messages
@@ -29,6 +31,9 @@ class NodeContext(LocalContext):
         self.asked: list[messages.Message] = []
         self.marks: list[str] = []
         self.silent: list[str] = []
+        self.says: list[messages.NodeSilent | None] = []
+        """What comes before the replies: the hub's words of the node's silence; None: nothing."""
+        self.patience: list[float | None] = []
         self._open: dict[int, messages.Message] = {}
 
     def check_node(self, node: str) -> None:
@@ -47,8 +52,15 @@ class NodeContext(LocalContext):
         self._open[len(self.asked)] = request
         return len(self.asked)
 
-    def node_reply(self, numbers: Collection[int]) -> tuple[int, messages.Message]:
+    def node_reply(
+        self, numbers: Collection[int], timeout_seconds: float | None = None
+    ) -> tuple[int, messages.Message] | None:
         assert {*numbers} == {*self._open}
+        assert self.marks == ["web1"]
+        self.patience.append(timeout_seconds)
+        if self.says:
+            said = self.says.pop(0)
+            return None if said is None else (min(numbers), said)
         number = min(numbers, key=lambda one: (self._is_end(one), one))
         reply = self._answer(self._open.pop(number))
         return number, messages.TaskAnswered(frame=frames.encode(reply, 1))
@@ -117,3 +129,34 @@ def test_what_the_node_says_of_a_failure_is_the_jobs_failure() -> None:
         run(NodeContext(end=lost))
     with pytest.raises(OperationError, match="web1: the disk is full"):
         run(NodeContext(end=messages.Failure("StorageError", "the disk is full")))
+
+
+def test_a_task_that_was_lost_there_is_told_so() -> None:
+    job = Job(id=7, ops=[OpcodeEntry(input={"OP_ID": "OP_EXEC"}, status=JobStatus.ERROR)])
+    outcomes.note(job, Ending(Outcome.LOST, "its process ended without a result"))
+    context = NodeContext(end=messages.JobDocument(id=7, body=encode_job(job)))
+    with pytest.raises(OperationError, match="lost on web1: its process ended without a result"):
+        run(context)
+    assert context.marks == ["web1", ""]
+
+
+def test_a_silence_that_lasts_too_long_ends_the_wait_and_leaves_the_mark() -> None:
+    context = NodeContext()
+    context.says = [messages.NodeSilent(since=5.0), None]
+    with pytest.raises(OperationError, match="silent for 60 s: it is not known whether"):
+        context.run({"OP_ID": "OP_EXEC", "argv": ["x"], "node": "web1", "lost_after": 60.0})
+    first, second = context.patience
+    assert first is None
+    assert second is not None
+    assert 50 < second <= 60
+    assert context.marks == ["web1"]
+
+
+def test_a_node_that_is_back_has_its_whole_time_again() -> None:
+    context = NodeContext(end=ended(JobStatus.SUCCESS, {"exit_code": 0}))
+    context.says = [messages.NodeSilent(since=5.0), messages.NodeSilent(since=0.0)]
+    asked = {"OP_ID": "OP_EXEC", "argv": ["x"], "node": "web1", "lost_after": 60.0}
+    assert context.run(asked) == {"exit_code": 0}
+    assert [one is None for one in context.patience[:3]] == [True, False, True]
+    assert context.silent == ["node web1 is silent since 1970-01-01T00:00:05Z", ""]
+    assert context.marks == ["web1", ""]

@@ -12,6 +12,7 @@ from tests.actors.queue.queue_stage import Queue, spec
 from tests.refusals import refusing
 
 from ganger.actors.queue import lifecycle
+from ganger.storage.alive import process_identity
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.outcomes import Ending, Outcome
@@ -146,6 +147,13 @@ def test_the_file_of_a_dead_process_counts_where_it_is_as_new_for_it_has_the_log
 )
 def test_the_text_of_a_death_says_how_the_process_ended(exit_code: int | None, end: str) -> None:
     assert lifecycle.death_text(jobs.Job(id=1, ops=[]), exit_code).endswith(end)
+
+
+def test_the_death_of_a_process_of_an_earlier_boot_names_the_restart() -> None:
+    job = jobs.Job(id=1, ops=[], livelock="/l/job_000001_1_4711.88123.1a2b3c4d")
+    assert lifecycle.death_text(job).endswith("without a result (the machine was restarted)")
+    job.livelock = f"/l/job_000001_1_4711.88123.{process_identity.boot()}"
+    assert lifecycle.death_text(job).endswith("without a result")
 
 
 def test_a_state_that_the_process_flushed_itself_is_believed(queue: Queue) -> None:

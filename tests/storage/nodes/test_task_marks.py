@@ -4,13 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from ganger.storage import errors
 from ganger.storage.disk import documents
+from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry
 from ganger.storage.nodes import task_marks
+from ganger.storage.nodes.task_marks import MarkedTask
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+TASK = MarkedTask("web1", "task-7-0-1.000002", 12.5)
+
+
+def test_a_mark_is_found_by_the_lock_file_of_its_process(tmp_path: Path) -> None:
+    lock_file = str(tmp_path / "livelocks" / "job_000007_1_4711.88123.1a2b3c4d")
+    assert task_marks.read(lock_file) is None
+    assert not task_marks.is_marked(lock_file)
+    task_marks.remove(lock_file)
+    task_marks.write(lock_file, TASK)
+    assert task_marks.is_marked(lock_file)
+    assert task_marks.read(lock_file) == TASK
+    assert [*task_marks.lock_files_in(tmp_path / "livelocks")] == [lock_file]
+    task_marks.remove(lock_file)
+    assert not task_marks.is_marked(lock_file)
+    assert [*task_marks.lock_files_in(tmp_path / "livelocks")] == []
+
+
+def test_a_damaged_mark_is_named(tmp_path: Path) -> None:
+    lock_file = str(tmp_path / "livelocks" / "job_1")
+    task_marks.write(lock_file, TASK)
+    (tmp_path / "nodes" / "tasks" / "job_1").write_text("{")
+    assert task_marks.is_marked(lock_file)
+    with pytest.raises(errors.StorageError, match="nodes/tasks/job_1"):
+        task_marks.read(lock_file)
+
+
+def test_the_file_of_a_job_tells_its_task() -> None:
+    done = OpcodeEntry(input={"OP_ID": "OP_EXEC", "node": "web0"}, status=JobStatus.SUCCESS)
+    runs = OpcodeEntry(
+        input={"OP_ID": "OP_EXEC", "node": "web1"},
+        status=JobStatus.RUNNING,
+        exec_timestamp=(12, 500_000),
+    )
+    job = Job(id=7, ops=[done, runs], received_timestamp=(1, 2))
+    assert task_marks.jobs_task(job) == MarkedTask("web1", "task-7-1-1.000002", 12.5)
+    assert task_marks.jobs_task(Job(id=7, ops=[done])) is None
 
 
 def test_two_jobs_that_mark_the_first_tasks_at_once_make_the_folders_together(
