@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,7 @@ from . import (
 from .call import known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..transport.client.async_client import AsyncClient
     from ..transport.client.client import Client
@@ -89,10 +90,13 @@ def submit(
     filter rule may reject some. These, and the jobs that depend on them, are left out: standard
     error names each with the reason, and the exit code is 1 even if all others succeed. With -o
     json their id is null, and "rejected" has the reason. --name names the job, or the plan.
+
+    In a plan, `for_each: {node: "tag:web"}` makes a job for each node with this tag; {node} in its
+    texts is the node's name.
     """
     if timeout is not None and not wait:
         raise errors.UsageError("--timeout: goes with --wait")
-    planned, plan = _named(_planned(file, ops), name)
+    planned, plan = _named(_planned(call, file, ops), name)
     verb = "checking" if dry_run else "submitting"
     with call.client() as client:
         with progress.during(f"{verb} {wording.counted(len(planned), 'job')}"):
@@ -114,7 +118,7 @@ def submit(
         return following.wait(client, ids, timeout, names, quiet=quiet) or code
 
 
-def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
+def _planned(call: Call, file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
     from . import plans  # noqa: PLC0415 - most commands read no plan
 
     if bool(file) == bool(ops):
@@ -124,8 +128,20 @@ def _planned(file: str | None, ops: Sequence[str]) -> list[PlannedJob]:
     assert file is not None
     source = "standard input" if file == "-" else file
     text = reading.read_submission(file)
+
+    def find_nodes(words: Sequence[str]) -> list[str]:
+        from . import fan_out  # noqa: PLC0415 - most plans name no nodes
+
+        with call.client() as client:
+            return fan_out.nodes_of(client, words)
+
     with progress.during(f"reading {source}") as tell:
-        return plans.read(text, source, lambda count: tell(f"reading {source}: job {count:,}"))
+        told = functools.partial(_tell_count, tell, source)
+        return plans.read(text, source, told, find_nodes)
+
+
+def _tell_count(tell: Callable[[str], None], source: str, count: int) -> None:
+    tell(f"reading {source}: job {count:,}")
 
 
 def _named(planned: list[PlannedJob], name: str | None) -> tuple[list[PlannedJob], str | None]:

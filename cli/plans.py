@@ -8,7 +8,8 @@ Three forms are known::
 
 In a plan ``after`` names the jobs that must come first: ``after: [build]`` (it must have
 succeeded), ``after: [{build: [success, failed]}]`` or ``after: [{build: always}]``. ``name`` beside
-``jobs`` is the name of the whole plan. A plan becomes one submission in which every job stands
+``jobs`` is the name of the whole plan. ``for_each: {node: ...}`` makes a job for each of several
+nodes (`plan_expansion`). A plan becomes one submission in which every job stands
 behind those it waits for.
 """
 
@@ -22,10 +23,12 @@ from ..storage import errors, settings
 from ..storage.jobs import origins
 from ..storage.jobs.outcomes import DEPENDENCY_WORDS
 from ..storage.wording import likeness
-from . import reading
+from . import plan_expansion, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from .plan_expansion import FindNodes
 
 JOB_KEYS = ("name", "ops", "after", "reason", "priority", "depends")
 """What a job of a plan may have."""
@@ -60,10 +63,15 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
         return given
 
 
-def read(text: str, source: str, told: Callable[[int], None] = lambda _: None) -> list[PlannedJob]:
+def read(
+    text: str,
+    source: str,
+    told: Callable[[int], None] = lambda _: None,
+    find_nodes: FindNodes | None = None,
+) -> list[PlannedJob]:
     """The jobs in ``text``, in the order of submission; `PlanError` naming what is wrong.
 
-    ``told`` hears how many have been read.
+    ``told`` hears how many have been read. ``find_nodes``: as `plan_expansion.expanded` takes it.
     """
 
     def check_count(count: int) -> None:
@@ -77,17 +85,18 @@ def read(text: str, source: str, told: Callable[[int], None] = lambda _: None) -
         case {"jobs": list(entries)} | ([list(), *_] | [{"ops": _}, *_] as entries):
             check_count(len(entries))
     try:
-        return _jobs(document)
+        return _jobs(document, find_nodes)
     except errors.PlanError as error:
         raise errors.PlanError(f"{source}: {error.text}") from error
 
 
-def _jobs(document: object) -> list[PlannedJob]:
+def _jobs(document: object, find_nodes: FindNodes | None) -> list[PlannedJob]:
     match document:
         case {"jobs": list(entries), **rest}:
             name = _name(rest.pop("name", None), "name")
             if rest:
                 raise errors.PlanError(f"unknown key {_first(rest)!r} beside 'jobs'")
+            entries = plan_expansion.expanded(entries, find_nodes)
             found = _ordered([_entry(entry, f"jobs[{n}]") for n, entry in enumerate(entries)])
             return [msgspec.structs.replace(one, plan=name) for one in found] if name else found
         case {"jobs": _}:

@@ -94,3 +94,16 @@ def test_detached_prints_the_ids_with_the_nodes(daemon: Daemon, client: Client) 
     done = daemon.run("exec", "-d", "--on", "tag:web", "--name", "mine", "--", "true")
     assert done.stdout == "1\tweb1\n2\tweb2\n"
     assert {job.plan for job in client.wait(1, 2)} == {"mine"}
+
+
+def test_a_plan_has_a_job_for_each_node(daemon: Daemon, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        "name: rollout\n"
+        "jobs:\n"
+        "- {name: touch, for_each: {node: 'tag:web'}, ops: "
+        "[{OP_ID: OP_EXEC, argv: [echo, '{node}'], node: '{node}'}]}\n"
+        "- {name: last, after: [touch], ops: [{OP_ID: OP_EXEC, argv: ['true']}]}\n"
+    )
+    daemon.run("job", "submit", "--wait", str(tmp_path / "plan.yaml"))
+    assert sorted(str(job.name) for job in client.jobs()) == ["last", "touch-web1", "touch-web2"]
+    assert b"".join(chunk.data for chunk in client.logs(2)) == b"web2\n"
