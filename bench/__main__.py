@@ -18,6 +18,7 @@ from . import (
     floors,
     locks_side,
     luxi_side,
+    nodes_side,
     passes_side,
     rapi_side,
     rq_side,
@@ -56,6 +57,7 @@ PARTS = (
     "starts",
     "rapi",
     "luxi",
+    "nodes",
 )
 
 
@@ -125,6 +127,7 @@ def _measure(options: argparse.Namespace) -> None:
             "starts": lambda: _starts(folder, options.pending, are_different=options.different),
             "rapi": lambda: rapi_side.measure(folder, options.steps),
             "luxi": lambda: luxi_side.measure(folder, options.steps),
+            "nodes": lambda: nodes_side.measure(folder, options.steps, options.jobs),
         }
         for name, measure in parts.items():
             if name in options.only:
