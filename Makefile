@@ -180,6 +180,8 @@ test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, w
 QUICK_TESTS := $(addprefix tests/,actors cli properties rapi storage transcripts transport \
 	system/test_readme.py test_checkout.py test_pages.py test_quick.py test_states_page.py)
 
+# Small tests hardly wait, and each process collects all of them: for 5 seconds.
+quick: TEST_PROCESSES = 3
 quick: $(INSTALLED_DEV) ## run the tests that most changes need, in less than a minute
 	@$(PYTEST) --quick $(QUICK_TESTS)
 

@@ -54,6 +54,7 @@ def test_integers_of_64_bits_are_read(number: int) -> None:
     assert reading.parse(f'{{"a": {number}}}', "plan") == {"a": number}
 
 
+@pytest.mark.slow
 def test_nesting_is_bounded_in_every_reader() -> None:
     limit = reading.DEPTH_MAX
     assert reading.parse("[" * limit + "]" * limit, "plan")
@@ -66,6 +67,7 @@ def test_nesting_is_bounded_in_every_reader() -> None:
         assert refused(one * 200_000) == "plan: nested deeper than can be read"
 
 
+@pytest.mark.slow
 def test_aliases_do_not_make_a_small_text_a_huge_document() -> None:
     # Each line holds the one before it ten times: a hundred million values.
     lines = [f"- &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]" for n in range(8)]
@@ -166,6 +168,7 @@ def test_other_mistakes_in_yaml_are_reported_as_they_are(text: str) -> None:
     assert "quotes" not in caught.value.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("filter", "test"), ("queue", "simulate")])
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -364,6 +367,7 @@ def by_a_program(jobs: int, extra: str = "") -> str:
     return f"jobs:\n{''.join(map(one.format, range(jobs)))}{extra}"
 
 
+@pytest.mark.slow
 def test_both_libraries_read_the_same() -> None:
     text = by_a_program(2_000)
     fast = reading.parse(text, "plan")
@@ -417,6 +421,7 @@ def test_what_has_been_read_so_far_is_told() -> None:
     assert told == [1, 2, 3, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["jobs:\n", ""])
 def test_a_plan_of_too_many_jobs_is_refused_where_they_become_too_many(head: str) -> None:
     """It is not read to its end, which can take a minute: nobody sees that it does not close."""

@@ -124,6 +124,7 @@ def play(
         assert (made.decided or "nothing") == expected(wanted, ends, heard), (depends, ends, order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted", [[], ["success"], ["success", "error"], ["canceled"], ["failed"], [ANY_FAILED]]
 )

@@ -25,6 +25,8 @@ from ganger.storage import errors
 from ganger.storage.filters import rules
 from ganger.transport.messages import CancelOutcome, PriorityOutcome
 
+pytestmark = pytest.mark.slow
+
 OWN, FOREIGN = 1, 7
 """A job that the operator may change, and a command, which he may not."""
 

@@ -17,6 +17,8 @@ from ganger.storage.access import rapi_settings
 from ganger.storage.access.rapi_users import User
 from ganger.transport.client.purges import PurgedJobs
 
+pytestmark = pytest.mark.slow
+
 PATH = "/2/limits"
 
 

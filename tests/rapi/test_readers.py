@@ -13,6 +13,8 @@ from tests.rapi.test_role_matrix import path_of
 
 from ganger.rapi import table
 
+pytestmark = pytest.mark.slow
+
 ENV, STDIN, OUTPUT = "private-env-4711", "private-stdin-4712", "private-output-4713"
 COMMAND = {
     "OP_ID": "OP_EXEC",

@@ -199,6 +199,7 @@ def test_a_job_is_read_once_for_all_that_wait_for_it(
     assert waits(queue) == 100
 
 
+@pytest.mark.slow
 def test_jobs_of_others_are_not_read(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of a job without waits costs nothing, however many wait for other jobs."""
     for _ in range(31):

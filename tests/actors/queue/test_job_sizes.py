@@ -217,6 +217,7 @@ def test_a_job_too_large_for_a_frame_can_be_read_listed_canceled_and_archived(
     assert len(jobs.decode_job(path.read_bytes()).ops[0].input["comment"]) == LARGE
 
 
+@pytest.mark.slow
 def test_a_long_log_is_sent_in_parts(queue: Queue) -> None:
     put_large_job(queue)
     path = queue.stage.places.queue / "job-1"

@@ -503,6 +503,7 @@ def test_a_repair_makes_the_lock_file(tmp_path: Path) -> None:
 # The lock file of a queue directory is deleted, or the directory.
 
 
+@pytest.mark.slow
 def test_without_its_lock_file_a_directory_is_held_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     held = directory_locks.DirectoryLock(path)

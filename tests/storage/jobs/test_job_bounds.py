@@ -225,6 +225,7 @@ def test_as_many_entries_of_a_log_are_kept_as_fit() -> None:
     assert job_bounds._last_entries(log, room - 1) == cut
 
 
+@pytest.mark.slow
 def test_large_parts_of_a_copy_are_cut_and_marked() -> None:
     made = job({"argv": ["cat"], "stdin": NULS * 3}, {"argv": ["true"]})
     made.ops[1].result = NULS * 3
@@ -284,6 +285,7 @@ def test_a_part_of_a_log_is_filled_to_the_last_byte(monkeypatch: pytest.MonkeyPa
         assert ([one for part in parts for one in part] == log) == is_whole
 
 
+@pytest.mark.slow
 def test_an_entry_too_large_for_a_frame_is_cut() -> None:
     log: list[LogEntry] = [(1, STAMP, "stdout", NULS * 9), (2, STAMP, "message", [NULS])]
     [[first], [second]] = job_bounds.log_parts(log)

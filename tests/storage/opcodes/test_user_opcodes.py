@@ -65,6 +65,7 @@ def submit(installed: Path | None, fields: dict[str, Any], *arguments: str) -> d
     return answer
 
 
+@pytest.mark.slow
 def test_an_installed_users_opcode_is_found_checked_and_run(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_an_installed_users_opcode_is_found_checked_and_run(
     assert answer["messages"] == [f"Read 3500000 bytes of {file}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
