@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from ..storage import errors, wording
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..storage.access.keys import KeyPair
     from ..storage.nodes.tokens import Token
-    from ..transport.messages import NodeGreeted, NodeState
+    from ..transport.messages import NodeState
 
 DATA_VARIABLE = "GANGER_NODE_DATA"
 """The data directory of this host's node daemon, unless --data names it."""
@@ -177,7 +178,9 @@ def join(call: Call, token: str) -> int:
     data directory of its own: ~/.local/share/ganger-node, or /var/lib/ganger-node (root), or what
     GANGER_NODE_DATA or --data names.
     """
+    from ..storage.access import keys  # noqa: PLC0415
     from ..storage.nodes import membership, tokens  # noqa: PLC0415
+    from ..transport.client import joining  # noqa: PLC0415
 
     given = tokens.decode(token)
     host = _host_call(call)
@@ -187,8 +190,9 @@ def join(call: Call, token: str) -> int:
     documents.make_data_directory(places.data)
     pair = _own_pair(places)
     found = before = membership.read(places)
+    directory = keys.to_hex(pair.public)[:32] if found is None else found.directory
     try:
-        greeted = _ask_to_join(given, pair)
+        greeted = joining.join(given, pair.public, directory)
     except errors.DaemonUnreachableError as error:
         if found is None:
             raise
@@ -203,7 +207,7 @@ def join(call: Call, token: str) -> int:
             server=given.server,
             public=pair.public,
             secret=pair.secret,
-            directory=_identity(pair),
+            directory=directory,
         )
         membership.write(places, found)
     if before not in (None, found):
@@ -211,19 +215,6 @@ def join(call: Call, token: str) -> int:
         _stop_daemon(host)
     output.echo(f"This host is the node {found.name} of the cluster {found.cluster_name}")
     return _start_daemon(host)
-
-
-def _identity(pair: KeyPair) -> str:
-    from ..storage.access import keys  # noqa: PLC0415
-
-    return keys.to_hex(pair.public)[:32]
-
-
-def _ask_to_join(given: Token, pair: KeyPair) -> NodeGreeted:
-    """Tell the master this host's key: also again, because it may have removed the node."""
-    from ..transport.client import joining  # noqa: PLC0415
-
-    return joining.join(given, pair.public, _identity(pair))
 
 
 def _check_directory(places: paths.Places, token: Token) -> None:
@@ -245,8 +236,12 @@ def _check_directory(places: paths.Places, token: Token) -> None:
 def _own_pair(places: paths.Places) -> KeyPair:
     """This host's key, made the first time: a join that is repeated shows the same one."""
     from ..storage.access import keys  # noqa: PLC0415
+    from ..storage.nodes import membership  # noqa: PLC0415
     from ..transport.zmq.sockets import new_key_pair  # noqa: PLC0415
 
+    if (found := membership.read(places)) is not None:
+        # It may have been rotated since.
+        return keys.KeyPair(public=found.public, secret=found.secret)
     path = places.data / "node.key"
     if not path.exists():
         with suppress(errors.BadRequestError):
@@ -276,6 +271,34 @@ def _require_node(places: paths.Places) -> None:
         raise errors.BadRequestError(
             f"{places.data} is not that of a node: `ganger node join TOKEN` makes it one"
         )
+
+
+@node.command("rotate-key", short_help="Give this host a new key.")
+@click.pass_obj
+def rotate_key(call: Call) -> int:
+    """Make a new key pair for this host, tell the master, and have the node daemon use it.
+
+    The master takes both keys until the node daemon has called with the new one; then the old one
+    is worth nothing. The node daemon is restarted if it runs; its tasks go on. Harmless to repeat.
+    """
+    from ..storage.nodes import membership  # noqa: PLC0415
+    from ..transport.client import joining  # noqa: PLC0415
+    from ..transport.zmq.sockets import new_key_pair  # noqa: PLC0415
+    from .up import running_pid  # noqa: PLC0415
+
+    host = _host_call(call)
+    _require_node(host.places)
+    ownership.require_own(host.places, "node rotate-key")
+    found, pair = membership.read(host.places), new_key_pair()
+    assert found is not None
+    joining.tell_new_key(found, pair.public)
+    changed = msgspec.structs.replace(found, public=pair.public, secret=pair.secret)
+    membership.write(host.places, changed)
+    output.echo(f"The node {found.name} has a new key")
+    if running_pid(host.places) is None:
+        return 0
+    _stop_daemon(host)
+    return _start_daemon(host)
 
 
 @node.command(short_help="Check what this host lets tasks do.")

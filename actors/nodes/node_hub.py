@@ -191,6 +191,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
                     self._take_join(incoming, number, message)
                 case messages.GreetMaster() as message:
                     self._greet(incoming, number, message)
+                case messages.RotateKey() as message:
+                    self._rotate(incoming, number, message)
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
@@ -229,7 +231,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
         def let_in() -> None:
             try:
                 # It may have been removed meanwhile.
-                self._store_joined(self._joined(self._visitor(incoming), message), visitor.name)
+                joined = self._joined(self._visitor(incoming), message)
+                self._store(joined, "a node has joined", visitor.name)
             except errors.GangerError as error:
                 refuse(error)
                 return
@@ -249,11 +252,12 @@ class NodeHub(Component[messages.NodeHubMessage]):
         now = self.runtime.wall_clock()
         return host_table.joined(self._table, visitor, key, message.directory, now)
 
-    def _store_joined(self, table: HostTable, name: str) -> None:
+    def _store(self, table: HostTable, event: str, name: str) -> None:
+        """Store this table, unless it is the present one."""
         if table is not self._table:
             host_table.write(self.places.hosts, table)
             self._table = table
-            self.log.info("a node has joined", node=name)
+            self.log.info(event, node=name)
 
     def _greet(self, incoming: Incoming, number: int, message: messages.GreetMaster) -> None:
         visitor = self._visitor(incoming)
@@ -264,6 +268,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if message.directory != host.directory:
             text = f"node {visitor.name} has joined with another data directory"
             raise errors.NotAllowedError(f"{text}; `ganger node invite {host.name}` lets it join")
+        called = host_table.called(self._table, visitor.name, incoming.identity.key or "")
+        self._store(called, "a node calls with its new key", visitor.name)
         earlier = self._sessions.get(visitor.name)
         if earlier is not None and earlier.peer != incoming.peer:
             self._end_session(visitor.name)
@@ -276,6 +282,14 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self.log.info("a node has called", node=visitor.name, address=incoming.identity.address)
         self._mend_record(visitor.name, incoming.identity.address)
         self._look_again(visitor.name)
+
+    def _rotate(self, incoming: Incoming, number: int, message: messages.RotateKey) -> None:
+        assert self._table is not None
+        visitor = self._visitor(incoming)
+        key = keys.check_key(message.key, "the host's new key")
+        rotating = host_table.rotating(self._table, visitor, key, message.directory)
+        self._store(rotating, "a node has a new key", visitor.name)
+        self._say(incoming.peer, number, self._greeting(visitor.name))
 
     def _look_again(self, name: str) -> None:
         """The node has called, or its record has changed: what waits for it goes on."""

@@ -40,6 +40,9 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     key: str = ""
+    next_key: str = ""
+    """The key that replaces `key` when the host calls with it; until then both are good."""
+
     directory: str = ""
     """The identity of its data directory, which it has made when it joined."""
     joined: float = 0.0
@@ -67,7 +70,7 @@ class Visitor(msgspec.Struct, frozen=True):
 def visitor_of(table: HostTable, key: str) -> Visitor | None:
     """Who shows this key; None: it is unknown, and no connection is made."""
     for host in table.hosts.values():
-        if host.key == key:
+        if key and key in (host.key, host.next_key):
             return Visitor(host.name)
         for one in host.invitations:
             if one.key == key:
@@ -101,14 +104,41 @@ def joined(table: HostTable, visitor: Visitor, key: str, directory: str, now: fl
         raise errors.NotAllowedError(
             f"this token was valid until {minutes} min ago; {_again(host.name)}"
         )
-    if any(one.key == key for name, one in table.hosts.items() if name != host.name):
-        raise errors.NotAllowedError("another node has joined with the key of this host")
+    _check_own(table, host.name, key)
     used = msgspec.structs.replace(invitation, used_by=key)
     invitations = tuple(used if one.key == used.key else one for one in host.invitations)
     changed = msgspec.structs.replace(
-        host, key=key, directory=directory, joined=now, invitations=invitations
+        host, key=key, next_key="", directory=directory, joined=now, invitations=invitations
     )
     return _with(table, changed)
+
+
+def rotating(table: HostTable, visitor: Visitor, key: str, directory: str) -> HostTable:
+    """The table after a host has told its next key. `NotAllowedError`: it may not."""
+    host = table.hosts[visitor.name]
+    if visitor.invitation is not None or host.directory != directory:
+        raise errors.NotAllowedError(f"node {host.name}: only the host itself changes its key")
+    _check_own(table, host.name, key)
+    next_key = "" if key == host.key else key
+    return _with(table, msgspec.structs.replace(host, next_key=next_key))
+
+
+def called(table: HostTable, name: str, key: str) -> HostTable:
+    """The table after this host has called with this key: a new one replaces the one before."""
+    host = table.hosts[name]
+    if not host.next_key or key != host.next_key:
+        return table
+    invitations = tuple(
+        msgspec.structs.replace(one, used_by=key) if one.used_by == host.key else one
+        for one in host.invitations
+    )
+    changed = msgspec.structs.replace(host, key=key, next_key="", invitations=invitations)
+    return _with(table, changed)
+
+
+def _check_own(table: HostTable, name: str, key: str) -> None:
+    if any(key in {one.key, one.next_key} for other, one in table.hosts.items() if other != name):
+        raise errors.NotAllowedError("another node has joined with the key of this host")
 
 
 def removed(table: HostTable, name: str) -> HostTable:

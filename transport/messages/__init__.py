@@ -115,7 +115,7 @@ ToJob = (
 
 # ---------------------------------------------------------------- between the hub and a node
 
-NodeRequest = JoinCluster | GreetMaster
+NodeRequest = JoinCluster | GreetMaster | RotateKey
 FromNode = NodeRequest | TaskAnswered | LeftTaskEnded | Failure
 ToNode = CallTask | EndTask | NodeGreeted | Failure
 

@@ -60,6 +60,13 @@ class GreetMaster(Request[NodeGreeted], frozen=True):
     live: dict[str, str | int] = {}
 
 
+class RotateKey(Request[NodeGreeted], frozen=True):
+    """From a node: it will call with this public key. Both are good until it has. Repeatable."""
+
+    key: str
+    directory: str
+
+
 class JoinCluster(Request[NodeGreeted], frozen=True):
     """From a host that shows the key of its token: this is my own public key. May be repeated."""
 
