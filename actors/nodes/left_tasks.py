@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage.nodes import host_table
-from ...storage.nodes.host_table import Standing
+from ...storage.nodes.host_table import TaskStanding
 from ...transport import messages
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class LeftTasks:
     def _ask(self, left: _Left, table: HostTable | None) -> None:
         asked = left.asked
         match host_table.standing(table, asked.node, asked.began):
-            case Standing.OPEN:
+            case TaskStanding.OPEN:
                 if not self._say(asked.node, left.number, messages.EndTask(key=asked.key)):
                     left.reply(self._waits(asked))
-            case Standing.JOINED_SINCE:
+            case TaskStanding.JOINED_SINCE:
                 text = f"node {asked.node} has joined anew, and cannot tell: {_forget(asked.node)}"
                 left.reply(messages.TaskEndAwaited(text))
-            case Standing.FORGOTTEN | Standing.REMOVED as why:
+            case TaskStanding.FORGOTTEN | TaskStanding.REMOVED as why:
                 self._end(left, host_table.unknown_end(asked.node, why))
 
     def _end(self, left: _Left, text: str) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from ...storage import errors
 from ...storage.nodes import host_table
-from ...storage.nodes.host_table import Standing
+from ...storage.nodes.host_table import TaskStanding
 from ...transport import messages
 from ...transport.envelopes import Envelope
 
@@ -101,7 +101,7 @@ class NodeCalls:
         call: Any = self._calls[number]
         asked = call.envelope.message
         why = host_table.standing(table, call.node, asked.began)
-        if why is not Standing.OPEN:
+        if why is not TaskStanding.OPEN:
             del self._calls[number]
             call.envelope.refuse(errors.JobStateError(host_table.unknown_end(call.node, why)))
         elif not call.sent:

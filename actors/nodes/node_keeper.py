@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, assert_never
 
 from ...storage.nodes import host_table
-from ...storage.nodes.host_table import Standing
+from ...storage.nodes.host_table import TaskStanding
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ...transport.links.component_link import LinkedReceiver
@@ -100,7 +100,7 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
         elif isinstance(message, messages.ListNodes):
             envelope.reply(messages.NodesListed(nodes=[]))
         elif isinstance(message, messages.EndLeftTask):
-            text = host_table.unknown_end(message.node, Standing.REMOVED)
+            text = host_table.unknown_end(message.node, TaskStanding.REMOVED)
             envelope.reply(messages.TasksEnded(text))
         else:
             name = message.node if isinstance(message, messages.CallNode) else message.name

@@ -159,7 +159,7 @@ def unknown(table: HostTable, name: str) -> errors.BadRequestError:
     return errors.BadRequestError(f"there is no node {name!r}; nodes that have joined: {known}")
 
 
-class Standing(enum.Enum):
+class TaskStanding(enum.Enum):
     """Whether a node can say what became of a task."""
 
     OPEN = "it can"
@@ -168,22 +168,22 @@ class Standing(enum.Enum):
     REMOVED = "it was removed"
 
 
-def standing(table: HostTable | None, name: str, began: float) -> Standing:
+def standing(table: HostTable | None, name: str, began: float) -> TaskStanding:
     """Whether the node can say what became of a task whose opcode began then (epoch seconds)."""
     host = None if table is None else table.hosts.get(name)
     if host is None or not host.key:
-        return Standing.REMOVED
+        return TaskStanding.REMOVED
     if began <= host.forgotten:
-        return Standing.FORGOTTEN
-    return Standing.JOINED_SINCE if began < host.joined else Standing.OPEN
+        return TaskStanding.FORGOTTEN
+    return TaskStanding.JOINED_SINCE if began < host.joined else TaskStanding.OPEN
 
 
-def unknown_end(name: str, why: Standing) -> str:
+def unknown_end(name: str, why: TaskStanding) -> str:
     """What is said of a task of which the node cannot tell."""
     said = {
-        Standing.JOINED_SINCE: f"node {name} has joined anew since the command began",
-        Standing.FORGOTTEN: f"the tasks of node {name} were forgotten on request",
-        Standing.REMOVED: f"node {name} was removed",
+        TaskStanding.JOINED_SINCE: f"node {name} has joined anew since the command began",
+        TaskStanding.FORGOTTEN: f"the tasks of node {name} were forgotten on request",
+        TaskStanding.REMOVED: f"node {name} was removed",
     }
     return f"{said[why]}: it is not known whether the command still runs on {name}"
 
