@@ -20,7 +20,7 @@ from ..storage import errors
 from ..storage.jobs.job_views import JobInfo
 from ..storage.jobs.jobs import JobStatus
 from ..storage.jobs.outcomes import Outcome
-from ..transport.messages import DaemonInfo, FilterRow, LockWait
+from ..transport.messages import DaemonInfo, FilterRow, LockWait, NodeState
 from .declarations import Call, Method, Resource, Right
 from .feed import Feed
 
@@ -95,6 +95,7 @@ class _Told(msgspec.Struct):
     waiting: dict[str, int]
     rules: list[FilterRow]
     hits: dict[str, int]
+    nodes: list[NodeState]
 
 
 class _Now:
@@ -106,6 +107,7 @@ class _Now:
         self._waiting = told.waiting
         self._rules = told.rules
         self._hits = told.hits
+        self._hosts = told.nodes
         self._times = times
         self._feed = feed
 
@@ -120,6 +122,7 @@ class _Now:
         yield from self._states()
         yield from self._disk()
         yield from self._hits_of_rules()
+        yield self._nodes()
 
     def _jobs(self) -> Iterable[Metric]:
         """Live jobs, and for what they wait."""
@@ -186,6 +189,16 @@ class _Now:
             hits.add_metric([rule.uuid, action], self._hits.get(rule.uuid, 0))
         yield hits
 
+    def _nodes(self) -> Metric:
+        nodes = GaugeMetricFamily("ganger_nodes", "Hosts by their connection", labels=["state"])
+        counts = Counter(
+            ("there" if one.is_there else "silent") if one.has_joined else "invited"
+            for one in self._hosts
+        )
+        for state in ("there", "silent", "invited"):
+            nodes.add_metric([state], counts[state])
+        return nodes
+
     @property
     def _lock_waits(self) -> int:
         """Those that stand in line for a lock, and those that are held back for one."""
@@ -239,6 +252,7 @@ async def read_metrics(call: Call) -> Response:
         await _waiting(client),
         await client.filters(),
         await client.rule_hits(),
+        (await client.nodes()).nodes,
     )
     now = _Now(told, call.of(JobTimes), call.of(Feed))
     registry = CollectorRegistry(auto_describe=False)

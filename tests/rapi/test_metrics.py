@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.rapi.served import Served
+from tests.system.hosts import free_endpoint
 
 from ganger import JobStatus
 from ganger.rapi.feed import Feed
@@ -110,6 +111,7 @@ def test_a_scrape_counts_what_happened_since_the_last_one(tmp_path: Path) -> Non
         with served.client() as client:
             job_id = client.submit([{"OP_ID": "OP_TEST_DELAY", "duration": 0.001}])
             client.wait(job_id)
+            client.invite_node("web1", endpoint=free_endpoint())
         after = scraped(served)
     statuses = {name[1] for name in after if name[0] == "ganger_jobs"}
     assert statuses == set(JobStatus)
@@ -120,3 +122,5 @@ def test_a_scrape_counts_what_happened_since_the_last_one(tmp_path: Path) -> Non
     assert after["ganger_last_job_id",] == before["ganger_last_job_id",] + 1 == job_id
     assert after["ganger_flushes_total",] > before["ganger_flushes_total",]
     assert after["ganger_component_ready", "job_queue"] == 1
+    assert [before["ganger_nodes", state] for state in ("there", "silent", "invited")] == [0, 0, 0]
+    assert [after["ganger_nodes", state] for state in ("there", "silent", "invited")] == [0, 0, 1]
