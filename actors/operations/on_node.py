@@ -172,9 +172,23 @@ class _Task:
                 for one in list(self._slots):
                     if one.startswith("page "):
                         self._forget(one)
-                reading.end()
+                reading.end(is_whole=self._has_all_output())
         for slot in list(self._slots):
             self._forget(slot)
+
+    def _has_all_output(self) -> bool:
+        """Whether as much has come as the command has written: there is no further page."""
+        assert self._ended is not None
+        match decode_job(self._ended.body).ops[0].result:
+            case dict() as result:
+                pass
+            case [_, [_, dict() as result]]:
+                pass
+            case _:
+                return False
+        sizes = {kind: result.get(f"{kind}_bytes") for kind in self._outputs}
+        is_whole = sizes == {kind: output.size for kind, output in self._outputs.items()}
+        return is_whole and result.get("truncated") is False
 
     def _take(self, chunks: list[OutputChunk]) -> None:
         for chunk in chunks:

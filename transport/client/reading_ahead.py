@@ -34,9 +34,12 @@ class ReadingAhead:
         self.has_all = False
         """Everything was read, and nothing more will come."""
 
-    def end(self) -> None:
-        """The job has ended. Replies to all requests so far are not wanted any more."""
-        self._has_ended, self.has_all = True, False
+    def end(self, *, is_whole: bool = False) -> None:
+        """The job has ended. Replies to all requests so far are not wanted any more.
+
+        ``is_whole``: the caller knows that nothing is missing.
+        """
+        self._has_ended, self.has_all = True, is_whole
         self._open.clear()
         self._pages.clear()
         self._asked = self._received

@@ -98,13 +98,20 @@ def run(context: NodeContext) -> object:
     return context.run({"OP_ID": "OP_EXEC", "argv": ["x"], "node": "web1"})
 
 
-def test_a_command_without_output_takes_four_requests() -> None:
-    context = NodeContext(end=ended(JobStatus.SUCCESS, {"exit_code": 0}))
-    assert run(context) == {"exit_code": 0}
+@pytest.mark.parametrize(
+    ("size", "is_truncated", "more"), [(0, False, 0), (0, True, 1), (5, False, 1)]
+)
+def test_a_command_whose_output_has_come_takes_three_requests(
+    size: int, more: int, *, is_truncated: bool
+) -> None:
+    result = {"stdout_bytes": size, "stderr_bytes": 0, "truncated": is_truncated}
+    context = NodeContext(end=ended(JobStatus.SUCCESS, result))
+    assert run(context) == result
     assert context.marks == ["web1", ""]
     assert [type(one).__name__ for one in context.asked] == [
-        "SubmitJobs", "AwaitTask", "ReadOutput", "ReadOutput",
-    ]  # fmt: skip
+        *("SubmitJobs", "AwaitTask", "ReadOutput"),
+        *["ReadOutput"] * more,
+    ]
 
 
 def test_output_is_passed_on_whole_each_stream_for_itself() -> None:
