@@ -109,7 +109,7 @@ def _row(found: NodeState, use: str | None) -> dict[str, Any]:
         is_open = found.invited_until > time.time()
         state, since = "invited" if is_open else "invitation past", found.invited_until
     elif not found.is_there:
-        state, since = "silent", found.silent_since
+        state, since = "refused" if found.problem else "silent", found.silent_since
     return {
         "name": found.name,
         "state": state,

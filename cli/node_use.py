@@ -150,6 +150,8 @@ def _of_host(state: NodeState | None) -> dict[str, Any]:
     if state is None or not state.has_joined:
         return {"Host": "none has joined" if state is None else "invited, and has not joined yet"}
     is_silent = f"silent since {output.absolute(state.silent_since or None)}"
+    if state.problem:
+        is_silent = f"refused: {state.problem}"
     live = state.live
     return {
         "Host": f"there, from {state.address}" if state.is_there else is_silent,

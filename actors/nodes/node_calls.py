@@ -34,6 +34,7 @@ class NodeCalls:
     """All of them, by number. ``say`` sends a node a frame, if it is there.
 
     ``since``: since when a node is silent. ``there_since``: or is there; 0.0: it is not.
+    ``started`` is told how it has answered the start of a task.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class NodeCalls:
         since: Callable[[str], float],
         next_number: Callable[[], int],
         there_since: Callable[[str], float],
+        started: Callable[[str, messages.TaskAnswered], None],
     ) -> None:
         self._say = say
         self._since = since
         self._next_number = next_number
         self._there_since = there_since
+        self._started = started
         self._calls: dict[int, _Call] = {}
 
     def count(self, node: str) -> int:
@@ -89,6 +92,8 @@ class NodeCalls:
         if call is not None and node == call.node:
             del self._calls[number]
             call.envelope.reply(message)
+            if call.envelope.message.is_start and isinstance(message, messages.TaskAnswered):
+                self._started(node, message)
 
     def forget_caller(self, peer: bytes) -> None:
         """A job's process has gone: nobody waits for its calls."""

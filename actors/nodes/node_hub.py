@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Any, assert_never
 import msgspec
 
 from ...storage import errors, settings
-from ...storage.access import endpoints, keys
-from ...storage.nodes import host_table, tokens
+from ...storage.access import keys
+from ...storage.nodes import host_table, seals, tokens
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.zmq.router import Router
 from ...transport.zmq.sockets import new_key_pair
-from ..processes import machine
 from ..runtime.component import Component
+from . import announcing
 from .left_tasks import LeftTasks
 from .node_calls import NodeCalls
 from .node_records import NodeRecords
+from .seen_tasks import SeenTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...storage.nodes.host_table import HostTable, Visitor
+    from ...storage.nodes.host_table import HostRecord, HostTable, Visitor
     from ...transport.zmq.peers import Incoming
     from ..runtime.component import Runtime
 
@@ -45,6 +46,7 @@ class _Session(msgspec.Struct):
     address: str
     since: float
     live: dict[str, str | int]
+    run: str = ""
 
 
 class NodeHub(Component[messages.NodeHubMessage]):
@@ -65,12 +67,17 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._silent_since: dict[str, float] = {}
         self._numbers = itertools.count(1)
         self._records = NodeRecords(runtime)
+        self._seen = SeenTasks(runtime, self.places.hosts.with_name("seen.json"))
         sending = self._say_to, self._silence_of, self._numbers.__next__
-        self._calls, self._left = NodeCalls(*sending, self._there_since), LeftTasks(*sending)
+        self._calls, self._left = (
+            NodeCalls(*sending, self._there_since, self._seen.note_start),
+            LeftTasks(*sending),
+        )
 
     def boot(self) -> None:
         """Read the table, and listen."""
         self._table = host_table.read(self.places.hosts)
+        self._seen.read()
         self._listen()
 
     def close(self) -> None:
@@ -78,7 +85,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if self._router is not None:
             self._router.close()
 
-    def receive(self, envelope: Envelope[messages.NodeHubMessage]) -> None:
+    def receive(self, envelope: Envelope[messages.NodeHubMessage]) -> None:  # noqa: C901 - a table
         """Handle one message."""
         message = envelope.message
         match message:
@@ -98,6 +105,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 self._left.take(envelope, self._table)
             case messages.PeerGone():
                 self._calls.forget_caller(message.peer)
+            case messages.SeenTasksDue():
+                self._seen.write_what_is_due()
             case messages.FramesWaiting():
                 pass  # The end of this turn reads them.
             case _:
@@ -256,7 +265,12 @@ class NodeHub(Component[messages.NodeHubMessage]):
         """Store this table, unless it is the present one."""
         if table is not self._table:
             host_table.write(self.places.hosts, table)
+            is_anew = (
+                self._table is None or self._table.hosts[name].joined < table.hosts[name].joined
+            )
             self._table = table
+            if is_anew:
+                self._seen.forget(name)
             self.log.info(event, node=name)
 
     def _greet(self, incoming: Incoming, number: int, message: messages.GreetMaster) -> None:
@@ -268,14 +282,15 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if message.directory != host.directory:
             text = f"node {visitor.name} has joined with another data directory"
             raise errors.NotAllowedError(f"{text}; `ganger node invite {host.name}` lets it join")
+        self._check_copy(host, incoming.peer, message)
         called = host_table.called(self._table, visitor.name, incoming.identity.key or "")
         self._store(called, "a node calls with its new key", visitor.name)
         earlier = self._sessions.get(visitor.name)
         if earlier is not None and earlier.peer != incoming.peer:
             self._end_session(visitor.name)
-        self._sessions[visitor.name] = _Session(
-            incoming.peer, incoming.identity.address, self.runtime.wall_clock(), message.live
-        )
+        address, now = incoming.identity.address, self.runtime.wall_clock()
+        session = _Session(incoming.peer, address, now, message.live, message.run)
+        self._sessions[visitor.name] = session
         self._names[incoming.peer] = visitor.name
         self._silent_since.pop(visitor.name, None)
         self._say(incoming.peer, number, self._greeting(visitor.name))
@@ -290,6 +305,28 @@ class NodeHub(Component[messages.NodeHubMessage]):
         rotating = host_table.rotating(self._table, visitor, key, message.directory)
         self._store(rotating, "a node has a new key", visitor.name)
         self._say(incoming.peer, number, self._greeting(visitor.name))
+
+    def _check_copy(self, host: HostRecord, peer: bytes, message: messages.GreetMaster) -> None:
+        """Refuse a second daemon with the node's keys, and a data directory that has forgotten."""
+        assert self._router is not None
+        assert self._table is not None
+        # The node's former daemon may have ended just now.
+        for left in self._router.take_left():
+            self._forget_peer(left)
+        session = self._sessions.get(host.name)
+        if session is not None and session.peer != peer and session.run != message.run:
+            where = f"connected already, from {session.address}"
+            text = f"node {host.name} is {where}: another daemon has the same keys"
+            raise errors.NotAllowedError(text)
+        seal = seals.Seal(message.seal, message.following_seal)
+        problem = seals.refusal(host, seal, message.last_id, self._seen.of(host.name))
+        seal_then = host.seal if problem else seal.following
+        if (host.seal, host.problem) != (seal_then, problem):
+            table = host_table.sealed(self._table, host.name, seal_then, problem)
+            host_table.write(self.places.hosts, table)
+            self._table = table
+        if problem:
+            raise errors.NotAllowedError(problem)
 
     def _look_again(self, name: str) -> None:
         """The node has called, or its record has changed: what waits for it goes on."""
@@ -342,7 +379,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _invite(self, envelope: Envelope[Any], message: messages.InviteNode) -> None:
         assert self._records.cluster is not None
         cluster, cluster_name = self._records.cluster
-        _check_endpoints(message)
+        announcing.check(message)
         table = self._table or host_table.HostTable(endpoint=message.endpoint or DEFAULT_ENDPOINT)
         if message.endpoint and message.endpoint != table.endpoint:
             table = msgspec.structs.replace(table, endpoint=message.endpoint)
@@ -354,7 +391,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         assert self._router is not None
         assert self._router.server_key is not None
         kept = tuple(message.announced) or table.announced
-        announced = list(kept) or _own_endpoints(self._router.endpoints[0])
+        announced = list(kept) or announcing.own_endpoints(self._router.endpoints[0])
         table = msgspec.structs.replace(table, announced=kept)
         host_table.write(self.places.hosts, table)
         self._table = table
@@ -405,6 +442,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
                     invited_until=max(open_until, default=0.0),
                     open_calls=self._calls.count(name),
                     left_tasks=self._left.count(name),
+                    problem="" if session else host.problem,
                     live={} if session is None else session.live,
                 )
             )
@@ -456,20 +494,3 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 envelope.refuse(error)
 
         self._records.ask_cluster(go_on, envelope.refuse)
-
-
-def _check_endpoints(message: messages.InviteNode) -> None:
-    problems = [endpoints.problem(one, is_listening=False) for one in message.announced]
-    if message.endpoint:
-        problems.append(endpoints.problem(message.endpoint, is_listening=True))
-    for problem in filter(None, problems):
-        raise errors.BadRequestError(problem)
-
-
-def _own_endpoints(endpoint: str) -> list[str]:
-    """Where hosts may find this machine, if it listens at ``endpoint``."""
-    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-    if host.strip("[]") not in ("0.0.0.0", "::", "*"):  # noqa: S104 - what the operator has said
-        return [endpoint]
-    found = [*machine.addresses(), machine.host_name()]
-    return [f"tcp://{f'[{one}]' if ':' in one else one}:{port}" for one in dict.fromkeys(found)]

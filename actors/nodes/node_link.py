@@ -10,6 +10,7 @@ The link tries the masters' endpoints one after the other, until one answers.
 from __future__ import annotations
 
 import itertools
+import secrets
 from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.access.keys import KeyPair
 from ...storage.jobs.origins import Submitter
-from ...storage.nodes import membership, task_settings
+from ...storage.nodes import membership, seals, task_settings
 from ...storage.version import version
 from ...transport import frames, messages
 from ...transport.envelopes import Address, Envelope
@@ -67,6 +68,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._numbers = itertools.count(1)
         self._last_problem = ""
         self._ends = TaskEnds(runtime, self._say)
+        self._run = secrets.token_hex(8)
 
     def boot(self) -> None:
         """Call the first master."""
@@ -74,6 +76,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         if found is None:
             raise errors.DataDirectoryError(f"{self.places.membership}: there is no such file")
         self._membership = found
+        self._seal = seals.begin(self.places.data)
         self._endpoints = itertools.cycle(found.endpoints)
         pair = KeyPair(public=found.public, secret=found.secret, server=found.server)
         self._dealer = Dealer(next(self._endpoints), pair)
@@ -133,14 +136,32 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             self._open.clear()
             self.runtime.tell(JOB_QUEUE, messages.PeerGone(peer=_PEER))
         if event is ConnectionEvent.MADE:
-            greeting = messages.GreetMaster(directory=self._membership.directory, live=_live())
-            self._say(greeting, next(self._numbers))
+            self._greet(self._connection)
         elif event is ConnectionEvent.REFUSED:
             self._has_heard = True
             text = "the master does not know this host's key, as if it had removed the node"
             self._note(f"{text}; a new invitation lets it join again")
         elif was_known:
             self._note("the connection to the master has ended")
+
+    def _greet(self, connection: int) -> None:
+        def known(found: messages.LastId) -> None:
+            if connection == self._connection:
+                greeting = messages.GreetMaster(
+                    directory=self._membership.directory,
+                    run=self._run,
+                    last_id=found.last_id,
+                    seal=self._seal.present,
+                    following_seal=self._seal.following,
+                    live=_live(),
+                )
+                self._say(greeting, next(self._numbers))
+
+        def refused(error: errors.GangerError) -> None:
+            # `_try_next` connects anew.
+            self.log.warning("the master is not greeted", error=error.text)
+
+        self.runtime.ask(JOB_QUEUE, messages.ReadLastId(), known, refused)
 
     def _look_later(self) -> None:
         self.runtime.later(settings.NODE_CALL_SECONDS, messages.MasterDue())
@@ -194,6 +215,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             match frame.message:
                 case messages.NodeGreeted() as found:
                     self._is_known, self._last_problem = True, ""
+                    self._seal = seals.settle(self.places.data, self._seal)
                     self._tell("")
                     self.log.info("the master has answered", node=found.name)
                 case messages.Failure() as failure:

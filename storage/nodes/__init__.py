@@ -7,5 +7,6 @@
 - `choosing`: which nodes the words of a user mean. Pure.
 - `node_states`: which nodes take commands. Pure.
 - `node_objects`: the objects of the configuration that stand for hosts. Pure.
+- `seals`: is this the directory with which the master has spoken last?
 - `task_marks`: which task a job's process has begun on a node, and its key there.
 """

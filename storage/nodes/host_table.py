@@ -46,6 +46,10 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     directory: str = ""
     """The identity of its data directory, which it has made when it joined."""
     joined: float = 0.0
+    seal: str = ""
+    """By which its data directory is known (`seals`)."""
+    problem: str = ""
+    """Why its daemon is refused until it joins anew; empty: it is not."""
     forgotten: float = 0.0
     """Nobody waits for tasks that began before this moment (epoch seconds)."""
     invitations: tuple[Invitation, ...] = ()
@@ -107,9 +111,12 @@ def joined(table: HostTable, visitor: Visitor, key: str, directory: str, now: fl
     _check_own(table, host.name, key)
     used = msgspec.structs.replace(invitation, used_by=key)
     invitations = tuple(used if one.key == used.key else one for one in host.invitations)
-    changed = msgspec.structs.replace(
-        host, key=key, next_key="", directory=directory, joined=now, invitations=invitations
-    )
+    changed = msgspec.structs.replace(host, invitations=invitations)
+    if host.problem or (host.key, host.directory) != (key, directory):
+        # With nothing known of earlier tasks.
+        changed = msgspec.structs.replace(
+            changed, key=key, next_key="", directory=directory, joined=now, seal="", problem=""
+        )
     return _with(table, changed)
 
 
@@ -193,6 +200,11 @@ def forgotten(table: HostTable, name: str, now: float) -> HostTable:
     if name not in table.hosts:
         raise unknown(table, name)
     return _with(table, msgspec.structs.replace(table.hosts[name], forgotten=now))
+
+
+def sealed(table: HostTable, name: str, seal: str, problem: str) -> HostTable:
+    """The table after a node has called, or was refused for this problem."""
+    return _with(table, msgspec.structs.replace(table.hosts[name], seal=seal, problem=problem))
 
 
 def read(path: Path) -> HostTable | None:

@@ -176,7 +176,9 @@ ListenerMessage = ReplyDue | FramesWaiting | LocalSocketMissing | ComponentRepla
 AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
-NodeHubMessage = NodesRequest | CallNode | EndLeftTask | PeerGone | FramesWaiting
+NodeHubMessage = (
+    NodesRequest | CallNode | EndLeftTask | SeenTasksDue | PeerGone | FramesWaiting
+)
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
 NodeLinkMessage = (
     TaskEnded | TaskReplyDue | TaskEndDue | MasterDue | FramesWaiting | ComponentReplaced

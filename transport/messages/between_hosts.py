@@ -53,10 +53,16 @@ class NodeGreeted(Reply, frozen=True):
 class GreetMaster(Request[NodeGreeted], frozen=True):
     """From a node, first on each connection: here I am.
 
-    ``directory``: the identity of its data directory. ``live``: as in `NodeState`.
+    ``directory``: the identity of its data directory. ``live``: as in `NodeState`. ``run``: a word
+    of its own for each daemon. ``last_id``: the highest id of its queue. ``seal``,
+    ``following_seal``: as in `storage.nodes.seals`.
     """
 
     directory: str
+    run: str = ""
+    last_id: int = 0
+    seal: str = ""
+    following_seal: str = ""
     live: dict[str, str | int] = {}
 
 

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from .base import Done, InterimReply, Reply, Request
+from .base import Done, InterimReply, Notice, Reply, Request
 from .between_hosts import TaskAnswered
 
 
@@ -30,6 +30,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     invited_until: float = 0.0
     open_calls: int = 0
+    problem: str = ""
+    """Why its daemon is refused; empty: it is not."""
     left_tasks: int = 0
     """Tasks whose jobs have lost their processes: locks are kept until the node has ended them."""
 
@@ -140,3 +142,7 @@ class ForgetTasks(Request[TasksForgotten], frozen=True):
     """
 
     name: str
+
+
+class SeenTasksDue(Notice, frozen=True):
+    """From the hub to itself: store how far the tasks of nodes have come."""

@@ -33,10 +33,11 @@ class Nodes:
 
     def __init__(self) -> None:
         self.is_there = True
+        self.started: list[tuple[str, bytes]] = []
         self.said: list[tuple[int, Any]] = []
         numbers = itertools.count(1)
         sending = self.say, lambda _: 55.0, lambda: next(numbers)
-        self.calls = NodeCalls(*sending, lambda _: 110.0 if self.is_there else 0.0)
+        self.calls = NodeCalls(*sending, lambda _: 110.0 if self.is_there else 0.0, self.note_start)
         self.left = LeftTasks(*sending)
 
     def say(self, node: str, number: int, message: Any) -> bool:
@@ -44,6 +45,9 @@ class Nodes:
         if self.is_there:
             self.said.append((number, message))
         return self.is_there
+
+    def note_start(self, node: str, message: messages.TaskAnswered) -> None:
+        self.started.append((node, message.frame))
 
     def call(self, frame: bytes = b"x", began: float = 120.0, node: str = "web1") -> Asker:
         asker = Asker()

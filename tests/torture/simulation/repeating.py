@@ -106,6 +106,8 @@ LATE: tuple[type[Message], ...] = (
     messages.ForgetTasks,
     messages.TaskEndDue,
     messages.LeftTaskDue,
+    messages.SeenTasksDue,
+    messages.TaskEnded,
     messages.HubWanted,
 )
 """The second copy may come any time after the first."""

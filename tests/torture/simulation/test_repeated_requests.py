@@ -22,7 +22,7 @@ def test_every_message_is_known_to_come_once_or_perhaps_twice() -> None:
 
 
 def test_nothing_is_wrong_in_a_world_in_which_every_message_comes_twice(tmp_path: Path) -> None:
-    character = msgspec.structs.replace(CALM, jobs=6, actions=8, slots=2, repeat_chance=1.0)
+    character = msgspec.structs.replace(CALM, jobs=6, actions=16, slots=2, repeat_chance=1.0)
     with playground(tmp_path) as root, world(character, "each twice", root) as made:
         made.play()
         assert made.problems == []
