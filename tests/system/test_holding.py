@@ -350,7 +350,7 @@ def test_one_job_is_held_and_released(daemon: Daemon, client: Client, gate: Gate
     assert f"job {second} is held; " in daemon.run("hold", str(second), "--until", "+1h").stdout
     gate.let_through()
     assert "queued" in (str(getattr(one, "status", "")) for one in client.watch(first, log=False))
-    assert "paused by the rule 'hold 1'" in daemon.run("job", "why", str(first)).stdout
+    assert f"paused by the rule 'hold {first}'" in daemon.run("job", "why", str(first)).stdout
     done = daemon.run("release", str(first), "node/n1", str(second), check=False)
     assert (done.returncode, done.stdout) == (
         1,
