@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings
-from ...storage.alive import lock_files
+from ...storage.alive import lock_files, process_identity
 from ...storage.jobs import jobs
 from ...storage.nodes import task_marks
 from ...storage.queue_files import compaction, job_files, read_back, removal, replay, spool
@@ -293,13 +293,27 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
         return Life.NONE
     if not lock_files.is_dead(job.livelock):
         return Life.ALIVE
-    if not job.status.is_final and task_marks.is_marked(job.livelock):
+    if not job.status.is_final and (task_marks.is_marked(job.livelock) or _marks_again(job)):
         # Its task on a node may live: the executor has that ended before the job ends.
         return Life.ALIVE
     # No executor watched it when it ended.
     lock_files.remove_dead(job.livelock)
     # The lock file of a daemon that died while the job's process was being made: there is none.
     return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
+
+
+def _marks_again(job: jobs.Job) -> bool:
+    """Mark the job's task on a node, if the machine was restarted: the mark is not flushed."""
+    assert job.livelock is not None
+    identity, task = lock_files.identity_of(job.livelock), task_marks.jobs_task(job)
+    if identity is None or task is None or identity.boot == process_identity.boot():
+        return False
+    try:
+        task_marks.write(job.livelock, task)
+    except errors.StorageError:
+        # A full disk must not keep the daemon from starting.
+        return False
+    return True
 
 
 def _is_unflushed_final(job: jobs.Job, body: bytes, journaled_serial: int) -> bool:

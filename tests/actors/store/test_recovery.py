@@ -15,11 +15,13 @@ from ganger.actors.store import recovery
 from ganger.actors.store.job_rows import Phase
 from ganger.actors.store.loaded import Loaded
 from ganger.storage import settings
+from ganger.storage.alive import process_identity
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.log import records
 from ganger.storage.log.journal import Journal
 from ganger.storage.log.records import JobArchived, JobsStored, StateStored
+from ganger.storage.nodes import task_marks
 
 QUEUED, WAITING, CANCELING, RUNNING, CANCELED, SUCCESS, ERROR = JobStatus
 
@@ -82,6 +84,31 @@ def test_a_process_that_only_a_lost_file_has_named_is_found(disk: Leftovers, tex
     assert (row.phase, row.status, row.lock_file) == (Phase.HANDED_OVER, QUEUED, disk.living.path)
     serial, body = loaded.living[1]
     assert (serial, jobs.decode_job(body).livelock) == (2, disk.living.path)
+
+
+@pytest.mark.parametrize(
+    ("node", "boot", "is_marked", "expected"),
+    [
+        ("web1", "", True, Phase.HANDED_OVER),
+        ("web1", "", False, Phase.ENDED),
+        (None, "", False, Phase.ENDED),
+        # After a loss of power the mark may be gone, and the task runs on.
+        ("web1", "1a2b3c4d", False, Phase.HANDED_OVER),
+        (None, "1a2b3c4d", False, Phase.ENDED),
+    ],
+)
+def test_a_job_whose_task_on_a_node_may_run_has_not_ended(
+    disk: Leftovers, node: str | None, boot: str, *, is_marked: bool, expected: Phase
+) -> None:
+    identity = f"2147483647.1.{boot or process_identity.boot()}"
+    lock_file = str(disk.places.lock_files / f"job_000001_1_{identity}")
+    job = jobs.decode_job(disk.body(1, 2, RUNNING, livelock=lock_file))
+    job.ops[0].input["node"] = node
+    disk.write(1, jobs.encode_job(job))
+    if is_marked:
+        task_marks.write(lock_file, task_marks.MarkedTask("web1", "key", 1.0))
+    assert phases(disk.load())[1][0] is expected
+    assert task_marks.is_marked(lock_file) is (expected is Phase.HANDED_OVER)
 
 
 def test_a_job_that_has_ended_has_no_process(disk: Leftovers) -> None:
