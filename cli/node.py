@@ -75,8 +75,13 @@ def invite(
     may be printed again; each token is good.
     """
     with call.client() as client:
+        before = client.nodes()
         found = client.invite_node(name, valid_for=valid_for, endpoint=listen, announced=announce)
     output.echo(f"ganger node join {found.token}")
+    joined = [one.name for one in before.nodes if one.has_joined and one.name != name]
+    if listen is not None and before.endpoint and joined and listen != before.endpoint:
+        text = f"{', '.join(joined)} joined at {before.endpoint}, and still call there"
+        output.echo(f"ganger: {text}; invite each anew: its own line leads it here", err=True)
 
 
 @node.command("list", short_help="List the nodes.")

@@ -108,6 +108,20 @@ SUBMITTED: list[tuple[Call, dict[str, Any]]] = [
         {"OP_ID": "OP_NETWORK_SET_PARAMS", "network_name": "n1", "mac_prefix": "aa:bb:cc"},
     ),
     (call("DeleteNetwork", "n1"), {"OP_ID": "OP_NETWORK_REMOVE", "network_name": "n1"}),
+    (
+        call("SetNodeRole", NODE, "drained", force=True, auto_promote=True),
+        {
+            "OP_ID": "OP_NODE_SET_PARAMS",
+            "node_name": NODE,
+            "drained": True,
+            "force": True,
+            "auto_promote": True,
+        },
+    ),
+    (
+        call("ModifyNode", NODE, vm_capable=False),
+        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": NODE, "vm_capable": False},
+    ),
 ]
 """Calls that submit a job, and what its opcode must have."""
 
@@ -143,9 +157,7 @@ REFUSED: list[tuple[Call, str]] = [
     (call("RenameInstance", INSTANCE, "new.example.com"), "OP_INSTANCE_RENAME"),
     (call("EvacuateNode", NODE, iallocator="hail", mode="all"), "OP_NODE_EVACUATE"),
     (call("MigrateNode", NODE, mode="live", target_node="other"), "OP_NODE_MIGRATE"),
-    (call("SetNodeRole", NODE, "drained", force=True, auto_promote=True), "OP_NODE_SET_PARAMS"),
     (call("PowercycleNode", NODE, force=True), "OP_NODE_POWERCYCLE"),
-    (call("ModifyNode", NODE, vm_capable=False), "OP_NODE_SET_PARAMS"),
     (call("GetNodeStorageUnits", NODE, "lvm-vg", "name,size"), "OP_NODE_QUERY_STORAGE"),
     (
         call("ModifyNodeStorageUnits", NODE, "lvm-vg", "xenvg", allocatable=True),

@@ -101,6 +101,7 @@ OBJECTS: list[tuple[str, str]] = [
     (f"gnt-node add-tags {MASTER} quiet", r"\Z"),
     (f"gnt-node list-tags {MASTER}", r"quiet\n\Z"),
     (f"gnt-node remove-tags {MASTER} quiet", r"\Z"),
+    (f"gnt-node modify --node-parameters=ssh_port=23 {MASTER}", r""),
     (
         "gnt-instance list",
         r"Instance .*\ninst1\.example\.com fake +noop +node1\.example\.com ERROR",
@@ -135,7 +136,9 @@ JOBS: list[tuple[str, str]] = [
 
 
 def test_every_command_that_works_is_tried_on_a_fresh_directory() -> None:
-    assert {named(command) for command, _ in LOOKS + CHANGES + OBJECTS + JOBS} == WORKS
+    tried = {named(command) for command, _ in LOOKS + CHANGES + OBJECTS + JOBS}
+    # The only node is the master, which is never removed.
+    assert tried == WORKS - {"gnt-node remove"}
 
 
 class Fresh:

@@ -106,6 +106,9 @@ def test_a_first_join_without_a_master_leaves_nothing_half(daemon: Daemon, host:
     daemon.up()
     host.begun(host.run(*line, check=False))
     assert host.places.membership.exists()
+    other = free_endpoint()
+    moved = daemon.run("node", "invite", "web2", "--listen", other, "--announce", other)
+    assert f"ganger: web1 joined at {endpoint}, and still call there; invite" in moved.stderr
 
 
 def test_directories_of_masters_and_nodes_are_told_apart(daemon: Daemon, host: Host) -> None:
