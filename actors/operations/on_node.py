@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ...storage import errors, wording
+from ...storage import errors, settings, wording
 from ...storage.jobs import outcomes
 from ...storage.jobs.jobs import JobStatus, decode_job
 from ...storage.jobs.outcomes import Outcome
@@ -258,13 +258,23 @@ class _Task:
                 return slot, reply
             error = errors.from_wire(reply.error, reply.text)
             if isinstance(error, errors.TryAgainError):
-                self._call(slot, request)
+                try:
+                    self._wait_to_retry(error)
+                finally:
+                    self._call(slot, request)
             elif slot != "kill":
                 raise OperationError("OpExecError", f"{self._node}: {error.text}") from error
 
+    def _wait_to_retry(self, error: errors.TryAgainError) -> None:
+        """Wait a moment if the node's daemon takes no work now; after a restart of a part, not."""
+        if isinstance(error, errors.BusyError | errors.QueueDrainedError):
+            self._is_silent = True
+            self._context.tell_silent(f"node {self._node} takes no work now: {error.text}")
+            self._context.poll([], settings.DISK_RETRY_SECONDS)
+
     def _note_silence(self, since: float | None) -> None:
         if since:
-            if not self._is_silent and self._opcode.lost_after is not None:
+            if self._lost_at is None and self._opcode.lost_after is not None:
                 self._lost_at = self._context.clock() + self._opcode.lost_after
             self._is_silent = True
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))

@@ -33,6 +33,9 @@ class NodeContext(LocalContext):
         self.silent: list[str] = []
         self.says: list[messages.NodeSilent | None] = []
         """What comes before the replies: the hub's words of the node's silence; None: nothing."""
+        self.refusals: list[messages.Failure] = []
+        """What the node says to the first requests."""
+        self.waited: list[float | None] = []
         self.patience: list[float | None] = []
         self._open: dict[int, messages.Message] = {}
 
@@ -72,7 +75,14 @@ class NodeContext(LocalContext):
             return request.wait_seconds > 0 and request.offset >= len(self.file)
         return isinstance(request, messages.AwaitTask)
 
+    def poll(self, descriptors: object, timeout_seconds: float | None) -> list[int]:
+        assert not descriptors
+        self.waited.append(timeout_seconds)
+        return []
+
     def _answer(self, request: messages.Message) -> messages.Message:
+        if self.refusals:
+            return self.refusals.pop(0)
         match request:
             case messages.SubmitJobs():
                 return messages.JobsSubmitted(ids=[7])
@@ -167,3 +177,23 @@ def test_a_node_that_is_back_has_its_whole_time_again() -> None:
     assert [one is None for one in context.patience[:3]] == [True, False, True]
     assert context.silent == ["node web1 is silent since 1970-01-01T00:00:05Z", ""]
     assert context.marks == ["web1", ""]
+
+
+def test_a_start_that_the_node_refuses_names_it_and_why() -> None:
+    context = NodeContext()
+    context.refusals = [messages.Failure("DiskFullError", "the disk is full")]
+    with pytest.raises(OperationError, match=r"^web1: the disk is full$"):
+        run(context)
+    # Whether it has begun is for the node to say: the daemon asks it before the locks are free.
+    assert context.marks == ["web1"]
+
+
+def test_a_node_whose_queue_is_drained_is_asked_again_after_a_while() -> None:
+    context = NodeContext(end=ended(JobStatus.SUCCESS, {"exit_code": 0}))
+    context.refusals = [
+        messages.Failure("QueueDrainedError", "it is drained"),
+        messages.Failure("ComponentRestartedError", "it was restarted"),
+    ]
+    assert run(context) == {"exit_code": 0}
+    assert context.waited == [1.0]
+    assert context.silent == ["node web1 takes no work now: it is drained", ""]
