@@ -140,19 +140,13 @@ def execute(
     nodes: Sequence[str],
     parallel: int | None,
     stop_on_failure: bool,
-    user: str | None,
-    lost_after: float | None,
-    timeout: float | None,
     cwd: str | None,
     variables: Sequence[str],
     from_here: Sequence[str],
     leave_running: bool,
-    stdin: str | None,
     detach: bool,
     quiet: bool,
-    key: str | None,
-    dry_run: bool,
-    **submission: Any,  # noqa: ANN401 - as `Client.submit`
+    **options: Any,  # noqa: ANN401 - parameters of the opcode, and what `Client.submit` takes
 ) -> int:
     """Run COMMAND as a job, show its output, and end with its exit code.
 
@@ -177,23 +171,34 @@ def execute(
         "argv": list(command),
         "locks": _locks(locks) if locks else None,
         "env": _variables_here(from_here) | _variables(variables) or None,
-        "user": user,
-        "lost_after": lost_after,
-        "timeout": timeout,
         "cwd": _directory(cwd),
         "leave_running": leave_running or None,
+        **{name: options.pop(name) for name in ("user", "lost_after", "timeout")},
     }
     opcode = _without_none({"OP_ID": "OP_EXEC", **given})
     spread = parallel, stop_on_failure
-    common = {"stdin": stdin, "key": key, "dry_run": dry_run, **submission}
+    return _on_nodes(call, opcode, nodes, spread, detach=detach, quiet=quiet, **options)
+
+
+def _on_nodes(
+    call: Call,
+    opcode: dict[str, Any],
+    nodes: Sequence[str],
+    spread: tuple[int | None, bool],
+    *,
+    detach: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401 - as `_submitted`
+) -> int:
+    """Run it here, on the node, or on each of several; the exit code."""
     if len(nodes) > 1 or any(map(choosing.is_group, nodes)):
-        return _on_several(call, opcode, nodes, spread, detach=detach, quiet=quiet, **common)
+        return _on_several(call, opcode, nodes, spread, detach=detach, quiet=quiet, **options)
     if any(spread):
         raise errors.UsageError("--parallel and --stop-on-failure go with --on for several nodes")
     if nodes:
         opcode["node"] = nodes[0]
     end = _detached if detach else functools.partial(_ended, quiet=quiet)
-    return _submitted(call, opcode, end, **common)
+    return _submitted(call, opcode, end, **options)
 
 
 def _on_several(

@@ -69,10 +69,7 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.RefuseHandOver():
                 self._refuse(message)
             case messages.AdoptJobs():
-                for job_id, lock_file, pid in message.jobs:
-                    self._adopt(job_id, lock_file, pid)
-                self._reaper.end_tasks_of_gone()
-                self.runtime.tell(LOCK_MANAGER, messages.RecheckOwners())
+                self._adopt_all(message)
             case messages.DeliverToJob():
                 self._deliver(message)
             case messages.RequestDue():
@@ -108,6 +105,12 @@ class Executor(Component[messages.ExecutorMessage]):
                 self._attach(message, envelope)
             case _:
                 assert_never(message)
+
+    def _adopt_all(self, message: messages.AdoptJobs) -> None:
+        for job_id, lock_file, pid in message.jobs:
+            self._adopt(job_id, lock_file, pid)
+        self._reaper.end_tasks_of_gone()
+        self.runtime.tell(LOCK_MANAGER, messages.RecheckOwners())
 
     def readable(self, descriptors: Iterable[int]) -> None:
         """A fork server or a job has sent something, or has ended."""
