@@ -13,6 +13,7 @@ the fork server, and never needs it.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import math
@@ -92,9 +93,20 @@ def _decoder(allowed: Any) -> _Decoder:  # noqa: ANN401
     return decoder
 
 
+_building = _thread.allocate_lock()
+"""One thread makes a decoder at a time. msgspec notes what it finds out of a class before it knows
+all of it, and another thread that needs the same class meanwhile ends the process."""
+
+
 @functools.cache
 def _new_decoder(allowed: Any) -> _Decoder:  # noqa: ANN401
-    return msgspec.msgpack.Decoder(tuple[int, int, float | None, allowed]).decode
+    return new_decoder(tuple[int, int, float | None, allowed])
+
+
+def new_decoder(expected: Any) -> Callable[[bytes], Any]:  # noqa: ANN401 - a type with messages in it
+    """Decodes msgpack of this type. Any thread may make one."""
+    with _building:
+        return msgspec.msgpack.Decoder(expected).decode
 
 
 def _decode_in_parts(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any, get_args
 
 import msgpack
+import msgspec
 import pytest
 
 from ganger.storage import errors, settings
@@ -137,3 +140,35 @@ def test_a_frame_of_too_many_arrays_is_refused_under_its_number() -> None:
     spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["echo", text]}])
     submission = messages.SubmitJobs(jobs=[spec])
     assert frames.decode(frames.encode(submission, 8), REQUESTS).message == submission
+
+
+def test_one_thread_makes_a_decoder_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two threads that look at one class for the first time ended the process in msgspec.
+    at_work: list[int] = []
+    most = 0
+    both = threading.Barrier(2)
+
+    class SlowDecoder:
+        def __init__(self, _: object) -> None:
+            nonlocal most
+            at_work.append(1)
+            most = max(most, len(at_work))
+            for _step in range(1_000):
+                # The other thread gets its turn here, if nothing keeps it.
+                os.sched_yield()
+            at_work.pop()
+
+        def decode(self, _: bytes) -> object:
+            return None
+
+    def make() -> None:
+        both.wait()
+        frames.new_decoder(int)
+
+    monkeypatch.setattr(msgspec.msgpack, "Decoder", SlowDecoder)
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1

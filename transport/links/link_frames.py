@@ -18,7 +18,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.filters import rules
 from ...storage.plain_values import encodable
-from .. import messages
+from .. import frames, messages
 from ..messages import Message, filter_evaluator, several
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,7 +67,7 @@ def _decoder() -> Callable[[bytes], tuple[str, int, float | None, Message]]:
         vars(module)["FilterRule"] = rules.FilterRule
     unions = [*messages.ACCEPTED.values(), *_REPLIES]
     every: Any = functools.reduce(operator.or_, dict.fromkeys(sum(map(get_args, unions), ())))
-    return msgspec.msgpack.Decoder(tuple[str, int, float | None, every]).decode
+    return frames.new_decoder(tuple[str, int, float | None, every])
 
 
 _REPLIES = (
