@@ -116,19 +116,19 @@ class Lifecycle:
     def _forget_refusal(self, job_id: int) -> None:
         self._refused.pop(job_id, None)
         self._held_up.pop(job_id, None)
+        self._nodes.pop(job_id, None)
 
     def note_held_up(self, message: messages.StateHeldUp) -> None:
         """The job's process waits until the disk takes a state."""
         row = self._table.find(message.job_id)
-        if row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final:
+        if row is not None and row.is_in_hand:
             what = "its end" if message.is_end else "its newest state"
             self._held_up[row.id] = f"{what} cannot be stored: {message.text}"
 
     def note_node(self, message: messages.NodeAwaited) -> None:
         """The job's process waits for a node, or does no more."""
         row = self._table.find(message.job_id)
-        is_alive = row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final
-        if is_alive and message.text:
+        if row is not None and row.is_in_hand and message.text:
             self._nodes[message.job_id] = message.text
         else:
             self._nodes.pop(message.job_id, None)
@@ -189,7 +189,7 @@ class Lifecycle:
         `StorageError` if it cannot be flushed.
         """
         row = self._table.find(job_id)
-        if row is None or row.phase is not Phase.HANDED_OVER or row.status.is_final:
+        if row is None or not row.is_in_hand:
             return
         if self._ledger.in_memory(job_id) is not None:
             return

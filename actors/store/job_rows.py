@@ -212,6 +212,11 @@ class Row(msgspec.Struct, kw_only=True, gc=False):
             self.run.ending = None
 
     @property
+    def is_in_hand(self) -> bool:
+        """Whether a process has the job, and has not ended it: what it tells of itself counts."""
+        return self.phase is Phase.HANDED_OVER and not self.status.is_final
+
+    @property
     def end(self) -> JobEnd:
         """What dependencies look at."""
         return end_of(self.status, self.run.ending)

@@ -293,8 +293,7 @@ class JobStore:
     def note_dropped(self, message: messages.OutputDropped) -> None:
         """A job's process drops output, or stores it again."""
         row = self.table.find(message.job_id)
-        is_alive = row is not None and row.phase is Phase.HANDED_OVER and not row.status.is_final
-        if is_alive and message.text:
+        if row is not None and row.is_in_hand and message.text:
             self.output_dropped[message.job_id] = message.text
         else:
             self.output_dropped.pop(message.job_id, None)

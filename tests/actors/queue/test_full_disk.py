@@ -443,6 +443,18 @@ def test_a_running_job_says_why_its_output_is_dropped_until_it_is_stored_or_ends
     assert told() == {}
 
 
+def test_what_a_job_waits_for_on_a_node_is_forgotten_with_its_process(kept: Queue) -> None:
+    kept.run_new()
+    lifecycle = kept.actor.component.lifecycle
+    silent = messages.NodeAwaited(job_id=1, text="node web1 is silent")
+    kept.actor.notify(silent)
+    assert lifecycle.awaited_node(1) == "node web1 is silent"
+    kept.lose_process(1)
+    assert lifecycle.awaited_node(1) == ""
+    kept.actor.notify(silent)
+    assert lifecycle.awaited_node(1) == ""
+
+
 def test_a_start_without_room_for_the_reserve_is_short_at_once(kept: Queue, disk: Disk) -> None:
     path_of(kept).unlink()
     disk.free = 1_000
