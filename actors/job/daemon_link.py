@@ -1,13 +1,12 @@
-"""How a job process reaches the daemon: the inherited channel, and a ZeroMQ socket after it.
+"""How a job process reaches the daemon: the inherited channel, and the local socket after it.
 
 While the daemon that forked the process lives, frames go over the channel. When the channel is
-closed, the process goes on alone, and attaches itself to the daemon's successor over ZeroMQ as
-soon as there is one. The messages and frames are the same. The process imports the socket
-library only then, because that costs more than a short job.
+closed, the process goes on alone, and attaches itself to the daemon's successor at its local
+socket as soon as there is one. The messages and frames are the same.
 
-Components that live in another process than the daemon's (`JobGo.direct`) are asked there, over a
-ZeroMQ socket as well, as long as the daemon that said so lives. Its successor passes on what it
-gets for them, wherever they live.
+Components that live in another process than the daemon's (`JobGo.direct`) are asked there, over
+their local socket, as long as the daemon that said so lives. Its successor passes on what it gets
+for them, wherever they live.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class DaemonLink(Link[Request[Any]]):
         if self._channel is None:
             return self._successor is not None and self._successor.send(frame)
         if self._direct and (socket := self._direct.get(RECEIVERS[type(message)])) is not None:
-            return self._direct_wire(socket).send(frame)
+            return self._direct_wire(socket).send_ahead(frame)
         try:
             self._channel.send(frame)
         except ChannelClosedError:
@@ -105,9 +104,11 @@ class DaemonLink(Link[Request[Any]]):
         return received
 
     def _resend_directly(self, socket: str, wire: AttachedWire) -> list[Received]:
-        """The process at ``socket`` knows us: send what is open there, or have all sent again."""
+        """The process at ``socket`` knows us: send what it has missed, or have all sent again."""
         if wire.reached > 1:
             return [Received(ResendRequested(), 0)]
+        if not wire.has_missed:
+            return []
         for number, request in self.due():
             if self._direct.get(RECEIVERS[type(request)]) == socket:
                 wire.send(frames.encode(request, number))
@@ -125,17 +126,15 @@ class DaemonLink(Link[Request[Any]]):
             # As nearly always.
             self._channel.wait(_milliseconds(timeout_seconds))
             return []
-        own = [] if self._channel is None else [self._channel.fileno()]
+        own = {} if self._channel is None else {self._channel.fileno(): select.POLLIN}
         must_ask_again = False
         for wire in self._wires():
             if wire.has_something():
                 return []
-            own += wire.filenos()
+            own |= wire.descriptors()
             must_ask_again |= not wire.is_up
         poll = select.poll()
-        for descriptor in own:
-            poll.register(descriptor, select.POLLIN)
-        for descriptor, mask in descriptors.items():
+        for descriptor, mask in (own | descriptors).items():
             poll.register(descriptor, mask)
         if must_ask_again and (timeout_seconds is None or timeout_seconds > ATTACH_SECONDS):
             timeout_seconds = ATTACH_SECONDS

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from .. import frames
 from ..messages import AttachJob, Done, ToJob
+from ..zmq.local_wire import LocalWire
 from .link import Attachment, Received
-
-if TYPE_CHECKING:
-    from ..zmq.connection_event import ConnectionEvent
-    from ..zmq.dealer import Dealer
 
 
 class AttachedWire:
-    """A connection over ZeroMQ. ``is_up``: the other end knows which job this process runs."""
+    """A connection to a socket file. ``is_up``: the other end knows which job this process runs."""
 
     def __init__(self, socket: str, attach: AttachJob) -> None:
-        from ..zmq.dealer import Dealer  # noqa: PLC0415 - costs more than a short job
-
         self.reached = 0
         """How often the other end has learned who is here."""
+        self.has_missed = False
+        """Whether the other end has not got all that was sent before it was first reached."""
         self._attach = attach
         self._attachment = Attachment()
-        self._early: bytes | ConnectionEvent | None = None
-        self._dealer: Dealer = Dealer(f"ipc://{socket}")
+        self._wire = LocalWire(socket)
         self._ask_to_attach()
 
     @property
@@ -33,21 +28,31 @@ class AttachedWire:
         """Whether the other end knows this process."""
         return self._attachment.is_up
 
-    def filenos(self) -> list[int]:
-        """What to poll while waiting for messages."""
-        return self._dealer.filenos()
+    def descriptors(self) -> dict[int, int]:
+        """What to poll, and for what, while waiting for messages."""
+        return self._wire.descriptors()
 
     def send(self, frame: bytes) -> bool:
         """Send; False if the link is down and the message is lost."""
-        return self.is_up and self._dealer.send(frame)
+        return self.is_up and self._wire.send(frame)
+
+    def send_ahead(self, frame: bytes) -> bool:
+        """As `send`; over the first connection, also right behind the attachment.
+
+        The other end takes both in this order. If it lets nobody in, or goes, the message is lost.
+        """
+        if self.reached or self.has_missed:
+            return self.send(frame)
+        self.has_missed = not self._wire.send(frame)
+        return not self.has_missed
 
     def receive(self) -> list[Received]:
         """Everything that has come; never blocks."""
         received = []
-        while (event := self._early or self._dealer.receive(0)) is not None:
-            self._early = None
+        while (event := self._wire.receive()) is not None:
             if not isinstance(event, bytes):
                 self._attachment.note_connection()
+                self.has_missed = True
                 self._ask_to_attach()
                 continue
             found = decoded(event)
@@ -60,22 +65,16 @@ class AttachedWire:
         return received
 
     def has_something(self) -> bool:
-        """Whether `receive` finds something now.
-
-        The descriptors are edge-triggered: a send may have consumed the event of a message that
-        came in meanwhile, and a poll would wait for ever.
-        """
-        if self._early is None:
-            self._early = self._dealer.receive(0)
-        return self._early is not None
+        """Whether `receive` finds something of which no descriptor reports."""
+        return self._wire.has_news
 
     def close(self) -> None:
         """Close the socket."""
-        self._dealer.close()
+        self._wire.close()
 
     def _ask_to_attach(self) -> None:
         number = self._attachment.ask(time.monotonic())
-        self._dealer.send(frames.encode(self._attach, number))
+        self._wire.send(frames.encode(self._attach, number))
 
 
 def decoded(frame: bytes) -> Received:

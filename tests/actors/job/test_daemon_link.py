@@ -16,6 +16,7 @@ from ganger.transport import frames, messages
 from ganger.transport.links import link as links
 from ganger.transport.zmq.connection_event import ConnectionEvent
 
+WIRE = "ganger.transport.links.attached_wire.LocalWire"
 ATTACH = messages.AttachJob(job_id=5, lock_file="/l/job_000005_1", process_id=7)
 
 
@@ -24,8 +25,8 @@ class Successor:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
-        self._dealer = mock.Mock()
-        monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", lambda _: self._dealer)
+        self._wire = mock.Mock(has_news=False)
+        monkeypatch.setattr(WIRE, lambda _: self._wire)
         ours, theirs = channels.pair()
         self.link = daemon_link.DaemonLink(channels.Channel(ours))
         self.link.use_socket("/run/socket", ATTACH, {})
@@ -34,7 +35,7 @@ class Successor:
 
     def hear(self, *news: bytes | ConnectionEvent) -> list[links.Received]:
         """The link takes in what has come."""
-        self._dealer.receive.side_effect = [*news, None]
+        self._wire.receive.side_effect = [*news, None]
         return self.link.receive()
 
     def wait(self) -> None:
@@ -45,7 +46,7 @@ class Successor:
 
     def asked(self) -> list[int]:
         """The numbers of the attachments that were sent so far."""
-        calls = self._dealer.send.mock_calls
+        calls = self._wire.send.mock_calls
         sent = [frames.decode(one.args[0], messages.JobMessage) for one in calls]
         assert {one.message for one in sent} == {ATTACH}
         return [one.number for one in sent]
@@ -117,11 +118,14 @@ WAITS = messages.JobWaits(job_id=5, serial=1, body=None)
 class Elsewhere:
     """Stands for the connection to the process of the lock manager; the test is its other end."""
 
-    def __init__(self, endpoint: str) -> None:
-        assert endpoint == "ipc:///run/a/socket"
+    has_news = False
+
+    def __init__(self, path: str, *, is_connected: bool) -> None:
+        assert path == "/run/a/socket"
         self.news: deque[bytes | ConnectionEvent] = deque()
         self.got: list[tuple[int, messages.Message]] = []
-        self.is_connected = self.is_closed = False
+        self.is_connected = is_connected
+        self.is_closed = False
 
     def send(self, data: bytes) -> bool:
         if self.is_connected:
@@ -129,12 +133,11 @@ class Elsewhere:
             self.got.append((frame.number, frame.message))
         return self.is_connected
 
-    def receive(self, timeout_seconds: float) -> bytes | ConnectionEvent | None:
-        assert timeout_seconds == 0
+    def receive(self) -> bytes | ConnectionEvent | None:
         return self.news.popleft() if self.news else None
 
-    def filenos(self) -> list[int]:
-        return []
+    def descriptors(self) -> dict[int, int]:
+        return {}
 
     def close(self) -> None:
         self.is_closed = True
@@ -161,16 +164,18 @@ class Direct:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[Elsewhere] = []
-        monkeypatch.setattr("ganger.transport.zmq.dealer.Dealer", self._connect)
+        self.is_there = False
+        """Whether that process listens when the link first connects."""
+        monkeypatch.setattr(WIRE, self._connect)
         ours, theirs = channels.pair()
         self.daemon = channels.Channel(theirs)
         self.link = daemon_link.DaemonLink(channels.Channel(ours))
         self.link.use_socket("/run/socket", ATTACH, {"lock_manager": "/run/a/socket"})
 
-    def _connect(self, endpoint: str) -> Any:
-        if endpoint == "ipc:///run/socket":
-            return mock.Mock(receive=mock.Mock(return_value=None))
-        self.made.append(Elsewhere(endpoint))
+    def _connect(self, path: str) -> Any:
+        if path == "/run/socket":
+            return mock.Mock(receive=mock.Mock(return_value=None), has_news=False)
+        self.made.append(Elsewhere(path, is_connected=self.is_there))
         return self.made[-1]
 
     def received_by_daemon(self) -> list[messages.Message]:
@@ -210,9 +215,27 @@ def test_lock_requests_go_to_the_process_of_the_lock_manager(direct: Direct) -> 
     assert there.got[-1:] == [(2, release)]
     there.reply(messages.LocksGranted(), 1)
     granted = links.Received(messages.LocksGranted(), 1)
-    assert direct.link.wait({}, None) == []
     assert direct.link.receive() == [granted]
     assert direct.received_by_daemon() == [WAITS]
+
+
+def test_a_first_request_goes_right_behind_the_introduction_and_once(direct: Direct) -> None:
+    direct.is_there = True
+    direct.link.send(LOCKS, direct.link.ask(LOCKS))
+    [there] = direct.made
+    assert [message for _, message in there.got] == [ATTACH, LOCKS]
+    there.reply(messages.Done(), there.got[0][0])
+    assert direct.link.receive() == []
+    assert len(there.got) == 2
+
+
+def test_a_first_request_that_was_lost_with_its_connection_goes_again(direct: Direct) -> None:
+    direct.is_there = True
+    direct.link.send(LOCKS, direct.link.ask(LOCKS))
+    [there] = direct.made
+    there.news += [ConnectionEvent.LOST, ConnectionEvent.MADE]
+    assert there.let_in(direct.link) == []
+    assert there.got[-1] == (1, LOCKS)
 
 
 def test_when_that_process_was_replaced_unanswered_requests_are_asked_for_again(
