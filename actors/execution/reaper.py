@@ -234,7 +234,11 @@ class Reaper:
             task = task_marks.read(lock_file)
         except errors.StorageError as error:
             self._log.error("a task on a node cannot be ended", error=error.text)
-            self._end_task_later(lock_file)
+            if self._is_before_boot(lock_file) and self._child_of(lock_file) is None:
+                # A loss of power has damaged it. It was not flushed: its job knew the task's end.
+                self._task_ended(lock_file, "its job had ended")
+            else:
+                self._end_task_later(lock_file)
             return
         if task is None:
             self._task_ended(lock_file, "")
@@ -276,6 +280,12 @@ class Reaper:
             return
         child.on_node = text
         self._forget(child)
+
+    @staticmethod
+    def _is_before_boot(lock_file: str) -> bool:
+        """Whether the machine was restarted since the process with this lock file lived."""
+        identity = lock_files.identity_of(lock_file)
+        return identity is not None and identity.boot != process_identity.boot()
 
     def _tell_waiting(self, lock_file: str, what: str) -> None:
         child = self._child_of(lock_file)

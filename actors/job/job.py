@@ -234,10 +234,11 @@ class JobActor:
             self._check_dependencies(depends)
         needs = self._store.prepare() if opcode.asks_store_for_locks() else opcode.lock_needs()
         op.input.update(opcode.filled_in(needs))
-        if changes := needs.to_changes():
+        self._running.locks = [(name, str(mode)) for name, mode in needs.to_changes()]
+        if self._running.locks:
             if index > 0:
                 self._gate.ask()
-            self._acquire(op, [(name, str(mode)) for name, mode in changes])
+            self._acquire(op, self._running.locks)
         self._stop_if_canceled()
         self._begin(op)
         return opcode

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ...storage import opcodes, settings
+from ...storage import errors, opcodes, settings
 from ...storage.jobs import jobs
 from ...storage.nodes import task_marks
 from ...storage.queue_files import output_blocks, output_files, output_limits, spool
@@ -162,8 +162,16 @@ class JobContext:
 
     def mark_task(self, node: str) -> None:
         """A task may run on this node from now on: if this process dies, its locks are kept."""
-        task = task_marks.MarkedTask(node, self.task_key, self._began)
-        task_marks.write(self._running.owner.lock_file, task)
+        running = self._running
+        task = task_marks.MarkedTask(node, self.task_key, self._began, running.locks)
+        task_marks.write(running.owner.lock_file, task)
+
+    def keep_mark(self) -> None:
+        """The opcode ends, and if its task is marked, that may run on: also after a power loss."""
+        try:
+            task_marks.keep(self._running.owner.lock_file)
+        except errors.StorageError as error:
+            self.log(f"A loss of power may free the locks of the command: {error.text}")
 
     def unmark_task(self) -> None:
         """The task has ended, or never was."""

@@ -16,6 +16,8 @@ class RunningJob:
         self.owner = owner
         self.index = 0
         self.asked_for_locks = False
+        self.locks: list[tuple[str, str]] = []
+        """Those of the opcode whose turn it is, each with its mode."""
 
     @property
     def op(self) -> jobs.OpcodeEntry:

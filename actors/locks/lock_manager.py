@@ -15,7 +15,7 @@ from ...storage import errors, settings
 from ...storage.alive import lock_files
 from ...storage.locks import lock_journal
 from ...storage.locks.lock_journal import LockJournal, StoredLocks, TurnStored
-from ...storage.locks.locks import CONFIG_LOCK
+from ...storage.locks.locks import CONFIG_LOCK, Owner
 from ...storage.nodes import task_marks
 from ...storage.prediction.lock_types import NO_LOCKS, forecast_of_locks
 from ...transport import messages
@@ -31,10 +31,12 @@ from .owner_watch import OwnerWatch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage.locks.locks import Owner
     from ...storage.prediction.lock_types import LockForecast
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
+
+_FIRST_IN_LINE = -(2**31)
+"""A priority before those of all jobs."""
 
 _Take = messages.RequestLocks | messages.TryLocks | messages.TakeFreeLocks
 _GiveBack = messages.ReleaseLocks | messages.DowngradeLocks | messages.KeepLocks
@@ -80,9 +82,10 @@ class LockManager(Component[messages.LockMessage]):
         self._unreported: dict[Owner, None] = {}
         self._ended_lock_files: set[str] = set()
         self._end_dead_owners()
+        self._take_for_tasks()
         self._sweep_later()
 
-    def receive(self, envelope: Envelope[messages.LockMessage]) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope[messages.LockMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
         message = envelope.message
         match message:
@@ -97,6 +100,9 @@ class LockManager(Component[messages.LockMessage]):
                 self._end_dead_owners()
             case messages.FreeDeadOwners():
                 self._end_dead_owners()
+                self._answers.append((envelope, messages.Done()))
+            case messages.TakeLocksOfTasks():
+                self._take_for_tasks()
                 self._answers.append((envelope, messages.Done()))
             case messages.SweepOwners():
                 self._sweep()
@@ -323,6 +329,29 @@ class LockManager(Component[messages.LockMessage]):
                 self.log.info("a dead owner's locks are freed", lock_file=lock_file)
                 self._end_owner(lock_file)
 
+    def _take_for_tasks(self) -> None:
+        """Take the locks of dead processes whose tasks may run on: a loss of power has freed them.
+
+        None is in the way but the lock of a task whose mark such a loss has brought back: then
+        this one stands first in line.
+        """
+        for lock_file in task_marks.lock_files_in(self.places.lock_files):
+            if not lock_files.is_dead(lock_file):
+                continue
+            try:
+                task = task_marks.read(lock_file)
+            except errors.StorageError as error:
+                self.log.error("the locks of a task on a node are not known", error=error.text)
+                continue
+            owner = _owner_of(lock_file)
+            if task is None or owner is None or self._state.has_pending(owner):
+                continue
+            if dict(task.locks).items() <= dict(self._state.list_locks(owner)).items():
+                continue
+            self._wake(self._state.release_owner(owner))
+            self._wake(self._state.request(owner, _FIRST_IN_LINE, task.locks).woken)
+            self.log.warning("locks are taken back for a task on a node", lock_file=lock_file)
+
     def _end_owner(self, lock_file: str) -> None:
         self._owners.fence(lock_file, self.runtime.wall_clock())
         self._ended_lock_files.add(lock_file)
@@ -341,6 +370,14 @@ class LockManager(Component[messages.LockMessage]):
         for lock_file in self._owners.dead():
             self.log.info("a dead owner's locks are freed", lock_file=lock_file)
             self._end_owner(lock_file)
+
+
+def _owner_of(lock_file: str) -> Owner | None:
+    """Which owner of locks the process with this lock file was."""
+    identity, job_id = lock_files.identity_of(lock_file), lock_files.job_of(lock_file)
+    if identity is None or job_id is None:
+        return None
+    return Owner(job_id, lock_file, identity.pid)
 
 
 def _given_back(state: LockState, message: _GiveBack) -> tuple[Owner, ...]:

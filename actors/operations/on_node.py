@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         def forget_call(self, number: int) -> None: ...
         def tell_silent(self, text: str) -> None: ...
         def mark_task(self, node: str) -> None: ...
+        def keep_mark(self) -> None: ...
         def unmark_task(self) -> None: ...
 
 
@@ -72,7 +73,10 @@ def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
     except KilledError:
         text = f"command was killed on request before {opcode.node} had it"
         raise OperationError("OpExecError", text) from None
-    return _Task(opcode, opcode.node, context).run()
+    try:
+        return _Task(opcode, opcode.node, context).run()
+    finally:
+        context.keep_mark()
 
 
 class _Task:

@@ -21,7 +21,7 @@ from ...transport.envelopes import Envelope
 from ..admission.admission import Admission
 from ..answers.diagnosis import Diagnosis
 from ..answers.estimating import Estimating
-from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR
+from ..runtime.addresses import CONFIG_STORE, FILTER_EVALUATOR, LOCK_MANAGER
 from ..runtime.component import Component
 from ..runtime.installed_answers import InstalledAnswers
 from ..store import recovery
@@ -74,18 +74,39 @@ class JobQueue(Component[messages.QueueMessage]):
         self._routes = routes(self)
         self._before_rules: list[Envelope[messages.QueueMessage]] = []
         self._before_rows: list[Envelope[messages.QueueMessage]] = []
+        self._before_locks: list[Envelope[messages.QueueMessage]] = []
+        self._awaits_locks = False
         self.store.begin(loaded)
         self.lifecycle.fail_dead(loaded.died)
         self.store.ledger.commit()
         self.runtime.tell(CONFIG_STORE, messages.ReportNodes())
         self.runtime.tell(FILTER_EVALUATOR, messages.ReportChain())
         self.store.announcements.whole_queue()
+        if loaded.has_marked:
+            self._await_locks()
+
+    def _await_locks(self) -> None:
+        """Let no job begin before the locks of tasks that a loss of power has freed are taken."""
+        self._awaits_locks = True
+
+        def failed(error: errors.GangerError) -> None:
+            self.runtime.log.error("no job can begin", error=error.text)
+            self._await_locks()
+
+        def taken(_: messages.Done) -> None:
+            self._awaits_locks = False
+            delayed, self._before_locks = self._before_locks, []
+            self._handle(delayed)
+
+        self.runtime.ask(LOCK_MANAGER, messages.TakeLocksOfTasks(), taken, failed)
 
     def receive(self, envelope: Envelope[messages.QueueMessage]) -> None:
         """Pass one message to the part that handles it, when all is there that this needs."""
         message = envelope.message
         if self.gate.rules is None and _needs_rules(message):
             self._before_rules.append(envelope)
+        elif self._awaits_locks and isinstance(message, messages.HandOverRequested):
+            self._before_locks.append(envelope)
         elif _needs_all_rows(message) and self.store.has_unread_rows:
             self._before_rows.append(envelope)
         else:

@@ -16,7 +16,8 @@ class Loaded(Recovered, kw_only=True):
     ``unflushed_finals`` have ended, as their files say, but the journal knows only the earlier
     states that are here: until the file system has been flushed, the end may not be durable.
     ``mended`` had damaged files, for which the journal makes up. ``unread`` reads later what
-    rows of the table lack.
+    rows of the table lack. ``has_marked``: a loss of power may have freed locks of tasks on nodes,
+    which have marks again.
     """
 
     table: JobTable = msgspec.field(default_factory=JobTable)
@@ -25,3 +26,4 @@ class Loaded(Recovered, kw_only=True):
     unflushed_finals: dict[int, tuple[int, bytes]] = {}
     mended: list[int] = []
     unread: LazyRows = msgspec.field(default_factory=LazyRows)
+    has_marked: bool = False

@@ -102,7 +102,7 @@ class _JobLoader:
             job, body = replay.newest_of(body, job_id, journaled)
             if is_in_file and body is not text and not _is_readable(text, job_id):
                 body = self._with_process(job, body)
-            life = _life(job, self._daemon_lock)
+            life = _life(job, self._daemon_lock, loaded)
             if life is Life.DEAD:
                 # It may have written a final state, and left, after its file was read.
                 job, body = replay.newest(self._directory, job_id, journaled)
@@ -286,14 +286,16 @@ def _archive_again(
             loaded.unwritten[job_id] = state
 
 
-def _life(job: jobs.Job, daemon_lock: str) -> Life:
+def _life(job: jobs.Job, daemon_lock: str, loaded: Loaded) -> Life:
     if job.livelock == daemon_lock:
         job.livelock = None
     if job.livelock is None:
         return Life.NONE
     if not lock_files.is_dead(job.livelock):
         return Life.ALIVE
-    if not job.status.is_final and (task_marks.is_marked(job.livelock) or _marks_again(job)):
+    if not job.status.is_final and (
+        _marks_again(job, loaded) or task_marks.is_marked(job.livelock)
+    ):
         # Its task on a node may live: the executor has that ended before the job ends.
         return Life.ALIVE
     # No executor watched it when it ended.
@@ -302,8 +304,8 @@ def _life(job: jobs.Job, daemon_lock: str) -> Life:
     return Life.NONE if lock_files.is_daemons(job.livelock) else Life.DEAD
 
 
-def _marks_again(job: jobs.Job) -> bool:
-    """Mark the job's task on a node, if the machine was restarted: the mark is not flushed."""
+def _marks_again(job: jobs.Job, loaded: Loaded) -> bool:
+    """Mark the job's task on a node, if the machine was restarted: the mark was not flushed."""
     assert job.livelock is not None
     identity, task = lock_files.identity_of(job.livelock), task_marks.jobs_task(job)
     if identity is None or task is None or identity.boot == process_identity.boot():
@@ -313,6 +315,7 @@ def _marks_again(job: jobs.Job) -> bool:
     except errors.StorageError:
         # A full disk must not keep the daemon from starting.
         return False
+    loaded.has_marked = True
     return True
 
 

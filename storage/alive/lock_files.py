@@ -215,12 +215,24 @@ def _owner(path: str | os.PathLike[str]) -> ProcessIdentity | None:
     identity = identity_of(path)
     if identity is None:
         return None
-    job_id = os.path.basename(path)[len(_JOB_START) :].partition("_")[0]
-    if job_id.isdecimal() and len(job_id) <= _JOB_ID_DIGITS_MAX:
-        is_owner = process_identity.serves(identity, int(job_id))
+    job_id = job_of(path)
+    if job_id is not None:
+        is_owner = process_identity.serves(identity, job_id)
     else:
         is_owner = process_identity.lives(identity)
     return identity if is_owner else None
+
+
+def job_of(path: str | os.PathLike[str]) -> int | None:
+    """The job in the name of a lock file; None for other names.
+
+    >>> job_of("/l/job_000007_1795224833_4711.88123.1a2b3c4d")
+    7
+    """
+    name = os.path.basename(path)
+    job_id = name.removeprefix(_JOB_START).partition("_")[0]
+    is_named = name.startswith(_JOB_START) and job_id.isdecimal()
+    return int(job_id) if is_named and len(job_id) <= _JOB_ID_DIGITS_MAX else None
 
 
 def _is_locked(path: str) -> bool:

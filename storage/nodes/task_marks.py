@@ -6,7 +6,9 @@ whatever has become of the process. The mark has the name of the process's lock 
 (``livelocks/job_...`` and ``nodes/tasks/job_...``), so whoever knows the owner of locks finds it.
 
 The file is not flushed: after a loss of power `jobs_task` makes it anew from the job's file, which
-was flushed before the operation began.
+was flushed before the operation began. It is flushed (`keep`) before a job ends that does not know
+what became of its task. The mark has the locks, too: those files are not flushed either, and the
+lock manager takes them back for the task before any job starts.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import errors
+from .. import errors, opcodes
 from ..disk import documents
 from ..jobs.jobs import Job, JobStatus, seconds
 
@@ -29,11 +31,15 @@ _FOLDER = ("nodes", "tasks")
 
 
 class MarkedTask(msgspec.Struct, frozen=True):
-    """A task that may run on a node. ``began``: when its opcode began, in epoch seconds."""
+    """A task that may run on a node. ``began``: when its opcode began, in epoch seconds.
+
+    ``locks``: under which it runs, each with its mode, in lock order.
+    """
 
     node: str
     key: str
     began: float
+    locks: list[tuple[str, str]] = []
 
 
 def path_of(lock_file: str) -> str:
@@ -88,6 +94,16 @@ def read(lock_file: str) -> MarkedTask | None:
         raise errors.StorageError(f"{path}: {error}") from error
 
 
+def keep(lock_file: str) -> None:
+    """Make the mark outlive a loss of power, if there is one: its job ends, and its task may not.
+
+    `StorageError` if the disk refuses.
+    """
+    task = read(lock_file)
+    if task is not None:
+        documents.replace(path_of(lock_file), msgspec.json.encode(task), flush=True)
+
+
 def remove(lock_file: str) -> None:
     """The task has ended, or never began; harmless if there is no mark."""
     path = path_of(lock_file)
@@ -112,5 +128,14 @@ def jobs_task(job: Job) -> MarkedTask | None:
     for index, op in enumerate(job.ops):
         node = op.input.get("node")
         if op.status is JobStatus.RUNNING and isinstance(node, str):
-            return MarkedTask(node, key_of(job, index), seconds(op.exec_timestamp) or 0.0)
+            began = seconds(op.exec_timestamp) or 0.0
+            return MarkedTask(node, key_of(job, index), began, _locks(op.input))
     return None
+
+
+def _locks(fields: dict[str, Any]) -> list[tuple[str, str]]:
+    """The locks of the opcode, as its process takes them; none if nobody knows it any more."""
+    try:
+        return [*opcodes.parse(fields).lock_needs().to_changes()]
+    except errors.GangerError:
+        return []

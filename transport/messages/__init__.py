@@ -143,7 +143,7 @@ ConfigMessage = (
 LockMessage = (
     LockRequest | LockRequestOfJob | LocksAwaitedTooLong | QuestionsAnswered | FreeDeadOwners
     | OwnerEnded | RecheckOwners | ReportOwners | SweepOwners | ExplainOwner | SimulateLocks
-    | ReadHolders | DiskRetried
+    | ReadHolders | DiskRetried | TakeLocksOfTasks
 )
 FilterMessage = (
     RulesChanged | JobsArrived | JobReprioritised | JobsFinished | ReportChain | ExplainPending

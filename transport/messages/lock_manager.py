@@ -140,6 +140,10 @@ class RecheckOwners(Notice, frozen=True):
     """
 
 
+class TakeLocksOfTasks(Request[Done], frozen=True):
+    """From the queue: take back the locks of tasks on nodes that it has marked as it started."""
+
+
 class FreeDeadOwners(Request[Done], frozen=True):
     """Free the locks of all owners whose lock files no process holds."""
 

@@ -46,6 +46,10 @@ class NodeContext(LocalContext):
         assert not self.asked
         self.marks.append(node)
 
+    def keep_mark(self) -> None:
+        if self.marks[-1:] != [""]:
+            self.marks.append("kept")
+
     def unmark_task(self) -> None:
         self.marks.append("")
 
@@ -166,7 +170,7 @@ def test_a_silence_that_lasts_too_long_ends_the_wait_and_leaves_the_mark() -> No
     assert first is None
     assert second is not None
     assert 50 < second <= 60
-    assert context.marks == ["web1"]
+    assert context.marks == ["web1", "kept"]
 
 
 def test_a_node_that_is_back_has_its_whole_time_again() -> None:
@@ -185,7 +189,7 @@ def test_a_start_that_the_node_refuses_names_it_and_why() -> None:
     with pytest.raises(OperationError, match=r"^web1: the disk is full$"):
         run(context)
     # Whether it has begun is for the node to say: the daemon asks it before the locks are free.
-    assert context.marks == ["web1"]
+    assert context.marks == ["web1", "kept"]
 
 
 def test_a_node_whose_queue_is_drained_is_asked_again_after_a_while() -> None:

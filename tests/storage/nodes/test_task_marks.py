@@ -32,6 +32,24 @@ def test_a_mark_is_found_by_the_lock_file_of_its_process(tmp_path: Path) -> None
     assert [*task_marks.lock_files_in(tmp_path / "livelocks")] == []
 
 
+def test_a_mark_that_is_kept_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[bool] = []
+    replace = documents.replace
+
+    def replaced(path: Any, data: bytes, *, flush: bool) -> None:
+        flushed.append(flush)
+        replace(path, data, flush=flush)
+
+    lock_file = str(tmp_path / "livelocks" / "job_1")
+    task_marks.write(lock_file, TASK)
+    monkeypatch.setattr(documents, "replace", replaced)
+    task_marks.keep(lock_file)
+    assert (flushed, task_marks.read(lock_file)) == ([True], TASK)
+    task_marks.remove(lock_file)
+    task_marks.keep(lock_file)
+    assert flushed == [True]
+
+
 def test_a_damaged_mark_is_named(tmp_path: Path) -> None:
     lock_file = str(tmp_path / "livelocks" / "job_1")
     task_marks.write(lock_file, TASK)
@@ -50,6 +68,9 @@ def test_the_file_of_a_job_tells_its_task() -> None:
     )
     job = Job(id=7, ops=[done, runs], received_timestamp=(1, 2))
     assert task_marks.jobs_task(job) == MarkedTask("web1", "task-7-1-1.000002", 12.5)
+    runs.input |= {"argv": ["true"], "locks": {"instance": {"exclusive": ["i1"]}}}
+    locks = [("cluster/BGL", "shared"), ("instance/i1", "exclusive"), ("node/web1", "shared")]
+    assert task_marks.jobs_task(job) == MarkedTask("web1", "task-7-1-1.000002", 12.5, locks)
     assert task_marks.jobs_task(Job(id=7, ops=[done])) is None
 
 

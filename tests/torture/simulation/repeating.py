@@ -72,6 +72,7 @@ LATE: tuple[type[Message], ...] = (
     messages.LocalSocketMissing,
     messages.StalledDue,
     messages.FreeDeadOwners,
+    messages.TakeLocksOfTasks,
     messages.ReadObjects,
     messages.CountObjects,
     messages.ReadHistory,
