@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ..storage.locks.locks import typed
-from . import lock_graph, output
+from . import lock_graph, named_locks, output
 from .output import Column
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .call import Call
 
 _COLUMNS = {
-    "name": Column("name", lambda row: typed(row.name)),
+    "name": Column("name", lambda row: row.name),
     "mode": Column("mode", lambda row: row.mode or "-"),
     "owner": Column("owner", lambda row: ",".join(row.owners) or "-"),
     "pending": Column("pending", lambda row: _by_mode(row.pending) or "-"),
@@ -43,11 +43,13 @@ def list_locks(call: Call, style: output.Style) -> None:
     names = output.chosen_fields(style, tuple(_COLUMNS), tuple(_COLUMNS))
     with call.client() as client:
         rows = client.locks()
-    if style.output == "json":
-        output.show_json([{name: _plain(row, name) for name in names} for row in rows])
-        return
-    # A lock set that is held only through its members says nothing here.
-    told = [row for row in rows if row.owners or row.pending or row.wanted]
+        if style.output == "json":
+            output.show_json([{name: _plain(row, name) for name in names} for row in rows])
+            return
+        # A lock set that is held only through its members says nothing here.
+        told = [row for row in rows if row.owners or row.pending or row.wanted]
+        in_names = named_locks.words(client) if told else str
+    told = [msgspec.structs.replace(row, name=in_names(typed(row.name))) for row in told]
     output.show_rows(told, [_COLUMNS[name] for name in names], style, noun="locks")
 
 
@@ -62,6 +64,8 @@ def graph(call: Call, *, dot: bool) -> None:
     """
     with call.client() as client:
         found = lock_graph.arrows(client.lock_waits(), client.locks())
+        in_names = named_locks.words(client) if found else str
+    found = [one._replace(why=in_names(one.why)) for one in found]
     if not found and not dot:
         output.echo("No job waits for a lock or for another job.")
         return
@@ -86,8 +90,10 @@ def watch(call: Call, output_kind: str) -> None:
             revision = found.revision
             # A lock set that is held only through its members is no news.
             rows = {row.name: row for row in found.rows if row.owners or row.pending}
-            for line in _changes(before, rows, is_json=output_kind == "json"):
-                output.echo(line)
+            lines = [*_changes(before, rows, is_json=output_kind == "json")]
+            in_names = named_locks.words(client) if lines and output_kind != "json" else str
+            for line in lines:
+                output.echo(in_names(line))
             before = rows
 
 

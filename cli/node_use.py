@@ -115,8 +115,9 @@ def info(call: Call, name: str, output_kind: str) -> None:
         records = {one.get("name"): one for one in client.objects("nodes")}
         if name not in records and name not in states:
             _record(client, name)
-        holders = [row for row in client.locks() if row.name == f"node/{name}"]
-    record, state = records.get(name), states.get(name)
+        record, state = records.get(name), states.get(name)
+        uuid = name if record is None else record.get("uuid")
+        holders = [row for row in client.locks() if row.name == f"node/{uuid}"]
     owners = [owner for row in holders for owner in row.owners]
     if output_kind == "json":
         output.show_json({"record": record, "host": state, "lock_owners": owners})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from ...storage import errors, settings, wording
+from ...storage.cluster.lock_names import LockNames
 from ...storage.jobs import jobs, origins
 from ...storage.jobs.jobs import JobStatus
 from ...storage.log.records import StoredRecord
@@ -90,6 +91,7 @@ class Admission:
         """How many jobs each filter rule has rejected."""
         self._arriving: list[Arrival] = []
         self._nodes: dict[str, str] | None = None
+        self._lock_names = LockNames({})
         """Of each node whether it takes commands; None: the configuration store tells it soon."""
         self._uploads: dict[str, list[tuple[Envelope, messages.InputStored]]] = {}
         """Those that wait until what they have sent is flushed, by its token."""
@@ -252,6 +254,7 @@ class Admission:
                 key=message.key,
                 find_input=functools.partial(self._input, retry_of),
                 nodes=self._nodes,
+                lock_names=self._lock_names,
             )
             submitting.check_targets(drafts[part[0] :], first_id, len(specs), self._is_job)
             yield from _pause(specs)
@@ -317,6 +320,11 @@ class Admission:
     def note_nodes(self, message: messages.NodesChanged) -> None:
         """Refuse commands on other nodes than these from now on."""
         self._nodes = message.nodes
+        self._lock_names = LockNames(message.lock_names)
+
+    def in_names(self, text: str) -> str:
+        """The text with the names that users know for the locks in it."""
+        return self._lock_names.named(text)
 
     def _is_job(self, job_id: int) -> bool:
         return self._table.find(job_id) is not None or self._store.is_archived(job_id)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage import errors, opcodes, request_keys, settings, wording
+from ...storage.cluster.lock_names import LockNames
 from ...storage.jobs import jobs, origins
 from ...storage.nodes import node_states
 from ...storage.opcodes import catalogue
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _DIGEST_BYTES = 12
+_NO_NAMES = LockNames({})
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 FindInput = Callable[[object], spool.Stored]
@@ -91,18 +93,22 @@ def drafted(
     key: str | None,
     find_input: FindInput | None = None,
     nodes: Mapping[str, str] | None = None,
+    lock_names: LockNames = _NO_NAMES,
 ) -> list[Draft]:
     """The jobs at these places of one submission, whose ids begin with ``first_id``.
 
     ``find_input`` finds what was sent before, and the files of the job that is repeated: opcodes
     may name no others. ``nodes``: the state of each node (`node_states`); None: all will do.
+    ``lock_names``: what the locks of commands are called.
     Raises `BadRequestError` (or a kind of it) naming the job, opcode and
     parameter.
     """
     result = []
     for place in places:
         try:
-            result.append(_draft(specs[place], place, first_id, now, key, find_input, nodes))
+            draft = _draft(specs[place], place, first_id, now, key, find_input, nodes)
+            _note_locks(draft.job, lock_names)
+            result.append(draft)
         except errors.BadRequestError as error:
             if len(specs) == 1:
                 raise
@@ -154,6 +160,21 @@ def _check_node(given: Mapping[str, Any], nodes: Mapping[str, str] | None) -> No
     node = given.get("node")
     if node is not None and nodes is not None and given["OP_ID"] == catalogue.OpExec.op_id:
         node_states.check_new(nodes, node)
+
+
+def _note_locks(job: jobs.Job, names: LockNames) -> None:
+    """Note in commands the UUIDs of what their locks name."""
+    for op in job.ops:
+        given = op.input
+        if given["OP_ID"] != catalogue.OpExec.op_id:
+            continue
+        # What was copied from a stored job may have changed since.
+        given.pop("lock_uuids", None)
+        node, locks = given.get("node"), given.get("locks")
+        if names.has_some and (node is not None or locks):
+            needs = catalogue.command_locks(opcodes.LockNeeds.of(locks or {}), node, {})
+            if uuids := names.uuids(needs.named()):
+                given["lock_uuids"] = uuids
 
 
 def stored_forms(drafts: Sequence[Draft], accepted: Sequence[int]) -> list[tuple[int, int, bytes]]:

@@ -41,10 +41,13 @@ class Diagnosis:
         gate: StartGate,
         held_up: Callable[[int], str],
         awaited_node: Callable[[int], str],
+        *,
+        in_names: Callable[[str], str] = str,
     ) -> None:
         """``held_up``: why the newest state of a job is not stored; empty if it is.
 
-        ``awaited_node``: for what a running job waits on a node; empty: for nothing.
+        ``awaited_node``: for what a running job waits on a node; empty: for nothing. ``in_names``
+        gives the locks in a text the names that users know.
         """
         self._runtime = runtime
         self._store = store
@@ -53,11 +56,13 @@ class Diagnosis:
         self._gate = gate
         self._held_up = held_up
         self._awaited_node = awaited_node
+        self._in_names = in_names
         self._simulating: Counter[bytes] = Counter()
         """How many simulations of each client have jobs that are not judged yet."""
 
     def explain(self, envelope: Envelope, job_id: int) -> None:
         """Say why the job does not run, and what would let it."""
+        envelope = msgspec.structs.replace(envelope, reply_to=_InNames(envelope, self._in_names))
         row = self._table.find(job_id)
         if row is None:
             job = self._store.read_archived(job_id)
@@ -356,3 +361,18 @@ class Diagnosis:
 def _is_idle(row: Row) -> bool:
     """Whether a job with a run slot runs no opcode now."""
     return row.status in (JobStatus.QUEUED, JobStatus.WAITING)
+
+
+class _InNames:
+    """Where an explanation goes: to who has asked, with the names of locks that users know."""
+
+    def __init__(self, asked: Envelope, in_names: Callable[[str], str]) -> None:
+        self._asked = asked
+        self._in_names = in_names
+
+    def tell(self, envelope: Envelope) -> None:
+        """Pass it on."""
+        message = envelope.message
+        if isinstance(message, messages.JobExplained):
+            message = explaining.renamed(message, self._in_names)
+        self._asked.reply(message)

@@ -24,7 +24,7 @@ from ...transport.messages import (
 from ..scheduling.smallest_change import priority_before
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ...storage.jobs.jobs import Job, JobStatus
     from ...storage.jobs.outcomes import Ending
@@ -261,6 +261,12 @@ def explained(
         has_more_ahead=position is not None and position.has_more_ahead,
         remedy=remedy,
     )
+
+
+def renamed(answer: JobExplained, in_names: Callable[[str], str]) -> JobExplained:
+    """The same answer, with the texts as ``in_names`` gives them."""
+    obstacles = [msgspec.structs.replace(one, text=in_names(one.text)) for one in answer.obstacles]
+    return msgspec.structs.replace(answer, text=in_names(answer.text), obstacles=obstacles)
 
 
 def explained_archived(job: Job) -> JobExplained:

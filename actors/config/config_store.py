@@ -57,6 +57,7 @@ _ObjectMessage = (
     | messages.ResolveForecasts
     | messages.ReadOpcodeWait
     | messages.CheckNode
+    | messages.NameLocks
     | _OwnNotice
 )
 
@@ -167,6 +168,8 @@ class ConfigStore(Component[messages.ConfigMessage]):
             case messages.CheckNode():
                 self._nodes.check_start(message.node)
                 envelope.reply(messages.Done())
+            case messages.NameLocks():
+                envelope.reply(opcode_locks.named(self._stored.snapshot, message.locks))
             case messages.ResolveForecasts():
                 self._forecasts.answer(envelope, message)
             case _:

@@ -1,9 +1,10 @@
-"""Tells the queue which nodes there are, and jobs whether a command may begin on one."""
+"""Tells the queue what nodes there are and what locks are called, and jobs where they may begin."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...storage.cluster import lock_names
 from ...storage.cluster.objects import ObjectKind
 from ...storage.nodes import node_states
 from ...transport import messages
@@ -29,11 +30,12 @@ class KnownNodes:
         """Tell the queue of all nodes."""
         nodes = [node for _, node in self._stored.snapshot.objects(ObjectKind.NODE)]
         states = node_states.states_of(nodes)
-        self._runtime.tell(JOB_QUEUE, messages.NodesChanged(nodes=states))
+        names = lock_names.table_of(self._stored.snapshot)
+        self._runtime.tell(JOB_QUEUE, messages.NodesChanged(nodes=states, lock_names=names))
 
     def _note(self, _: Configuration, __: Configuration, changes: Sequence[Change]) -> None:
         """Before the change is answered: the queue goes by it in the next submission."""
-        if any(change.kind is ObjectKind.NODE for change in changes):
+        if any(change.kind in lock_names.KINDS for change in changes):
             self.report()
 
     def check_start(self, name: str) -> None:

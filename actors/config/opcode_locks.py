@@ -12,7 +12,8 @@ import msgspec
 from ...storage import errors, opcodes
 from ...storage.cluster import delays
 from ...storage.cluster.damage import undamaged
-from ...storage.opcodes import OperationError
+from ...storage.cluster.lock_names import LockNames, table_of
+from ...storage.opcodes import LockNeeds, OperationError
 from ...storage.opcodes.catalogue import OpTestDelay
 from ...transport.messages import OpcodePrepared, OpcodeWait, ReadOpcodeWait
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...storage.cluster.configuration import Configuration
-    from ...storage.opcodes import LockNeeds, Opcode
-    from ...transport.messages import OperationProblem, PrepareOpcode
+    from ...storage.opcodes import Opcode
+    from ...transport.messages import OperationProblem, PlainLocks, PrepareOpcode
 
 
 def answered(
@@ -43,6 +44,14 @@ def prepared(
         return OpcodePrepared(locks={}, serial_no=snapshot.serial_no, error=problem_of(error))
     plain = msgspec.to_builtins(needs)
     return OpcodePrepared(locks=plain, serial_no=snapshot.serial_no)
+
+
+def named(snapshot: Configuration, plain: PlainLocks) -> OpcodePrepared:
+    """These locks, as Ganeti's opcodes call them."""
+    needs = LockNeeds.of(plain)
+    uuids = LockNames(table_of(snapshot)).uuids(needs.named())
+    locks = msgspec.to_builtins(needs.renamed(uuids))
+    return OpcodePrepared(locks=locks, serial_no=snapshot.serial_no)
 
 
 def _locks_of_own(opcode: Opcode, snapshot: Configuration) -> LockNeeds:

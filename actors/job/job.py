@@ -232,7 +232,7 @@ class JobActor:
             self._release_locks()
         if index > 0 and (depends := opcodes.dependencies(op.input)):
             self._check_dependencies(depends)
-        needs = self._store.prepare() if opcode.asks_store_for_locks() else opcode.lock_needs()
+        needs = self._needs(opcode)
         op.input.update(opcode.filled_in(needs))
         self._running.locks = [(name, str(mode)) for name, mode in needs.to_changes()]
         if self._running.locks:
@@ -242,6 +242,14 @@ class JobActor:
         self._stop_if_canceled()
         self._begin(op)
         return opcode
+
+    def _needs(self, opcode: opcodes.Opcode) -> opcodes.LockNeeds:
+        """The locks that the opcode needs."""
+        if opcode.asks_store_for_locks():
+            return self._store.prepare()
+        needs = opcode.lock_needs()
+        # The queue has looked up what our own opcodes name.
+        return needs if opcode.built_in else self._store.named(needs)
 
     def _begin(self, op: jobs.OpcodeEntry) -> None:
         """Record that the opcode runs, unless the rules in force do not let it start.

@@ -10,6 +10,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from ...storage.opcodes import LockNeeds, OperationError, catalogue
 from ...transport import messages
 
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from ...transport.messages import Message
     from .conversation import Conversation
     from .running_job import RunningJob
+
+
+_UUID_LEVELS = frozenset({"node", "node-res", "nodegroup", "network"})
+"""The levels on which Ganeti's opcodes lock by UUID."""
 
 
 class Await(Protocol):
@@ -41,6 +47,16 @@ class StoreOperations:
         assert isinstance(answer, messages.OpcodePrepared)
         _raise(answer.error)
         self._prepared = answer
+        return LockNeeds.of(answer.locks)
+
+    def named(self, needs: LockNeeds) -> LockNeeds:
+        """These locks, as Ganeti's opcodes call them."""
+        if not any(level in _UUID_LEVELS for level, _ in needs.named()):
+            return needs
+        plain = msgspec.to_builtins(needs)
+        request = messages.NameLocks(job_id=self._running.job.id, locks=plain)
+        answer = self._await(self._daemon.send(request))
+        assert isinstance(answer, messages.OpcodePrepared)
         return LockNeeds.of(answer.locks)
 
     def run(self, context: OperationContext) -> object:

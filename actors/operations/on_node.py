@@ -55,6 +55,7 @@ _LOCAL = (
     "node",
     "lost_after",
     "locks",
+    "lock_uuids",
     "depend",
     "depends",
     "comment",

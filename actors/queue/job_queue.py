@@ -69,6 +69,7 @@ class JobQueue(Component[messages.QueueMessage]):
             self.gate,
             self.lifecycle.held_up,
             self.lifecycle.awaited_node,
+            in_names=self.admission.in_names,
         )
         self.answers = InstalledAnswers(self)
         self._routes = routes(self)

@@ -28,9 +28,20 @@ def claims_of(opcodes: Sequence[Mapping[str, Any]]) -> tuple[LockClaim, ...]:
     cluster BGL shared
     node n1 shared
     """
-    return tuple(
-        dict.fromkeys(claim for opcode in opcodes for claim in claims_of_forecast(forecast(opcode)))
-    )
+    return tuple(dict.fromkeys(claim for opcode in opcodes for claim in _claims(opcode)))
+
+
+def _claims(opcode: Mapping[str, Any]) -> Iterator[LockClaim]:
+    """The locks, those of a command also under the names that its user has written."""
+    found = claims_of_forecast(forecast(opcode))
+    uuids = opcode.get("lock_uuids")
+    if isinstance(uuids, dict):
+        for lock, uuid in uuids.items():
+            level, _, name = lock.partition("/")
+            for claim in found:
+                if claim.level == level and claim.name == uuid:
+                    yield claim._replace(name=name)
+    yield from found
 
 
 def question_of(opcodes: Sequence[Mapping[str, Any]]) -> str | None:

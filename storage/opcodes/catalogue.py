@@ -55,6 +55,7 @@ class OpExec(Opcode, kw_only=True):
         "node",
         "user",
         "lost_after",
+        "lock_uuids",
     )
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
@@ -93,6 +94,10 @@ class OpExec(Opcode, kw_only=True):
     """Seconds that the node may be silent; then the job ends, and says that it is not known whether
     the command still runs. It waits for the node, however long it takes, if unset."""
 
+    lock_uuids: dict[NonEmptyStr, NonEmptyStr] | None = None
+    """The UUIDs of what `locks` and `node` name (``node/web1``), by which Ganeti's opcodes lock.
+    The queue sets it, as the configuration is when the job comes."""
+
     leave_running: bool = False
     """Whether processes that left the command's process group may run on when it has ended."""
 
@@ -126,7 +131,7 @@ class OpExec(Opcode, kw_only=True):
 
     def lock_needs(self) -> LockNeeds:
         """The locks that the submitter declared, and the node where it runs, shared at least."""
-        return self.locks if self.node is None else self.locks.with_node(self.node)
+        return command_locks(self.locks, self.node, self.lock_uuids or {})
 
     @classmethod
     def summary_value(cls, fields: Mapping[str, Any]) -> str | None:
@@ -139,6 +144,12 @@ class OpExec(Opcode, kw_only=True):
             text = "".join(sign if sign.isprintable() else "?" for sign in text)
         room = SUMMARY_CHARACTERS_MAX - len("EXEC()")
         return text if len(text) <= room else text[: room - 3] + "..."
+
+
+def command_locks(declared: LockNeeds, node: str | None, uuids: Mapping[str, str]) -> LockNeeds:
+    """The locks of a command with these parameters (`OpExec`)."""
+    needs = declared.renamed(uuids)
+    return needs if node is None else needs.with_node(uuids.get(f"node/{node}", node))
 
 
 def from_base64(text: str) -> bytes:

@@ -6,7 +6,7 @@ own opcodes with these names, which they import from `ganger` or `ganger.storage
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
 import msgspec
@@ -176,6 +176,33 @@ class LockNeeds(
             return self
         node = msgspec.structs.replace(self.node, shared=(*self.node.shared, name))
         return msgspec.structs.replace(self, node=node)
+
+    def renamed(self, names: Mapping[str, str]) -> LockNeeds:
+        """These needs, with other names for some locks: ``{"node/web1": "0a5e..."}``.
+
+        A lock that is then both shared and exclusive is exclusive.
+
+        >>> LockNeeds.of({"node": {"shared": ["web1"]}}).renamed({"node/web1": "u1"}).node.shared
+        ('u1',)
+        """
+        changed: dict[str, LevelNeeds] = {}
+        for level, attribute in _LEVELS if names else ():
+            own: LevelNeeds = getattr(self, attribute)
+            if not any(f"{level}/{one}" in names for one in (*own.shared, *own.exclusive)):
+                continue
+            alone = dict.fromkeys(names.get(f"{level}/{one}", one) for one in own.exclusive)
+            shared = dict.fromkeys(names.get(f"{level}/{one}", one) for one in own.shared)
+            left = tuple(one for one in shared if one not in alone)
+            changed[attribute] = LevelNeeds(shared=left, exclusive=tuple(alone))
+        return msgspec.structs.replace(self, **changed) if changed else self
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Level and name of each lock that has a name of its own, those of the cluster apart."""
+        for level, needs in self._levels():
+            if level != "cluster":
+                for name in (*needs.shared, *needs.exclusive):
+                    if name != WHOLE_LEVEL:
+                        yield level, name
 
     def to_changes(self) -> list[tuple[str, LockMode]]:
         """Every lock by its name on the wire, with its mode, in lock order.

@@ -12,7 +12,7 @@ from .. import errors
 from ..cluster.delays import uuid_of
 from ..cluster.objects import ObjectKind
 from ..opcodes import LockNeeds
-from ..opcodes.catalogue import MASTER_NODE
+from ..opcodes.catalogue import MASTER_NODE, command_locks
 from .declared_needs import MalformedError, OpcodeInput, alone
 from .lock_types import NO_LOCKS, UNKNOWN_EXCLUSIVE, LockForecast, forecast_of
 from .needs import forecast_of_needs
@@ -20,12 +20,13 @@ from .needs import forecast_of_needs
 
 def command(asked: OpcodeInput) -> LockForecast:
     """The locks that the submitter declared, and the node where it runs."""
-    plain = asked.parameters.get("locks")
-    if node := asked.parameters.get("node"):
-        if not isinstance(node, str):
-            raise MalformedError("node")
+    plain, uuids = asked.parameters.get("locks"), asked.parameters.get("lock_uuids") or {}
+    node = asked.text("node")
+    if not isinstance(uuids, dict):
+        raise MalformedError("lock_uuids")
+    if node is not None or uuids:
         needs = plain if isinstance(plain, LockNeeds) else _needs(plain)
-        return forecast_of_needs(needs.with_node(node))
+        return forecast_of_needs(command_locks(needs, node, uuids))
     if not plain:
         return NO_LOCKS
     if isinstance(plain, LockNeeds):

@@ -33,6 +33,9 @@ class Locks:
             raise KeyboardInterrupt
         return LocksListed(self.listings.pop(0), revision=revision + 10)
 
+    def objects(self, kind: str) -> list[dict[str, str]]:
+        return [{"name": "a", "uuid": "0a5e-1"}] if kind == "nodes" else []
+
     def lock_waits(self) -> list[LockWait]:
         return self.waits
 
@@ -48,7 +51,7 @@ def run(tmp_path: Path, daemon: Locks, *words: str) -> list[str]:
 
 
 def test_watch_prints_what_changes_and_asks_from_there_on(tmp_path: Path) -> None:
-    node = row("node/a", "shared", "1", "2", pending="3")
+    node = row("node/0a5e-1", "shared", "1", "2", pending="3")
     daemon = Locks(
         [row("node/[lockset]"), node],
         [node, row("node/b", "exclusive", "4")],

@@ -98,6 +98,9 @@ class FullDaemon:
     def eta(self) -> Etas:
         return Etas({7: JobEta(id=7, end=1_800_000_000.0, run_seconds=3.0, count=2)})
 
+    def objects(self, _: str) -> list[dict[str, str]]:
+        return []
+
     def locks(self) -> list[LockRow]:
         pending = [("exclusive", ["8", "9"])]
         return [

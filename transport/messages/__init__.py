@@ -97,7 +97,9 @@ LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
 )
 ExecutorReportOfJob = JobHello | JobLeft | AttachJob
-ConfigRequestOfJob = PrepareOpcode | RunOpcode | RunQuery | CallMethodAsOwner | CheckNode
+ConfigRequestOfJob = (
+    PrepareOpcode | NameLocks | RunOpcode | RunQuery | CallMethodAsOwner | CheckNode
+)
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew

@@ -37,6 +37,13 @@ class PrepareOpcode(Request[OpcodePrepared], frozen=True):
     new_uuid: str
 
 
+class NameLocks(Request[OpcodePrepared], frozen=True):
+    """Ask what Ganeti's opcodes call the locks of a user's opcode, which may have names."""
+
+    job_id: int
+    locks: PlainLocks
+
+
 class OpcodeRan(Reply, frozen=True):
     """What the opcode resulted in, and the lines that it logs; or its error: nothing is changed."""
 

@@ -223,9 +223,13 @@ class StoreChanges(Request[ChangesStored], frozen=True):
 
 
 class NodesChanged(Notice, frozen=True):
-    """From the configuration store: its nodes by name, each with its state (`node_states`)."""
+    """From the configuration store: its nodes by name, each with its state (`node_states`).
+
+    ``lock_names``: what names in locks stand for (`storage.cluster.lock_names`).
+    """
 
     nodes: dict[str, str]
+    lock_names: dict[str, dict[str, str]] = {}
 
 
 class ConfigFilesWritten(Notice, frozen=True):

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from ...cluster.configuration import Configuration
+from ...cluster.names import Alike
 from ...cluster.objects import ObjectKind
 from ...prediction.declared_needs import Names
 from ..operations.lookups import disks_of_instance, holder_of, nodes_of_instance
@@ -28,7 +29,7 @@ class ConfiguredNames:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self._alike: dict[ObjectKind, _Alike] = {}
+        self._alike: dict[ObjectKind, Alike[Mapping[str, Any]]] = {}
 
     def instance(self, name: str) -> str | None:
         """The full name of the instance."""
@@ -119,35 +120,9 @@ class ConfiguredNames:
         if found is not None:
             return found
         if kind not in self._alike:
-            self._alike[kind] = _Alike(one for _, one in self.configuration.objects(kind))
+            objects = self.configuration.objects(kind)
+            self._alike[kind] = Alike((one["name"], one) for _, one in objects)
         return self._alike[kind].find(name)
-
-
-_Found = Mapping[str, Any] | None
-
-
-class _Alike:
-    """Objects by what may be written for their names (`lookups.find_node` says what).
-
-    A beginning that several objects share stands for None.
-    """
-
-    def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
-        self._same: dict[str, _Found] = {}
-        self._beginnings: dict[str, _Found] = {}
-        for one in objects:
-            name = one["name"].upper()
-            self._same[name] = None if name in self._same else one
-            beginnings, at = self._beginnings, name.find(".")
-            while at >= 0:
-                beginning = name[:at]
-                beginnings[beginning] = None if beginning in beginnings else one
-                at = name.find(".", at + 1)
-            beginnings[name] = None if name in beginnings else one
-
-    def find(self, name: str) -> _Found:
-        wanted = name.upper()
-        return self._same.get(wanted) or self._beginnings.get(wanted)
 
 
 # ---------------------------------------------------------------- what changes the answers

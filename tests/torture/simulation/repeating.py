@@ -101,6 +101,7 @@ LATE: tuple[type[Message], ...] = (
     messages.ReadHolders,
     messages.ListNodes,
     messages.CheckNode,
+    messages.NameLocks,
     messages.ReportNodes,
     messages.MasterDue,
     messages.EndLeftTask,
