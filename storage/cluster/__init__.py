@@ -5,5 +5,6 @@
 - `assertions`: what must fit, object by object. `integrity`: whether it does. `shapes` and
   `damage`: whether a loaded one can be used.
 - `differences`: what a change changed, without secrets.
+- `lock_names`: the UUIDs by which nodes, groups and networks are locked.
 - `delays`: the locks of ``OP_TEST_DELAY``.
 """
