@@ -8,7 +8,7 @@ from ...storage.cluster import lock_names
 from ...storage.cluster.objects import ObjectKind
 from ...storage.nodes import node_states
 from ...transport import messages
-from ..runtime.addresses import JOB_QUEUE
+from ..runtime.addresses import JOB_QUEUE, NODE_HUB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,18 @@ class KnownNodes:
         names = lock_names.table_of(self._stored.snapshot)
         self._runtime.tell(JOB_QUEUE, messages.NodesChanged(nodes=states, lock_names=names))
 
-    def _note(self, _: Configuration, __: Configuration, changes: Sequence[Change]) -> None:
+    def _note(self, before: Configuration, _: Configuration, changes: Sequence[Change]) -> None:
         """Before the change is answered: the queue goes by it in the next submission."""
+        gone = [
+            str(node["name"])
+            for change in changes
+            if change.kind is ObjectKind.NODE
+            and change.object is None
+            and isinstance(node := before.get(ObjectKind.NODE, change.uuid), dict)
+            and "name" in node
+        ]
+        if gone:
+            self._runtime.tell(NODE_HUB, messages.NodesRemoved(names=gone))
         if any(change.kind in lock_names.KINDS for change in changes):
             self.report()
 

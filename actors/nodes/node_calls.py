@@ -65,7 +65,7 @@ class NodeCalls:
         """A process calls. `BadRequestError`: there is no such node."""
         node = envelope.message.node
         host = None if table is None else table.hosts.get(node)
-        if host is None or not host.key:
+        if host is None or not host.is_node:
             raise host_table.unknown(table or host_table.HostTable(endpoint=""), node)
         number = self._next_number()
         # It may have said so to a predecessor of the hub.

@@ -103,6 +103,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 self._calls.take(envelope, self._table)
             case messages.EndLeftTask():
                 self._left.take(envelope, self._table)
+            case messages.NodesRemoved():
+                self._note_removed(message.names)
             case messages.PeerGone():
                 self._calls.forget_caller(message.peer)
             case messages.SeenTasksDue():
@@ -279,6 +281,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if visitor.invitation is not None:
             raise errors.NotAllowedError("with the key of a token a host can only join")
         host = self._table.hosts[visitor.name]
+        if host.is_removed:
+            raise errors.NotAllowedError(host.problem)
         if message.directory != host.directory:
             text = f"node {visitor.name} has joined with another data directory"
             raise errors.NotAllowedError(f"{text}; `ganger node invite {host.name}` lets it join")
@@ -295,7 +299,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._silent_since.pop(visitor.name, None)
         self._say(incoming.peer, number, self._greeting(visitor.name))
         self.log.info("a node has called", node=visitor.name, address=incoming.identity.address)
-        self._mend_record(visitor.name, incoming.identity.address)
+        self._check_object(visitor.name)
         self._look_again(visitor.name)
 
     def _rotate(self, incoming: Incoming, number: int, message: messages.RotateKey) -> None:
@@ -333,13 +337,33 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._calls.look_again(name, self._table)
         self._left.look_again(name, self._table)
 
-    def _mend_record(self, name: str, address: str) -> None:
-        """Make the node object of a host that has joined, if an older configuration lacks it."""
+    def _check_object(self, name: str) -> None:
+        """Refuse the host if its node object was removed while nobody could tell the hub."""
+        assert self._table is not None
+        host = self._table.hosts[name]
 
-        def failed(error: errors.GangerError) -> None:
-            self.log.warning("a node has no object", node=name, error=error.text)
+        def is_missing() -> None:
+            # It may have joined anew meanwhile.
+            if self._table is not None and self._table.hosts.get(name) == host:
+                self._note_removed([name])
 
-        self._records.ensure(name, address, lambda: None, failed)
+        self._records.look(name, is_missing)
+
+    def _note_removed(self, names: Iterable[str]) -> None:
+        """The node objects of these hosts are gone: they must join anew."""
+        for name in names:
+            host = None if self._table is None else self._table.hosts.get(name)
+            if self._table is None or host is None or not host.is_node:
+                continue
+            table = host_table.without_object(self._table, name)
+            host_table.write(self.places.hosts, table)
+            self._table = table
+            problem = table.hosts[name].problem
+            self.log.warning("a node was removed from the configuration", node=name)
+            if (session := self._sessions.get(name)) is not None:
+                self._refuse(session.peer, 0, errors.NotAllowedError(problem))
+                self._end_session(name)
+            self._look_again(name)
 
     def _greeting(self, name: str) -> messages.NodeGreeted:
         cluster = "" if self._records.cluster is None else self._records.cluster[0]

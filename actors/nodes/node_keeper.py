@@ -99,6 +99,8 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
             self._link.tell(NODE_HUB.name, envelope)
         elif isinstance(message, messages.ListNodes):
             envelope.reply(messages.NodesListed(nodes=[]))
+        elif isinstance(message, messages.NodesRemoved):
+            pass  # No host has ever joined as one of them.
         elif isinstance(message, messages.EndLeftTask):
             text = host_table.unknown_end(message.node, TaskStanding.REMOVED)
             envelope.reply(messages.TasksEnded(text))

@@ -103,6 +103,25 @@ class NodeRecords:
         asked = messages.ChangeObjects(changes, why=f"node {name} has joined", sender=_SENDER)
         self._runtime.ask(CONFIG_STORE, asked, lambda _: then(), failed)
 
+    def look(self, name: str, missing: Then) -> None:
+        """Call ``missing`` if there is no node object for the host of this name."""
+
+        def known() -> None:
+            assert self.cluster is not None
+            # An object keeps its UUID when it gets another name.
+            own = node_objects.uuid_of(self.cluster[0], "nodes", name)
+            self._look([name, own], missing)
+
+        self.ask_cluster(known, lambda _: None)
+
+    def _look(self, names: list[str], missing: Then) -> None:
+        def failed(error: errors.GangerError) -> None:
+            # What cannot be known is looked at when the host calls again.
+            if isinstance(error, errors.UnknownObjectError):
+                self._look(names[1:], missing) if names[1:] else missing()
+
+        self._runtime.ask(CONFIG_STORE, _read(names[0]), lambda _: None, failed)
+
     def remove(self, name: str, then: Then, otherwise: Otherwise) -> None:
         """Call ``then`` when there is no node object of this name; ``otherwise``: it stays."""
 

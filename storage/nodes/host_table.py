@@ -50,9 +50,16 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By which its data directory is known (`seals`)."""
     problem: str = ""
     """Why its daemon is refused until it joins anew; empty: it is not."""
+    is_removed: bool = False
+    """Whether its node object was removed from the configuration, after which it must join anew."""
     forgotten: float = 0.0
     """Nobody waits for tasks that began before this moment (epoch seconds)."""
     invitations: tuple[Invitation, ...] = ()
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it has joined, and is still a node of the configuration."""
+        return bool(self.key) and not self.is_removed
 
 
 class HostTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,11 +119,10 @@ def joined(table: HostTable, visitor: Visitor, key: str, directory: str, now: fl
     used = msgspec.structs.replace(invitation, used_by=key)
     invitations = tuple(used if one.key == used.key else one for one in host.invitations)
     changed = msgspec.structs.replace(host, invitations=invitations)
-    if host.problem or (host.key, host.directory) != (key, directory):
+    if not host.is_node or host.problem or (host.key, host.directory) != (key, directory):
         # With nothing known of earlier tasks.
-        changed = msgspec.structs.replace(
-            changed, key=key, next_key="", directory=directory, joined=now, seal="", problem=""
-        )
+        anew = {"key": key, "next_key": "", "directory": directory, "joined": now}
+        changed = msgspec.structs.replace(changed, **anew, seal="", problem="", is_removed=False)
     return _with(table, changed)
 
 
@@ -157,12 +163,22 @@ def removed(table: HostTable, name: str) -> HostTable:
     )
 
 
+def without_object(table: HostTable, name: str) -> HostTable:
+    """The table after the node object of this host was removed from the configuration."""
+    problem = (
+        f"node {name} was removed from the configuration; "
+        f"`ganger node invite {name}` lets this host join anew"
+    )
+    changed = msgspec.structs.replace(table.hosts[name], is_removed=True, problem=problem)
+    return _with(table, changed)
+
+
 def unknown(table: HostTable, name: str) -> errors.BadRequestError:
     """What is said of a host that was never invited, or never joined."""
-    if name in table.hosts:
+    if name in table.hosts and not table.hosts[name].key:
         text = f"node {name!r} was invited, and has not joined yet"
         return errors.BadRequestError(text)
-    known = ", ".join(sorted(one for one, host in table.hosts.items() if host.key)) or "none"
+    known = ", ".join(sorted(one for one, host in table.hosts.items() if host.is_node)) or "none"
     return errors.BadRequestError(f"there is no node {name!r}; nodes that have joined: {known}")
 
 
@@ -178,7 +194,7 @@ class TaskStanding(enum.Enum):
 def standing(table: HostTable | None, name: str, began: float) -> TaskStanding:
     """Whether the node can say what became of a task whose opcode began then (epoch seconds)."""
     host = None if table is None else table.hosts.get(name)
-    if host is None or not host.key:
+    if host is None or not host.is_node:
         return TaskStanding.REMOVED
     if began <= host.forgotten:
         return TaskStanding.FORGOTTEN

@@ -179,7 +179,7 @@ AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
 NodeHubMessage = (
-    NodesRequest | CallNode | EndLeftTask | SeenTasksDue | PeerGone | FramesWaiting
+    NodesRequest | CallNode | EndLeftTask | NodesRemoved | SeenTasksDue | PeerGone | FramesWaiting
 )
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
 NodeLinkMessage = (

@@ -144,5 +144,11 @@ class ForgetTasks(Request[TasksForgotten], frozen=True):
     name: str
 
 
+class NodesRemoved(Notice, frozen=True):
+    """From the configuration store: the nodes of these names are not in it any more."""
+
+    names: list[str]
+
+
 class SeenTasksDue(Notice, frozen=True):
     """From the hub to itself: store how far the tasks of nodes have come."""
