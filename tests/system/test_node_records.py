@@ -77,7 +77,7 @@ def test_a_host_whose_node_is_removed_otherwise_is_refused_until_it_is_invited(
 
 
 def _master(host: Host) -> str:
-    return host.run("node", "status", check=False).stdout
+    return str(host.run("node", "status", check=False).stdout)
 
 
 def _check_refused(daemon: Daemon, client: Client) -> None:
