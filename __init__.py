@@ -15,6 +15,7 @@ import importlib
 # Known to type checkers by its name. `typing` takes longer to import than Python to start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .actors.operations import node
     from .storage.errors import (
         BadRequestError,
         DaemonUnreachableError,
@@ -61,6 +62,7 @@ __all__ = [
     "RejectedError",
     "TryAgainError",
     "UnknownJobError",
+    "node",
 ]
 
 # The public name, the module it lives in and what it is called there. The imports above tell
@@ -86,6 +88,7 @@ _HOMES = {
     "RejectedError": (".storage.errors", "RejectedError"),
     "TryAgainError": (".storage.errors", "TryAgainError"),
     "UnknownJobError": (".storage.errors", "UnknownJobError"),
+    "node": (".actors.operations", "node"),
 }
 
 # Hidden from the type checker: seeing a module-level `__getattr__`, it would believe in any name.
@@ -97,7 +100,10 @@ if not TYPE_CHECKING:
             text = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(text)
         module, attribute = _HOMES[name]
-        value = getattr(importlib.import_module(module, __name__), attribute)
+        value = getattr(importlib.import_module(module, __name__), attribute, None)
+        if value is None:
+            # A module of that package.
+            value = importlib.import_module(f"{module}.{attribute}", __name__)
         globals()[name] = value
         return value
 

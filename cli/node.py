@@ -316,6 +316,10 @@ def check(call: Call) -> None:
     users = ["deploy"]          besides the daemon's own; none without this line
     commands = ["/usr/bin/*"]   programs; all without this line
     directories = ["/srv/*"]    where commands may begin; all without this line
+    calls = ["node_info"]       calls by name; all without this line
+    opcodes = ["OP_GREET"]      opcodes of packages; all without this line
+    paths = ["/srv/*"]          files to write and look at; all without this line if any
+                                command may run, else none
 
     A change holds from the next task on.
     """  # noqa: D301 - the mark that keeps lines apart
@@ -326,8 +330,16 @@ def check(call: Call) -> None:
     found = task_settings.read(places.node_settings)
     there = "" if places.node_settings.exists() else " (there is no such file)"
     output.echo(f"{places.node_settings}{there}")
-    for name in ("users", "commands", "directories"):
-        shown = ", ".join(getattr(found, name)) or "only the daemon's own"
+    allowed = {
+        "users": found.users or ["only the daemon's own"],
+        "commands": found.commands,
+        "directories": found.directories,
+        "calls": found.calls,
+        "opcodes": found.opcodes,
+        "paths": found.allowed_paths,
+    }
+    for name, given in allowed.items():
+        shown = ", ".join(given) or "none"
         output.echo(f"{name + ':':13}{'all' if shown == '*' else shown}")
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 _DIGEST_BYTES = 12
+_NOTED = (catalogue.OpExec.op_id, catalogue.OpNodeCall.op_id)
+"""The opcodes in which the queue notes the UUIDs of what their locks name."""
 _NO_NAMES = LockNames({})
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -135,7 +137,7 @@ def _draft(  # noqa: PLR0917 - one job of a submission
     for index, raw in enumerate(spec.ops):
         try:
             entries.append(_entry(spec, raw, index, job_id, place, now))
-            _check_node(entries[-1].input, nodes)
+            _check_nodes(entries[-1].input, nodes)
         except errors.BadRequestError as error:
             if len(spec.ops) == 1:
                 raise
@@ -155,24 +157,27 @@ def _draft(  # noqa: PLR0917 - one job of a submission
     return Draft(job, secrets, inputs)
 
 
-def _check_node(given: Mapping[str, Any], nodes: Mapping[str, str] | None) -> None:
-    """Raise `OpcodeError` if the command is for a node that takes none."""
-    node = given.get("node")
-    if node is not None and nodes is not None and given["OP_ID"] == catalogue.OpExec.op_id:
-        node_states.check_new(nodes, node)
+def _check_nodes(given: Mapping[str, Any], nodes: Mapping[str, str] | None) -> None:
+    """Raise `OpcodeError` if the opcode is to run on a node that takes no commands."""
+    if nodes is None or not ("node" in given or "nodes" in given):
+        return
+    declared = catalogue.find(given["OP_ID"])
+    if declared is not None and declared.runs_on_nodes:
+        for name in opcodes.targets(given):
+            node_states.check_new(nodes, name, given["OP_ID"])
 
 
 def _note_locks(job: jobs.Job, names: LockNames) -> None:
     """Note in commands the UUIDs of what their locks name."""
     for op in job.ops:
         given = op.input
-        if given["OP_ID"] != catalogue.OpExec.op_id:
+        if given["OP_ID"] not in _NOTED:
             continue
         # What was copied from a stored job may have changed since.
         given.pop("lock_uuids", None)
-        node, locks = given.get("node"), given.get("locks")
-        if names.has_some and (node is not None or locks):
-            needs = catalogue.command_locks(opcodes.LockNeeds.of(locks or {}), node, {})
+        nodes, locks = opcodes.targets(given), given.get("locks")
+        if names.has_some and (nodes or locks):
+            needs = catalogue.locks_on_nodes(opcodes.LockNeeds.of(locks or {}), nodes, {})
             if uuids := names.uuids(needs.named()):
                 given["lock_uuids"] = uuids
 

@@ -83,7 +83,7 @@ class Executor(Component[messages.ExecutorMessage]):
             case messages.KillDue():
                 self._kill(message)
             case messages.LeftTaskDue():
-                self._reaper.end_task(message.lock_file)
+                self._reaper.end_tasks(message.lock_file)
             case messages.LeftOverEnded():
                 self._reaper.note_cleared(message)
             case messages.ComponentReplaced():

@@ -20,6 +20,7 @@ from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER, NODE_HUB
 from . import idle_processes, left_over, watching
 
 if TYPE_CHECKING:
+    from ...storage.nodes.task_marks import MarkedTask
     from ..runtime.component import Runtime
     from .children import Child, Children
     from .fork_servers import ForkServers
@@ -37,8 +38,9 @@ class Reaper:
         self._children = children
         self._servers = servers
         self._idle = idle
-        self._ending: set[str] = set()
-        """The lock files of dead processes whose tasks the hub has been asked to end."""
+        self._ending: dict[str, dict[str, str | None]] = {}
+        """By the lock file of a dead process its tasks that the hub was asked to end: None, or what
+        it said of the end."""
         self.are_strays_likely = True
         """Processes that died before their `JobHello` may have left lock files."""
 
@@ -168,7 +170,7 @@ class Reaper:
         self._children.forget_descriptors(child)
         if child.has_left or child.identity is None or child.is_cleared:
             if not child.has_left and task_marks.is_marked(child.lock_file):
-                self.end_task(child.lock_file)
+                self.end_tasks(child.lock_file)
             else:
                 self._report_end(child)
         elif not child.is_being_cleared:
@@ -201,7 +203,7 @@ class Reaper:
         self._remove_strays(child)
         if task_marks.is_marked(child.lock_file):
             # The job has ended, and a node has not said that its task has.
-            self.end_task(child.lock_file)
+            self.end_tasks(child.lock_file)
         elif child.has_locks:
             self._runtime.tell(LOCK_MANAGER, messages.OwnerEnded(lock_file=child.lock_file))
         exited = messages.JobExited(
@@ -221,57 +223,62 @@ class Reaper:
         known = {child.lock_file for child in self._children.values()}
         for lock_file in task_marks.lock_files_in(self._runtime.host.places.lock_files):
             if lock_file not in known and lock_files.is_dead(lock_file):
-                self.end_task(lock_file)
+                self.end_tasks(lock_file)
 
-    def end_task(self, lock_file: str) -> None:
-        """Have the task ended that this dead process has left on a node; its locks stay till then.
+    def end_tasks(self, lock_file: str) -> None:
+        """Have the tasks ended that this dead process has left on nodes; its locks stay till then.
 
         However long it takes: a node that is silent is asked when it is back.
         """
-        if lock_file in self._ending:
-            return
         try:
-            task = task_marks.read(lock_file)
+            tasks = task_marks.read(lock_file)
         except errors.StorageError as error:
             self._log.error("a task on a node cannot be ended", error=error.text)
             if self._is_before_boot(lock_file) and self._child_of(lock_file) is None:
                 # A loss of power has damaged it. It was not flushed: its job knew the task's end.
-                self._task_ended(lock_file, "its job had ended")
+                self._tasks_ended(lock_file, "its job had ended")
             else:
-                self._end_task_later(lock_file)
+                self._end_tasks_later(lock_file)
             return
-        if task is None:
-            self._task_ended(lock_file, "")
-            return
-        self._ending.add(lock_file)
+        ending = self._ending.setdefault(lock_file, {})
+        for task in tasks:
+            if task.key not in ending:
+                self._end_task(lock_file, task, ending)
+        if not tasks:
+            self._tasks_ended(lock_file, "")
+
+    def _end_task(self, lock_file: str, task: MarkedTask, ending: dict[str, str | None]) -> None:
+        ending[task.key] = None
         self._tell_waiting(lock_file, f"node {task.node} has ended its command")
         asked = messages.EndLeftTask(lock_file, task.node, task.key, task.began)
 
         def answered(reply: messages.TasksEnded | messages.TaskEndAwaited) -> None:
             if isinstance(reply, messages.TaskEndAwaited):
                 self._tell_waiting(lock_file, reply.text)
-            else:
-                self._ending.discard(lock_file)
-                self._task_ended(lock_file, reply.text)
+                return
+            ending[task.key] = reply.text
+            if None not in ending.values():
+                self._tasks_ended(lock_file, "; ".join(filter(None, ending.values())))
 
         def refused(error: errors.GangerError) -> None:
-            self._ending.discard(lock_file)
+            ending.pop(task.key, None)
             self._log.warning("a task on a node is not ended yet", error=error.text)
-            self._end_task_later(lock_file)
+            self._end_tasks_later(lock_file)
 
         deadline = self._runtime.clock() + settings.LEFT_TASK_SECONDS
         self._runtime.ask(NODE_HUB, asked, answered, refused, deadline)
 
-    def _end_task_later(self, lock_file: str) -> None:
+    def _end_tasks_later(self, lock_file: str) -> None:
         due = messages.LeftTaskDue(lock_file=lock_file)
         self._runtime.later(settings.DISK_RETRY_SECONDS, due)
 
-    def _task_ended(self, lock_file: str, text: str) -> None:
+    def _tasks_ended(self, lock_file: str, text: str) -> None:
+        self._ending.pop(lock_file, None)
         try:
             task_marks.remove(lock_file)
         except errors.StorageError as error:
             self._log.error("a mark cannot be removed", error=error.text)
-            self._end_task_later(lock_file)
+            self._end_tasks_later(lock_file)
             return
         self._log.info("a dead process has no task any more", lock_file=lock_file, why=text)
         child = self._child_of(lock_file)

@@ -34,6 +34,10 @@ class JobContext:
         self._output: JobOutput | None = None
         self._output_limit = settings.OUTPUT_BYTES_MAX
         self._limits = output_limits.LimitsInForce(queue)
+        self._tasks = 0
+        """How many tasks on nodes the opcode has begun."""
+        self._marked: dict[str, task_marks.MarkedTask] = {}
+        """Those that may run, by their keys."""
         self.must_be_killed = False
         """The next `poll` raises `KilledError`."""
 
@@ -46,6 +50,11 @@ class JobContext:
     def op_index(self) -> int:
         """Place of the running opcode, from 0."""
         return self._running.index
+
+    @property
+    def data_directory(self) -> str:
+        """The data directory of the job's daemon."""
+        return self._queue.rpartition("/")[0]
 
     @property
     def dry_run(self) -> bool:
@@ -86,6 +95,7 @@ class JobContext:
 
     def begin_output(self, limit: int | None) -> None:
         """Another opcode begins, and may have this many bytes of output (None: the usual limit)."""
+        self._tasks = 0
         self._output_limit = settings.OUTPUT_BYTES_MAX if limit is None else limit
         if self._output is not None:
             self._output.begin(self.op_index, self._output_limit)
@@ -144,13 +154,20 @@ class JobContext:
         """Ask whether a command may begin there. Raises why not, and `KilledError`."""
         self.node_reply([self._daemon.send(messages.CheckNode(self.job_id, node))])
 
-    def call_node(self, node: str, request: messages.TaskRequest) -> int:
-        """Ask the daemon of a node, as often as it takes; the number of the call."""
+    def joined_nodes(self) -> set[str]:
+        """The names of the hosts that have joined. Raises `KilledError`."""
+        found = self.node_reply([self._daemon.send(messages.ReadJoinedNodes(self.job_id))])
+        assert found is not None
+        assert isinstance(found[1], messages.JoinedNodes)
+        return set(found[1].names)
+
+    def call_node(self, node: str, key: str, request: messages.TaskRequest) -> int:
+        """Ask the daemon of a node about a task, as often as it takes; the number of the call."""
         call = messages.CallNode(
             job_id=self.job_id,
             node=node,
             frame=frames.encode(request, 1),
-            key=self.task_key,
+            key=key,
             began=self._began,
             is_start=isinstance(request, messages.SubmitJobs),
         )
@@ -160,12 +177,6 @@ class JobContext:
     def _began(self) -> float:
         return jobs.seconds(self._running.op.exec_timestamp) or 0.0
 
-    def mark_task(self, node: str) -> None:
-        """A task may run on this node from now on: if this process dies, its locks are kept."""
-        running = self._running
-        task = task_marks.MarkedTask(node, self.task_key, self._began, running.locks)
-        task_marks.write(running.owner.lock_file, task)
-
     def keep_mark(self) -> None:
         """The opcode ends, and if its task is marked, that may run on: also after a power loss."""
         try:
@@ -173,9 +184,33 @@ class JobContext:
         except errors.StorageError as error:
             self.log(f"A loss of power may free the locks of the command: {error.text}")
 
-    def unmark_task(self) -> None:
+    def mark_task(self, node: str) -> str:
+        """A task may run on this node from now on: if this process dies, its locks are kept.
+
+        Returns the task's key, its name on the node: the n-th of an opcode has always the same.
+        """
+        number, self._tasks = self._tasks, self._tasks + 1
+        key = task_marks.key_of(self._running.job, self.op_index, number)
+        locks = self._running.locks
+        self._marked[key] = task_marks.MarkedTask(node, key, self._began, locks)
+        try:
+            self._write_marks(flush=number > 0 or self._running.op.input.get("node") != node)
+        except errors.StorageError:
+            del self._marked[key]
+            raise
+        return key
+
+    def unmark_task(self, key: str) -> None:
         """The task has ended, or never was."""
-        task_marks.remove(self._running.owner.lock_file)
+        del self._marked[key]
+        if self._marked:
+            self._write_marks(flush=False)
+        else:
+            task_marks.remove(self._running.owner.lock_file)
+
+    def _write_marks(self, *, flush: bool) -> None:
+        marked = [*self._marked.values()]
+        task_marks.write(self._running.owner.lock_file, marked, flush=flush)
 
     def node_reply(
         self, numbers: Collection[int], timeout_seconds: float | None = None
@@ -199,11 +234,6 @@ class JobContext:
     def forget_call(self, number: int) -> None:
         """Nobody waits for the reply to this call any more."""
         self._daemon.forget(number)
-
-    @property
-    def task_key(self) -> str:
-        """The name of the running opcode's task on any node."""
-        return task_marks.key_of(self._running.job, self.op_index)
 
     def tell_silent(self, text: str) -> None:
         """Tell the daemon what the job waits for on a node; "": for nothing any more."""

@@ -339,17 +339,19 @@ class LockManager(Component[messages.LockMessage]):
             if not lock_files.is_dead(lock_file):
                 continue
             try:
-                task = task_marks.read(lock_file)
+                tasks = task_marks.read(lock_file)
             except errors.StorageError as error:
                 self.log.error("the locks of a task on a node are not known", error=error.text)
                 continue
             owner = _owner_of(lock_file)
-            if task is None or owner is None or self._state.has_pending(owner):
+            if not tasks or owner is None or self._state.has_pending(owner):
                 continue
-            if dict(task.locks).items() <= dict(self._state.list_locks(owner)).items():
+            # All tasks of a process have the locks of its opcode.
+            locks = tasks[0].locks
+            if dict(locks).items() <= dict(self._state.list_locks(owner)).items():
                 continue
             self._wake(self._state.release_owner(owner))
-            self._wake(self._state.request(owner, _FIRST_IN_LINE, task.locks).woken)
+            self._wake(self._state.request(owner, _FIRST_IN_LINE, locks).woken)
             self.log.warning("locks are taken back for a task on a node", lock_file=lock_file)
 
     def _end_owner(self, lock_file: str) -> None:

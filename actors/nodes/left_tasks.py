@@ -40,7 +40,7 @@ class _Left(msgspec.Struct):
 
 
 class LeftTasks:
-    """All of them, by the lock file of the process. ``say`` sends a node a frame, if it is there.
+    """All of them, by their keys. ``say`` sends a node a frame, if it is there.
 
     ``since``: since when a node is silent.
     """
@@ -73,12 +73,12 @@ class LeftTasks:
         if len(self._keys) > KEYS_MAX:
             del self._keys[next(iter(self._keys))]
         envelopes = [envelope]
-        if (known := self._left.pop(asked.lock_file, None)) is not None:
+        if (known := self._left.pop(asked.key, None)) is not None:
             del self._by_number[known.number]
             envelopes = [*known.envelopes, envelope][-_ENVELOPES_MAX:]
         left = _Left(self._next_number(), asked, envelopes)
-        self._left[asked.lock_file] = left
-        self._by_number[left.number] = asked.lock_file
+        self._left[asked.key] = left
+        self._by_number[left.number] = asked.key
         self._ask(left, table)
 
     def look_again(self, node: str, table: HostTable | None) -> None:
@@ -95,15 +95,15 @@ class LeftTasks:
 
     def take_end(self, number: int, node: str, message: messages.LeftTaskEnded) -> None:
         """A node answers."""
-        lock_file = self._by_number.get(number)
-        if lock_file is None or self._left[lock_file].asked.node != node:
+        key = self._by_number.get(number)
+        if key is None or self._left[key].asked.node != node:
             return
         text = f"the command on {node} was ended"
         if not message.existed:
             text = f"its command never began on {node}"
         elif not message.was_killed:
             text = f"its command on {node} had ended by then"
-        self._end(self._left[lock_file], text)
+        self._end(self._left[key], text)
 
     def _ask(self, left: _Left, table: HostTable | None) -> None:
         asked = left.asked
@@ -118,7 +118,7 @@ class LeftTasks:
                 self._end(left, host_table.unknown_end(asked.node, why))
 
     def _end(self, left: _Left, text: str) -> None:
-        del self._left[left.asked.lock_file], self._by_number[left.number]
+        del self._left[left.asked.key], self._by_number[left.number]
         left.reply(messages.TasksEnded(text))
 
     def _waits(self, asked: messages.EndLeftTask) -> messages.TaskEndAwaited:

@@ -93,6 +93,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 self._with_cluster(envelope, lambda: self._invite(envelope, message))
             case messages.ListNodes():
                 envelope.reply(self._listed())
+            case messages.ReadJoinedNodes():
+                envelope.reply(messages.JoinedNodes(host_table.joined_names(self._table)))
             case messages.RemoveNode():
                 self._remove(envelope, message.name)
             case messages.ForgetTasks():

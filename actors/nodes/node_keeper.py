@@ -101,6 +101,8 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
             envelope.reply(messages.NodesListed(nodes=[]))
         elif isinstance(message, messages.NodesRemoved):
             pass  # No host has ever joined as one of them.
+        elif isinstance(message, messages.ReadJoinedNodes):
+            envelope.reply(messages.JoinedNodes(names=[]))
         elif isinstance(message, messages.EndLeftTask):
             text = host_table.unknown_end(message.node, TaskStanding.REMOVED)
             envelope.reply(messages.TasksEnded(text))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FRAMES_AT_ONCE = 64
 _PEER = b"master"
 _MIB = 1024 * 1024
-_TASKS = ("OP_EXEC", "OP_TEST_DELAY")
+_TASKS = ("OP_EXEC", "OP_NODE_CALL", "OP_TEST_DELAY")
 
 
 class _Open(msgspec.Struct, frozen=True):

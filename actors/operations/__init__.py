@@ -7,6 +7,10 @@ instead (`storage.ganeti.operations`).
 - `registry`: the table, short operations, and how failures are stored.
 - `commands`: ``OP_EXEC``. `command_output`: what its command prints. `on_node`: a command on
   another host. `as_user`: a command of another user.
+- `named_calls`: ``OP_NODE_CALL``. `host_answers`: what a host answers to Ganger's own calls.
+  `host_files`: puts files on this host.
+- `node`: `ganger.node`, what operations in Python call to have something done on nodes. `current`:
+  which operation runs.
 - `printing`: what an operation in Python prints.
 - `local_context`: runs an opcode without a daemon, for tests of opcodes.
 """

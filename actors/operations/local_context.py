@@ -26,11 +26,17 @@ class LocalContext:
     """
 
     def __init__(
-        self, *, dry_run: bool = False, skip_after: str | None = None, skips: int = 1
+        self,
+        *,
+        dry_run: bool = False,
+        skip_after: str | None = None,
+        skips: int = 1,
+        data_directory: str = "/nonexistent",
     ) -> None:
         self.job_id = 1
         self.op_index = 0
         self.dry_run = dry_run
+        self.data_directory = data_directory
         self.logged: list[tuple[str, str | list[str]]] = []
         """Kind and text of each entry, in order."""
         self.written: list[tuple[str, bytes]] = []

@@ -1,15 +1,16 @@
-"""A command on another host: the job's process has it run there, and follows it as if it ran here.
+"""Tasks of a job on other hosts: its process has them run there, and follows them as if here.
 
-How it works. The daemon of the node runs the command as a job of its own, submitted under a key
-that names this job, this opcode and when the job came: so the same task is never started twice,
-whatever is sent again, and it goes on when this process cannot reach the node. Two calls are open
-while it runs: for more of its output, and for its end.
+How it works. The daemon of the node runs a task as a job of its own, submitted under a key that
+names this job, this opcode, the task's number and when the job came: so the same task is never
+started twice, whatever is sent again, and it goes on when this process cannot reach the node. Two
+calls are open while it runs: for more of its output, and for its end.
 
-Imported when a command has a node: a job without one must not pay for it.
+Imported when an opcode has a node: a job without one must not pay for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -27,32 +28,32 @@ from ...transport.client.reading_ahead import ReadingAhead
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ...storage.jobs.job_views import OutputChunk
-    from ...storage.opcodes import OperationContext
+    from ...storage.opcodes import Opcode, OperationContext
     from ...storage.opcodes.catalogue import OpExec
 
     class NodeContext(OperationContext, Protocol):
         """The context of a job, which can reach nodes."""
 
-        @property
-        def task_key(self) -> str: ...
         def check_node(self, node: str) -> None: ...
-        def call_node(self, node: str, request: messages.TaskRequest) -> int: ...
+        def joined_nodes(self) -> set[str]: ...
+        def call_node(self, node: str, key: str, request: messages.TaskRequest) -> int: ...
         def node_reply(
             self, numbers: Collection[int], timeout_seconds: float | None = None
         ) -> tuple[int, messages.Message] | None: ...
         def forget_call(self, number: int) -> None: ...
         def tell_silent(self, text: str) -> None: ...
-        def mark_task(self, node: str) -> None: ...
+        def mark_task(self, node: str) -> str: ...
         def keep_mark(self) -> None: ...
-        def unmark_task(self) -> None: ...
+        def unmark_task(self, key: str) -> None: ...
 
 
 _INPUT_BYTES = 1024 * 1024
 _LOCAL = (
     "node",
+    "nodes",
     "lost_after",
     "locks",
     "lock_uuids",
@@ -69,28 +70,111 @@ _LOCAL = (
 def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
     """Run the command on its node; the result is as `commands.run_command` has it."""
     assert opcode.node is not None
+    task = Task(context, opcode.node, command_fields(opcode, context), lost_after=opcode.lost_after)
+    source = None if opcode.stdin_file is None else context.open_input(opcode.stdin_file)
     try:
-        context.check_node(opcode.node)
-    except KilledError:
-        text = f"command was killed on request before {opcode.node} had it"
-        raise OperationError("OpExecError", text) from None
+        task.begin(source)
+        result: dict[str, Any] | None = task.end()
+    finally:
+        if source is not None:
+            os.close(source)
+        context.keep_mark()
+    return result
+
+
+def command_fields(opcode: OpExec, context: OperationContext) -> dict[str, Any]:
+    """The opcode that the node is given for a command."""
+    names = {
+        "GANGER_JOB_ID": str(context.job_id),
+        "GANGER_OPCODE_INDEX": str(context.op_index),
+        "GANGER_NODE": opcode.node or "",
+    }
+    return fields_of(opcode) | {"env": names | opcode.env}
+
+
+def fields_of(opcode: Opcode) -> dict[str, Any]:
+    """The opcode as the node is given it: without what is the master's concern alone."""
+    fields = msgspec.to_builtins(opcode).items()
+    kept = {name: value for name, value in fields if name not in _LOCAL and value is not None}
+    return kept | {"OP_ID": opcode.op_id}
+
+
+def run_all(
+    context: NodeContext,
+    nodes: Sequence[str],
+    fields: Mapping[str, Any],
+    *,
+    lost_after: float | None = None,
+) -> dict[str, Any]:
+    """Run this opcode on each of these nodes at the same time: the results by node.
+
+    Waits for all, also if one fails. `OperationError` tells each failure, and has the results.
+    """
+    tasks = {
+        node: Task(context, node, fields, lost_after=lost_after) for node in dict.fromkeys(nodes)
+    }
+    results: dict[str, Any] = {}
+    failures: dict[str, OperationError | errors.GangerError] = {}
+
+    def kill_all() -> None:
+        for task in tasks.values():
+            task.kill()
+
     try:
-        return _Task(opcode, opcode.node, context).run()
+        for node, task in tasks.items():
+            with _noted(failures, node):
+                task.begin()
+        for node, task in tasks.items():
+            if node not in failures:
+                with _noted(failures, node):
+                    results[node] = task.end(kill_all)
     finally:
         context.keep_mark()
+    if not failures:
+        return results
+    if len(tasks) == 1:
+        raise failures.popitem()[1]
+    told = "; ".join(named(node, str(error)) for node, error in failures.items())
+    raise OperationError("OpExecError", told, {"results": results})
 
 
-class _Task:
-    """One command on one node."""
+@contextlib.contextmanager
+def _noted(failures: dict[str, OperationError | errors.GangerError], node: str) -> Iterator[None]:
+    try:
+        yield
+    except (OperationError, errors.GangerError) as error:
+        failures[node] = error
 
-    def __init__(self, opcode: OpExec, node: str, context: NodeContext) -> None:
-        self._opcode = opcode
-        self._node = node
+
+def named(node: str, text: str) -> str:
+    """The text with the name of its node before it, if it does not name it already."""
+    return text if node in text.partition(": ")[0].split() else f"{node}: {text}"
+
+
+class Task:
+    """One opcode that runs on one node; ``fields`` is the opcode there.
+
+    ``lost_after``: seconds of silence of the node after which its end is given up.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        node: str,
+        fields: Mapping[str, Any],
+        *,
+        lost_after: float | None = None,
+    ) -> None:
         self._context = context
+        self._node = node
+        self._fields = dict(fields)
+        self._lost_after = lost_after
         self._is_silent = False
         self._lost_at: float | None = None
         """When the silence has lasted too long, on the context's clock."""
+        self._key = ""
         self._job_id = 0
+        self._is_to_be_killed = False
         self._ended: messages.JobDocument | None = None
         self._slots: dict[str, tuple[int, messages.TaskRequest]] = {}
         """The open calls by what they are for, each with its number and its request."""
@@ -98,62 +182,74 @@ class _Task:
         self._outputs = {
             kind: Output(-1, kind, self._log, context) for kind in ("stdout", "stderr")
         }
+        self.when_sent: Callable[[int, int], None] = lambda _sent, _size: None
+        """Is told how many bytes of how many were sent to the node as its input."""
 
-    def run(self) -> dict[str, Any] | None:
-        key = self._context.task_key
-        self._context.mark_task(self._node)
-        spec = messages.JobSpec(ops=[self._remote_opcode(key)], name=key)
-        submitted = self._ask(messages.SubmitJobs(jobs=[spec], key=key))
+    def begin(self, source: int | None = None) -> None:
+        """Ask the node to start it, and do not wait for the answer.
+
+        ``source``: a file whose content the opcode there finds as its ``stdin_file``. Raises
+        `OperationError`, and the error for which the node takes no commands.
+        """
+        try:
+            self._context.check_node(self._node)
+        except KilledError:
+            text = f"command was killed on request before {self._node} had it"
+            raise OperationError("OpExecError", text) from None
+        self._key = self._context.mark_task(self._node)
+        if source is not None:
+            self._fields["stdin_file"] = self._send_input(source)
+        if self._context.dry_run:
+            self._fields["dry_run"] = True
+        spec = messages.JobSpec(ops=[self._fields], name=self._key)
+        self._call("ask", messages.SubmitJobs(jobs=[spec], key=self._key))
+
+    def end(self, when_killed: Callable[[], None] | None = None) -> Any:  # noqa: ANN401 - as the opcode has it
+        """Follow it to its end: its result, or `OperationError`.
+
+        ``when_killed``: kills all tasks that run beside this one, and this one, too.
+        """
+        kill = when_killed or self.kill
+        submitted = self._answer(kill)
         assert isinstance(submitted, messages.JobsSubmitted)
         if not submitted.ids:
-            self._context.unmark_task()
+            self._context.unmark_task(self._key)
             raise OperationError("OpExecError", f"{self._node}: {submitted.rejected.get(0, '')}")
         self._job_id = submitted.ids[0]
-        self._follow()
-        self._context.unmark_task()
+        if self._is_to_be_killed:
+            self.kill()
+        self._follow(kill)
+        self._context.unmark_task(self._key)
         for output in self._outputs.values():
             output.finish()
         return self._result()
 
-    def _remote_opcode(self, key: str) -> dict[str, Any]:
-        fields = msgspec.to_builtins(self._opcode)
-        kept = {
-            name: value
-            for name, value in fields.items()
-            if name not in _LOCAL and value is not None
-        }
-        kept["OP_ID"] = self._opcode.op_id
-        kept["env"] = {
-            "GANGER_JOB_ID": str(self._context.job_id),
-            "GANGER_OPCODE_INDEX": str(self._context.op_index),
-            "GANGER_NODE": self._node,
-            **self._opcode.env,
-        }
-        if self._opcode.stdin_file is not None:
-            kept["stdin_file"] = self._send_input(self._opcode.stdin_file, key)
-        if self._context.dry_run:
-            kept["dry_run"] = True
-        return kept
+    def kill(self) -> None:
+        """Have it ended on the node, now or when the node has said that it has it."""
+        self._is_to_be_killed = True
+        if self._job_id and self._ended is None:
+            self._call("kill", messages.CancelJob(id=self._job_id, kill=True))
 
-    def _send_input(self, name: str, key: str) -> str:
-        """Send a large standard input there; under which name the opcode finds it."""
-        token = hashlib.sha256(key.encode()).hexdigest()[:32]
-        descriptor, place = self._context.open_input(name), 0
-        try:
-            size = os.fstat(descriptor).st_size
-            while place < size:
-                data = os.pread(descriptor, _INPUT_BYTES, place)
-                is_last = place + len(data) >= size
-                part = messages.StoreInput(token=token, offset=place, data=data, is_last=is_last)
-                self._ask(part)
-                place += len(data)
-        finally:
-            os.close(descriptor)
+    def _send_input(self, source: int) -> str:
+        """Send the content of a file there; under which name the opcode finds it."""
+        token, place = hashlib.sha256(self._key.encode()).hexdigest()[:32], 0
+        size, is_last = os.fstat(source).st_size, False
+        while not is_last:
+            data = os.pread(source, _INPUT_BYTES, place)
+            if not data and place < size:
+                text = f"{self._node}: the file became shorter while it was sent"
+                raise OperationError("OpExecError", text)
+            is_last = place + len(data) >= size
+            part = messages.StoreInput(token=token, offset=place, data=data, is_last=is_last)
+            self._call("ask", part)
+            self._answer(self.kill)
+            place += len(data)
+            self.when_sent(place, size)
         return f"upload-{token}"
 
     # ------------------------------------------------------------ output and end
 
-    def _follow(self) -> None:
+    def _follow(self, kill: Callable[[], None]) -> None:
         reading = ReadingAhead(self._job_id)
         self._call("end", messages.AwaitTask(id=self._job_id))
         while not reading.has_all:
@@ -163,7 +259,7 @@ class _Task:
                 slot, reply = self._reply()
             except KilledError:
                 self._context.log("Killed on request, ending the command")
-                self._call("kill", messages.CancelJob(id=self._job_id, kill=True))
+                kill()
                 continue
             if isinstance(reply, messages.OutputPage):
                 chunks = reading.take(int(slot.removeprefix("page ")), reply)
@@ -205,13 +301,12 @@ class _Task:
                 count = wording.counted(chunk.missing, "byte")
                 self._context.log(f"{self._node}: {count} of output are missing: {reason}")
 
-    def _result(self) -> dict[str, Any] | None:
+    def _result(self) -> Any:  # noqa: ANN401 - as the opcode has it
         assert self._ended is not None
         job = decode_job(self._ended.body)
         entry, ending = job.ops[0], outcomes.ending_of(job)
         if entry.status is JobStatus.SUCCESS:
-            result: dict[str, Any] | None = entry.result
-            return result
+            return entry.result
         if ending is not None and ending.outcome is Outcome.LOST:
             text = f"the command was lost on {self._node}: {ending.reason}"
             raise OperationError("OpExecError", text)
@@ -225,18 +320,18 @@ class _Task:
 
     # ------------------------------------------------------------ calls
 
-    def _ask(self, request: messages.TaskRequest) -> messages.Message:
-        """The reply to one request, while no other call is open."""
-        self._call("ask", request)
+    def _answer(self, kill: Callable[[], None]) -> messages.Message:
+        """The reply to the one call that is open."""
         while True:
             try:
                 return self._reply()[1]
             except KilledError:
+                kill()
                 text = f"killed on request before {self._node} had answered; it is ended there"
                 raise OperationError("OpExecError", text) from None
 
     def _call(self, slot: str, request: messages.TaskRequest) -> None:
-        self._slots[slot] = self._context.call_node(self._node, request), request
+        self._slots[slot] = self._context.call_node(self._node, self._key, request), request
 
     def _forget(self, slot: str) -> None:
         if (call := self._slots.pop(slot, None)) is not None:
@@ -279,8 +374,8 @@ class _Task:
 
     def _note_silence(self, since: float | None) -> None:
         if since:
-            if self._lost_at is None and self._opcode.lost_after is not None:
-                self._lost_at = self._context.clock() + self._opcode.lost_after
+            if self._lost_at is None and self._lost_after is not None:
+                self._lost_at = self._context.clock() + self._lost_after
             self._is_silent = True
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
             self._context.tell_silent(f"node {self._node} is silent since {when}")
@@ -290,6 +385,6 @@ class _Task:
             self._context.tell_silent("")
 
     def _lost_text(self) -> str:
-        assert self._opcode.lost_after is not None
-        waited = f"{self._node} was silent for {self._opcode.lost_after:g} s"
+        assert self._lost_after is not None
+        waited = f"{self._node} was silent for {self._lost_after:g} s"
         return f"{waited}: it is not known whether the command still runs on {self._node}"

@@ -17,7 +17,7 @@ import msgspec
 from ...storage import errors
 from ...storage.jobs import job_bounds
 from ...storage.opcodes import Opcode, OperationContext, OperationError
-from ...storage.opcodes.catalogue import OpTestDelay
+from ...storage.opcodes.catalogue import OpNodeCall, OpTestDelay
 from ...storage.wording import text_of
 from . import commands
 
@@ -45,8 +45,16 @@ def run_delay(opcode: OpTestDelay, context: OperationContext) -> None:
             _wait([], context.clock() + opcode.duration, context)
 
 
+def _run_call(opcode: OpNodeCall, context: OperationContext) -> object:
+    # The lean fork server does without.
+    from . import named_calls  # noqa: PLC0415
+
+    return named_calls.run_call(opcode, context)  # type: ignore[arg-type]
+
+
 OPERATIONS: dict[str, Operation] = {
     "OP_EXEC": commands.run_command,
+    "OP_NODE_CALL": _run_call,
     "OP_TEST_DELAY": run_delay,
 }
 """The built-in operations by the id of their opcode."""
@@ -76,10 +84,10 @@ def encode_exception(error: BaseException) -> list[Any]:
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
     # `printing` imports threads and tracebacks, which the lean fork server does without.
-    from . import printing  # noqa: PLC0415
+    from . import current, printing  # noqa: PLC0415
 
     process = os.getpid()
-    with printing.captured(context):
+    with printing.captured(context), current.operation(context):
         try:
             try:
                 result = opcode.run(context)

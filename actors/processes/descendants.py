@@ -28,12 +28,15 @@ _SET_CHILD_SUBREAPER = 36
 _ALL_CHILDREN = 0x40000000
 """Also those that end without a signal to their parent (``__WALL``): libraries make such ones."""
 
+_STARTING = ("OP_EXEC", "OP_NODE_CALL")
+"""Ganger's own opcodes that start processes: those of commands, and of calls of packages."""
+
 _is_following = False
 
 
 def is_followed(opcode: Opcode) -> bool | None:
     """Whether the opcode's processes end with it; None if it starts none."""
-    if opcode.built_in and opcode.op_id != "OP_EXEC":
+    if opcode.built_in and opcode.op_id not in _STARTING:
         return None
     return not getattr(opcode, "leave_running", False)
 

@@ -62,6 +62,11 @@ def addresses() -> list[str]:
     ]
 
 
+def boot_time() -> float:
+    """When it booted, in epoch seconds on its own clock."""
+    return float(psutil.boot_time())
+
+
 def boot_id() -> str:
     """The identity of this boot of the system; "" if it does not tell."""
     with contextlib.suppress(OSError):

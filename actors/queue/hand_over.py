@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..store.job_store import JobStore
     from ..store.start_gate import StartGate
 
-_NODE = b'"node"'
-"""What stands in the file of a job that may have a node to run on."""
+_NODES = (b'"node"', b'"nodes"', b'"on_nodes":["')
+"""What stands in the file of a job that may have nodes to run on."""
 
 
 class HandOver:
@@ -40,7 +40,7 @@ class HandOver:
         self._queue_path = os.fspath(runtime.host.places.queue)
         self._socket_path = os.fspath(runtime.host.places.socket)
         self._direct = dict(runtime.host.elsewhere)
-        self._to_nodes = {NODE_HUB.name: os.fspath(runtime.host.places.node_socket)}
+        self._hub = os.fspath(runtime.host.places.node_socket)
         self._may_reuse = runtime.host.reuses_processes
         self._starting: dict[int, tuple[bytes, jobs.Job]] = {}
         store.when_ended(self._forget)
@@ -173,10 +173,20 @@ class HandOver:
             queue=self._queue_path,
             socket=self._socket_path,
             chosen=row.chosen,
-            direct=self._direct | self._to_nodes if _NODE in body else self._direct,
+            direct=self._direct_for(row, body),
             reuses=reuses,
         )
         envelope.reply(go)
+
+    def _direct_for(self, row: Row, body: bytes) -> dict[str, str]:
+        """The sockets of the components that the job's process asks directly.
+
+        The hub is among them if the job may have nodes, and the hub lives; else the daemon answers.
+        """
+        may_have_nodes = row.needs_user_opcodes or any(one in body for one in _NODES)
+        if not (may_have_nodes and os.path.exists(self._hub)):  # noqa: PTH110 - pathlib is slow
+            return self._direct
+        return self._direct | {NODE_HUB.name: self._hub}
 
     def _give_up(self, row: Row, job: jobs.Job, gate: messages.GateAnswered) -> None:
         """Take back a chosen job that must not start now, and has no process."""

@@ -311,7 +311,7 @@ def _marks_again(job: jobs.Job, loaded: Loaded) -> bool:
     if identity is None or task is None or identity.boot == process_identity.boot():
         return False
     try:
-        task_marks.write(job.livelock, task)
+        task_marks.write_again(job.livelock, task)
     except errors.StorageError:
         # A full disk must not keep the daemon from starting.
         return False

@@ -178,8 +178,13 @@ def unknown(table: HostTable, name: str) -> errors.BadRequestError:
     if name in table.hosts and not table.hosts[name].key:
         text = f"node {name!r} was invited, and has not joined yet"
         return errors.BadRequestError(text)
-    known = ", ".join(sorted(one for one, host in table.hosts.items() if host.is_node)) or "none"
+    known = ", ".join(joined_names(table)) or "none"
     return errors.BadRequestError(f"there is no node {name!r}; nodes that have joined: {known}")
+
+
+def joined_names(table: HostTable | None) -> list[str]:
+    """The names of the hosts that have joined."""
+    return sorted(one for one, host in table.hosts.items() if host.is_node) if table else []
 
 
 class TaskStanding(enum.Enum):

@@ -36,8 +36,8 @@ def states_of(nodes: Iterable[Any]) -> dict[str, str]:
     }
 
 
-def check_new(states: Mapping[str, str], name: str) -> None:
-    """Raise `OpcodeError` unless a new job may have a command on this node."""
+def check_new(states: Mapping[str, str], name: str, op_id: str = "OP_EXEC") -> None:
+    """Raise `OpcodeError` unless a new job may have this opcode run on this node."""
     state = states.get(name)
     if state is None:
         known = sorted(states)
@@ -45,10 +45,10 @@ def check_new(states: Mapping[str, str], name: str) -> None:
         more = len(known) - NAMES_SHOWN_MAX
         left = f" and {more} more" if more > 0 else ""
         raise errors.OpcodeError(
-            f"OP_EXEC: node: no host has joined as {name!r}; nodes: {shown}{left}"
+            f"{op_id}: node: no host has joined as {name!r}; nodes: {shown}{left}"
         )
     if state:
-        raise errors.OpcodeError(f"OP_EXEC: node: {_refusal(name, state)}")
+        raise errors.OpcodeError(f"{op_id}: node: {_refusal(name, state)}")
 
 
 def check_start(node: Mapping[str, Any] | None, name: str) -> None:

@@ -1,14 +1,16 @@
-"""Which task on a node a job's process has begun: a small file that outlives the process.
+"""Which tasks on nodes a job's process has begun: a small file that outlives the process.
 
-How it works. The process writes the mark before it sends the task to the node, and removes it when
-it knows that the task has ended. While the mark is there, the locks of its owner are not freed,
-whatever has become of the process. The mark has the name of the process's lock file
+How it works. The process writes the mark before it sends a task to the node, and removes it when
+it knows that all its tasks have ended. While the mark is there, the locks of its owner are not
+freed, whatever has become of the process. The mark has the name of the process's lock file
 (``livelocks/job_...`` and ``nodes/tasks/job_...``), so whoever knows the owner of locks finds it.
 
-The file is not flushed: after a loss of power `jobs_task` makes it anew from the job's file, which
-was flushed before the operation began. It is flushed (`keep`) before a job ends that does not know
-what became of its task. The mark has the locks, too: those files are not flushed either, and the
-lock manager takes them back for the task before any job starts.
+The mark of an opcode's first task on the node that its parameter ``node`` names is not flushed:
+after a loss of power `jobs_task` makes it anew from the job's file, which was flushed before the
+operation began. The job's file does not say which other tasks there were: these marks are flushed.
+All are flushed (`keep`) before a job ends that does not know what became of its tasks. The mark has
+the locks, too: those files are not flushed either, and the lock manager takes them back for the
+tasks before any job starts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from ..disk import documents
 from ..jobs.jobs import Job, JobStatus, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _FOLDER = ("nodes", "tasks")
 
@@ -48,27 +50,30 @@ def path_of(lock_file: str) -> str:
     return os.path.join(data, *_FOLDER, name)
 
 
-def key_of(job: Job, index: int) -> str:
-    """The name of an opcode's task on any node: another one for each job and opcode.
+def key_of(job: Job, index: int, number: int = 0) -> str:
+    """The name of an opcode's task on any node: another one for each job, opcode and task.
 
-    The time when the job came tells a job from one of a restored directory with the same id.
+    ``number``: how many tasks the opcode has begun before. The time when the job came tells a job
+    from one of a restored directory with the same id.
     """
     whole, micro = job.received_timestamp or (0, 0)
-    return f"task-{job.id}-{index}-{whole}.{micro:06}"
+    later = f"-{number}" if number else ""
+    return f"task-{job.id}-{index}-{whole}.{micro:06}{later}"
 
 
-def write(lock_file: str, task: MarkedTask) -> None:
-    """Mark the task, in place of an earlier one. `StorageError` if the disk refuses."""
+def write(lock_file: str, tasks: Sequence[MarkedTask], *, flush: bool = False) -> None:
+    """Mark these tasks, in place of earlier ones. `StorageError` if the disk refuses."""
     path = path_of(lock_file)
-    data = msgspec.json.encode(task)
+    # Earlier versions know a single one.
+    data = msgspec.json.encode(tasks[0] if len(tasks) == 1 else tasks)
     try:
-        documents.replace(path, data, flush=False)
+        documents.replace(path, data, flush=flush)
     except errors.StorageError:
         # Others may make the folders at this moment, too.
         folder = Path(path).parent
         documents.make_private_directory(folder.parent)
         documents.make_private_directory(folder)
-        documents.replace(path, data, flush=False)
+        documents.replace(path, data, flush=flush)
 
 
 def is_marked(lock_file: str) -> bool:
@@ -82,30 +87,44 @@ def is_marked(lock_file: str) -> bool:
     return True
 
 
-def read(lock_file: str) -> MarkedTask | None:
-    """The task that may run; None: there is none. `StorageError` if the mark is damaged."""
+def read(lock_file: str) -> list[MarkedTask]:
+    """The tasks that may run. `StorageError` if the mark is damaged."""
     path = path_of(lock_file)
     data = documents.read(path)
     if data is None:
-        return None
+        return []
     try:
-        return msgspec.json.decode(data, type=MarkedTask)
+        found = msgspec.json.decode(data, type=MarkedTask | list[MarkedTask])
     except msgspec.MsgspecError as error:
         raise errors.StorageError(f"{path}: {error}") from error
+    return found if isinstance(found, list) else [found]
 
 
 def keep(lock_file: str) -> None:
-    """Make the mark outlive a loss of power, if there is one: its job ends, and its task may not.
+    """Make the mark outlive a loss of power, if there is one: its job ends, and its tasks may not.
 
     `StorageError` if the disk refuses.
     """
-    task = read(lock_file)
-    if task is not None:
-        documents.replace(path_of(lock_file), msgspec.json.encode(task), flush=True)
+    if tasks := read(lock_file):
+        write(lock_file, tasks, flush=True)
+
+
+def write_again(lock_file: str, task: MarkedTask) -> None:
+    """After a loss of power: mark the task that the job's file tells, beside those that are marked.
+
+    `StorageError` if the disk refuses.
+    """
+    try:
+        marked = read(lock_file)
+    except errors.StorageError:
+        # The loss has damaged it: it was not flushed.
+        marked = []
+    if task.key not in {one.key for one in marked}:
+        write(lock_file, [task, *marked])
 
 
 def remove(lock_file: str) -> None:
-    """The task has ended, or never began; harmless if there is no mark."""
+    """The tasks have ended, or never began; harmless if there is no mark."""
     path = path_of(lock_file)
     with documents.storage_errors(path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)

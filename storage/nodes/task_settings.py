@@ -4,8 +4,13 @@
     users = ["deploy", "www-data"]     # besides the daemon's own user; none without this line
     commands = ["/usr/bin/*"]          # programs, after a search of PATH; all without this line
     directories = ["/srv/*"]           # where commands may begin; all without this line
+    calls = ["version", "node_info"]   # calls by name; all without this line
+    opcodes = ["OP_GREET"]             # opcodes of packages of this host; all without this line
+    paths = ["/srv/*"]                 # files that may be copied here, and looked at
 
 A ``*`` stands for any text. Without the file, a task may run any command as the daemon's own user.
+Without ``paths``, all files may be written if any command may run, and none otherwise: who writes
+a program has it run sooner or later. A file may belong to the daemon's own user and to ``users``.
 """
 
 from __future__ import annotations
@@ -33,15 +38,53 @@ class TaskSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: Sequence[str] = ()
     commands: Sequence[str] = ("*",)
     directories: Sequence[str] = ("*",)
+    calls: Sequence[str] = ("*",)
+    opcodes: Sequence[str] = ("*",)
+    paths: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("commands", "directories"):
-            for pattern in getattr(self, name):
+        for name in ("commands", "directories", "paths"):
+            for pattern in getattr(self, name) or ():
                 if not pattern.startswith(("/", "*")):
                     raise ValueError(f"{name}: expected absolute paths, got {pattern!r}")
 
+    @property
+    def allowed_paths(self) -> Sequence[str]:
+        """The files that may be written and looked at."""
+        if self.paths is None:
+            return ("*",) if "*" in self.commands else ()
+        return self.paths
+
     def check(self, opcode: Mapping[str, Any]) -> None:
         """Raise `NotAllowedError` if this opcode of a task is not allowed."""
+        match opcode.get("OP_ID"):
+            case "OP_EXEC":
+                self._check_command(opcode)
+            case "OP_NODE_CALL":
+                call = str(opcode.get("call"))
+                if not _matches(call, self.calls):
+                    raise _not_allowed(f"call {call!r} may not be made", "calls")
+            case "OP_NODE_COPY" | "OP_TEST_DELAY":
+                # What paths are allowed is known when links are followed, in the task.
+                pass
+            case other:
+                if not _matches(str(other), self.opcodes):
+                    raise _not_allowed(f"{other} may not run", "opcodes")
+
+    def check_path(self, path: str) -> None:
+        """Raise `NotAllowedError` if this file may not be written and looked at.
+
+        ``path`` is absolute, and its directory has no links and no dots.
+        """
+        if not _matches(path, self.allowed_paths):
+            raise _not_allowed(f"{path} may not be written or looked at", "paths")
+
+    def check_owner(self, *names: str) -> None:
+        """Raise `NotAllowedError` if no file may belong to this user, who is not the daemon's."""
+        if not any(name in self.users for name in names):
+            raise _not_allowed(f"no file may belong to user {names[0]!r}", "users")
+
+    def _check_command(self, opcode: Mapping[str, Any]) -> None:
         user = opcode.get("user")
         if user is not None and user not in self.users:
             raise _not_allowed(f"no command may run as user {user!r}", "users")

@@ -37,6 +37,7 @@ from .declarations import (
     Opcode,
     OperationContext,
     OperationError,
+    targets,
 )
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "redacted",
     "secret_fields",
     "summary",
+    "targets",
     "without_private",
 ]

@@ -11,7 +11,7 @@ A new one of Ganger's is a class here and a line in `_OWN`, an operation in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
@@ -48,6 +48,7 @@ class OpExec(Opcode, kw_only=True):
     """Run a command, without a shell, under declared locks."""
 
     op_id: ClassVar[str] = "OP_EXEC"
+    runs_on_nodes: ClassVar[bool] = True
     private_fields: ClassVar[tuple[str, ...]] = ("env", "stdin", "stdin_base64")
     later_fields: ClassVar[tuple[str, ...]] = (
         "leave_running",
@@ -131,7 +132,8 @@ class OpExec(Opcode, kw_only=True):
 
     def lock_needs(self) -> LockNeeds:
         """The locks that the submitter declared, and the node where it runs, shared at least."""
-        return command_locks(self.locks, self.node, self.lock_uuids or {})
+        nodes = [] if self.node is None else [self.node]
+        return locks_on_nodes(self.locks, nodes, self.lock_uuids or {})
 
     @classmethod
     def summary_value(cls, fields: Mapping[str, Any]) -> str | None:
@@ -146,10 +148,15 @@ class OpExec(Opcode, kw_only=True):
         return text if len(text) <= room else text[: room - 3] + "..."
 
 
-def command_locks(declared: LockNeeds, node: str | None, uuids: Mapping[str, str]) -> LockNeeds:
-    """The locks of a command with these parameters (`OpExec`)."""
+def locks_on_nodes(
+    declared: LockNeeds, nodes: Sequence[str], uuids: Mapping[str, str]
+) -> LockNeeds:
+    """The locks of an opcode that runs on these nodes: declared ones, and the nodes shared.
+
+    ``uuids``: as `OpExec.lock_uuids`.
+    """
     needs = declared.renamed(uuids)
-    return needs if node is None else needs.with_node(uuids.get(f"node/{node}", node))
+    return needs.with_nodes([uuids.get(f"node/{node}", node) for node in nodes])
 
 
 def from_base64(text: str) -> bytes:
@@ -214,6 +221,53 @@ class OpTestDelay(Opcode, kw_only=True):
         return f"{round(nanoseconds)} ns" if math.isfinite(nanoseconds) else None
 
 
+class OpNodeCall(Opcode, kw_only=True):
+    """Make a call of a host, by its name: `storage.nodes.named_calls` has those of Ganger."""
+
+    op_id: ClassVar[str] = "OP_NODE_CALL"
+    runs_on_nodes: ClassVar[bool] = True
+    summary_field: ClassVar[str | None] = "call"
+    built_in: ClassVar[bool] = True
+
+    call: NonEmptyStr
+    """The call's name, such as ``node_info``."""
+
+    arguments: dict[str, Any] = {}
+    """Its arguments by name. The host checks them."""
+
+    node: NonEmptyStr | None = None
+    """The node that answers; this machine if neither this nor ``nodes`` is set."""
+
+    nodes: list[NonEmptyStr] = []
+    """The nodes that answer, at the same time: the result has the reply of each by its name."""
+
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Seconds that the answer may take; that of the call itself if unset."""
+
+    lost_after: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """As in ``OP_EXEC``."""
+
+    lock_uuids: dict[NonEmptyStr, NonEmptyStr] | None = None
+    """As in ``OP_EXEC``."""
+
+    def __post_init__(self) -> None:
+        check_targets(self.node, self.nodes)
+
+    def targets(self) -> list[str]:
+        """The nodes that answer; empty: this machine."""
+        return [self.node] if self.node is not None else self.nodes
+
+    def lock_needs(self) -> LockNeeds:
+        """The nodes that answer, shared."""
+        return locks_on_nodes(NO_LOCKS, self.targets(), self.lock_uuids or {})
+
+
+def check_targets(node: str | None, nodes: Sequence[str]) -> None:
+    """`ValueError` if an opcode has a node, and a list of nodes besides."""
+    if node is not None and nodes:
+        raise ValueError("nodes: expected one of node and nodes")
+
+
 class Family(Protocol):
     """A module with many opcodes, each made when it is first asked for."""
 
@@ -233,7 +287,9 @@ class UserOpcodes(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-_OWN: dict[str, type[Opcode]] = {"OP_EXEC": OpExec, "OP_TEST_DELAY": OpTestDelay}
+_OWN: dict[str, type[Opcode]] = {
+    declared.op_id: declared for declared in (OpExec, OpTestDelay, OpNodeCall)
+}
 _problems: list[str] = []
 _PROBLEM_CHARACTERS_MAX = 1_000
 _from_users: dict[str, type[Opcode]] = {}

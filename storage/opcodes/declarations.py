@@ -204,6 +204,13 @@ class LockNeeds(
                     if name != WHOLE_LEVEL:
                         yield level, name
 
+    def with_nodes(self, names: Sequence[str]) -> LockNeeds:
+        """These needs, and each of these nodes as `with_node` has it."""
+        needs = self
+        for name in names:
+            needs = needs.with_node(name)
+        return needs
+
     def to_changes(self) -> list[tuple[str, LockMode]]:
         """Every lock by its name on the wire, with its mode, in lock order.
 
@@ -309,6 +316,9 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     is_locked_by_store: ClassVar[bool] = False
     """Whether the configuration store names its locks; else `lock_needs` does."""
 
+    runs_on_nodes: ClassVar[bool] = False
+    """Whether its parameters ``node`` and ``nodes`` name the nodes where its operation runs."""
+
     dry_run: bool | None = None
     debug_level: Annotated[int, msgspec.Meta(ge=0)] | None = None
     priority: Priority = 0
@@ -357,6 +367,12 @@ class Opcode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if isinstance(value, list | tuple):
             return ",".join(str(item) for item in value)
         return str(value)
+
+
+def targets(fields: Mapping[str, Any]) -> list[str]:
+    """The nodes where an opcode of these parameters runs, each once; empty: this machine."""
+    node, nodes = fields.get("node"), fields.get("nodes")
+    return [node] if node is not None else [*dict.fromkeys(nodes or ())]
 
 
 COMMON_FIELDS: tuple[str, ...] = Opcode.__struct_fields__

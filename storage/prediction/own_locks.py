@@ -12,7 +12,7 @@ from .. import errors
 from ..cluster.delays import uuid_of
 from ..cluster.objects import ObjectKind
 from ..opcodes import LockNeeds
-from ..opcodes.catalogue import MASTER_NODE, command_locks
+from ..opcodes.catalogue import MASTER_NODE, locks_on_nodes
 from .declared_needs import MalformedError, OpcodeInput, alone
 from .lock_types import NO_LOCKS, UNKNOWN_EXCLUSIVE, LockForecast, forecast_of
 from .needs import forecast_of_needs
@@ -26,7 +26,7 @@ def command(asked: OpcodeInput) -> LockForecast:
         raise MalformedError("lock_uuids")
     if node is not None or uuids:
         needs = plain if isinstance(plain, LockNeeds) else _needs(plain)
-        return forecast_of_needs(command_locks(needs, node, uuids))
+        return forecast_of_needs(locks_on_nodes(needs, [] if node is None else [node], uuids))
     if not plain:
         return NO_LOCKS
     if isinstance(plain, LockNeeds):
@@ -57,6 +57,15 @@ _known = functools.lru_cache(maxsize=4_096)(_of_written)
 _WRITTEN_BYTES_MAX: Final = 1_024
 
 
+def on_nodes(asked: OpcodeInput) -> LockForecast:
+    """The nodes where it runs, shared."""
+    node, uuids = asked.text("node"), asked.parameters.get("lock_uuids") or {}
+    if not isinstance(uuids, dict):
+        raise MalformedError("lock_uuids")
+    nodes = asked.texts("nodes") if node is None else [node]
+    return forecast_of_needs(locks_on_nodes(LockNeeds(), nodes, uuids))
+
+
 def test_delay(asked: OpcodeInput) -> LockForecast:
     """The nodes, and the master node; those that the configuration does not know by their names."""
     nodes = set(asked.texts("on_nodes") or asked.texts("on_node_uuids"))
@@ -74,6 +83,7 @@ def test_delay(asked: OpcodeInput) -> LockForecast:
 
 DECLARED: Final = {
     "OP_EXEC": (command, ()),
+    "OP_NODE_CALL": (on_nodes, ("node", "nodes", "lock_uuids")),
     "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""

@@ -103,7 +103,7 @@ ConfigRequestOfJob = (
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
-    | CallNode
+    | CallNode | ReadJoinedNodes
 )
 
 ToJob = (
@@ -111,7 +111,7 @@ ToJob = (
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
     | OpcodePrepared | OpcodeRan | QueryAnswered | ConfigAnswered
-    | TaskAnswered | NodeSilent
+    | TaskAnswered | NodeSilent | JoinedNodes
     | Done | Failure
 )
 
@@ -179,7 +179,8 @@ AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
 NodeHubMessage = (
-    NodesRequest | CallNode | EndLeftTask | NodesRemoved | SeenTasksDue | PeerGone | FramesWaiting
+    NodesRequest | CallNode | ReadJoinedNodes | EndLeftTask | NodesRemoved | SeenTasksDue
+    | PeerGone | FramesWaiting
 )
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
 NodeLinkMessage = (

@@ -73,6 +73,18 @@ class ListNodes(Request[NodesListed], frozen=True):
     """List the nodes that have joined or were invited."""
 
 
+class JoinedNodes(Reply, frozen=True):
+    """The names of the hosts that have joined, there or silent."""
+
+    names: list[str]
+
+
+class ReadJoinedNodes(Request[JoinedNodes], frozen=True):
+    """From a job's process: name the nodes that have hosts."""
+
+    job_id: int
+
+
 class RemoveNode(Request[Done], frozen=True):
     """Forget a node: its connection ends at once, and its key and tokens are not accepted."""
 

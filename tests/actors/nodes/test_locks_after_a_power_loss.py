@@ -44,7 +44,7 @@ def test_locks_of_a_marked_task_are_taken_before_the_lock_manager_answers_anybod
     locks: Locks,
 ) -> None:
     lost = lock_file(locks.stage, 1)
-    task_marks.write(lost, MarkedTask("web1", "key", 1.0, LOCKS))
+    task_marks.write(lost, [MarkedTask("web1", "key", 1.0, LOCKS)])
     locks.actor = locks.stage.start(LockManager, 2)
     assert locks.on_disk() == {1: [name for name, _ in LOCKS]}
     two = locks.owner(2)
@@ -60,7 +60,7 @@ def test_of_two_tasks_whose_marks_want_the_same_one_is_first_in_line(locks: Lock
     """The first one's task had ended: the loss of power has brought its mark back."""
     lost = [lock_file(locks.stage, one) for one in (1, 2)]
     for one in lost:
-        task_marks.write(one, MarkedTask("web1", "key", 1.0, LOCKS))
+        task_marks.write(one, [MarkedTask("web1", "key", 1.0, LOCKS)])
     urgent = locks.owner(3)
     locks.actor.ask(messages.TakeLocksOfTasks())
     asker = locks.ask(urgent, ("instance/i1", "exclusive"), priority=-20)
@@ -74,7 +74,7 @@ def test_of_two_tasks_whose_marks_want_the_same_one_is_first_in_line(locks: Lock
 
 def test_no_mark_is_read_of_a_process_that_lives(locks: Locks) -> None:
     one = locks.owner(1)
-    task_marks.write(one.lock_file, MarkedTask("web1", "key", 1.0, LOCKS))
+    task_marks.write(one.lock_file, [MarkedTask("web1", "key", 1.0, LOCKS)])
     assert locks.actor.ask(messages.TakeLocksOfTasks()).answer == messages.Done()
     assert locks.on_disk() == {}
 
@@ -82,7 +82,7 @@ def test_no_mark_is_read_of_a_process_that_lives(locks: Locks) -> None:
 def test_a_damaged_mark_keeps_nobody_from_the_locks_of_the_others(locks: Locks) -> None:
     lost = [lock_file(locks.stage, one) for one in (1, 2)]
     for one in lost:
-        task_marks.write(one, MarkedTask("web1", "key", 1.0, LOCKS))
+        task_marks.write(one, [MarkedTask("web1", "key", 1.0, LOCKS)])
     Path(task_marks.path_of(lost[0])).write_bytes(b"")
     locks.actor.ask(messages.TakeLocksOfTasks())
     assert locks.on_disk() == {2: [name for name, _ in LOCKS]}
@@ -108,8 +108,7 @@ def lose_power(queue: Queue, running: dict[str, object]) -> str:
 
 def test_no_job_begins_before_the_locks_of_tasks_are_taken(queue: Queue, locks: Locks) -> None:
     lost = lose_power(queue, FIRST)
-    found = task_marks.read(lost)
-    assert found is not None
+    [found] = task_marks.read(lost)
     assert (found.node, found.began, found.locks) == ("web1", 12.5, LOCKS)
     queue.choose(2)
     queue.hand_over(2)
@@ -134,7 +133,7 @@ def test_a_queue_without_tasks_asks_for_no_locks(queue: Queue) -> None:
 def test_a_mark_that_a_power_loss_has_damaged_is_removed_if_no_job_needs_it(stage: Stage) -> None:
     """It was not flushed: its job has ended, and knew that the task had."""
     lost = lock_file(stage, 1)
-    task_marks.write(lost, MarkedTask("web1", "key", 1.0, LOCKS))
+    task_marks.write(lost, [MarkedTask("web1", "key", 1.0, LOCKS)])
     Path(task_marks.path_of(lost)).write_bytes(b"")
     reaper = stage.make(Executor).component
     reaper.boot()

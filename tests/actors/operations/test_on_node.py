@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class NodeContext(LocalContext):
     """A context with a node whose task has printed ``file``, and ends when all else is quiet."""
 
-    task_key = "task-1-0-5.000000"
-
     def __init__(self, file: bytes = b"", end: messages.Message | None = None) -> None:
         super().__init__()
         self.file = file
@@ -42,19 +40,21 @@ class NodeContext(LocalContext):
     def check_node(self, node: str) -> None:
         assert node == "web1"
 
-    def mark_task(self, node: str) -> None:
+    def mark_task(self, node: str) -> str:
         assert not self.asked
         self.marks.append(node)
+        return "task-1-0-5.000000"
 
     def keep_mark(self) -> None:
         if self.marks[-1:] != [""]:
             self.marks.append("kept")
 
-    def unmark_task(self) -> None:
+    def unmark_task(self, key: str) -> None:
+        assert key == "task-1-0-5.000000"
         self.marks.append("")
 
-    def call_node(self, node: str, request: messages.TaskRequest) -> int:
-        assert node == "web1"
+    def call_node(self, node: str, key: str, request: messages.TaskRequest) -> int:
+        assert (node, key) == ("web1", "task-1-0-5.000000")
         self.asked.append(request)
         self._open[len(self.asked)] = request
         return len(self.asked)

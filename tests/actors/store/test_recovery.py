@@ -106,7 +106,7 @@ def test_a_job_whose_task_on_a_node_may_run_has_not_ended(
     job.ops[0].input["node"] = node
     disk.write(1, jobs.encode_job(job))
     if is_marked:
-        task_marks.write(lock_file, task_marks.MarkedTask("web1", "key", 1.0))
+        task_marks.write(lock_file, [task_marks.MarkedTask("web1", "key", 1.0)])
     assert phases(disk.load())[1][0] is expected
     assert task_marks.is_marked(lock_file) is (expected is Phase.HANDED_OVER)
 

@@ -100,6 +100,7 @@ LATE: tuple[type[Message], ...] = (
     notices.SweepReservations,
     messages.ReadHolders,
     messages.ListNodes,
+    messages.ReadJoinedNodes,
     messages.CheckNode,
     messages.NameLocks,
     messages.ReportNodes,

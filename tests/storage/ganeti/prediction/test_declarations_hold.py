@@ -107,6 +107,11 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
                 {"vm_capable": False},
             )
         ],
+        "OP_NODE_CALL": [
+            {"call": "version"},
+            {"call": "version", "node": "n1"},
+            {"call": "version", "nodes": ["n2", "n1", "n2"]},
+        ],
         "OP_QUERY": queries(instances, nodes),
         "OP_QUERY_FIELDS": [{"what": "node"}],
         "OP_TAGS_DEL": [{**one, "tags": ["a"]} for one in tagged],
