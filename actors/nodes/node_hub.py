@@ -85,7 +85,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if self._router is not None:
             self._router.close()
 
-    def receive(self, envelope: Envelope[messages.NodeHubMessage]) -> None:  # noqa: C901 - a table
+    def receive(self, envelope: Envelope[messages.NodeHubMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
         message = envelope.message
         match message:
