@@ -354,6 +354,9 @@ FILES_NOTICED_AT_ONCE = 1_000
 FILES_REST_SECONDS = 0.01
 """Time without messages after which the queue writes files of new jobs."""
 
+LAZY_SECONDS = 0.1
+"""Time without messages after which the queue flushes ends of jobs for which nobody waits."""
+
 STOP_FILES_SECONDS = 3.0
 """How long a queue that stops writes the files of new jobs."""
 

@@ -20,6 +20,8 @@ What is flushed, by whom, and when:
   answer;
 - ``running`` before the operation starts, and the final status before anybody is told: by the queue
   (log), to which `job.state_recorder` sends the state; a result with the next of these;
+- the final status of a node's task: with the next flush, or after a moment (`LAZY_SECONDS`). Its
+  master records the end; a task whose end a loss of power has taken is one that was running then;
 - output of commands (``queue/spool/job-<id>-output``): by the job's process, when its opcode ends,
   before the result;
 - a change of the configuration: by the queue (log) for the configuration store, before it is

@@ -108,6 +108,10 @@ class Ledger:
         )
         self._staged: dict[int, bytes] = {}
         self._effects: deque[_Effect] = deque()
+        self._awaited = 0
+        """The position of the last record for which an effect waits, or has waited."""
+        self.has_lazy = False
+        """Whether a state that `store_lazily` has taken is still to be written."""
         self._written_serial = self._tried_serial = 0
 
     def begin(self, recovered: Recovered) -> None:
@@ -251,6 +255,25 @@ class Ledger:
         if self._append_all([record], stored, failed, has_room=has_room):
             self._staged[job_id] = body
 
+    def store_lazily(
+        self, state: tuple[int, int, bytes], done: Callable[[], None], failed: Failed
+    ) -> None:
+        """As `store_state`, but it goes into the log with the next flush, which nobody awaits.
+
+        For an end that a restart may forget: the job is final in its file as well, which survives
+        everything but a loss of power.
+        """
+        job_id, serial, body = state
+        if self.is_read_only:
+            failed(self.refusal())
+            return
+        self._journal.append(StateStored(job_id, serial, body))
+        self.segments.is_fresh = False
+        self.segments.cover([job_id])
+        self.files.add(job_id, serial, body)
+        self.has_lazy = True
+        done()
+
     def takes_cancelation_of(self, job_id: int) -> bool:
         """Whether the states with which a process ends its canceled job can be stored.
 
@@ -315,8 +338,8 @@ class Ledger:
             self._journal.append(record)
 
     def after_commit(self, done: Callable[[], None], failed: Failed = _ignore) -> None:
-        """Do this when everything stored so far is durable."""
-        self._effects.append(_Effect(self._journal.position, done, failed))
+        """Do this when everything stored so far is durable, but for what is stored lazily."""
+        self._effects.append(_Effect(self._awaited, done, failed))
 
     def commit(self, meanwhile: Callable[[], None] | None = None) -> None:
         """Make everything durable, run the effects, and repeat that for records that these add.
@@ -332,6 +355,13 @@ class Ledger:
             self.seal()
         self.segments.compact()
         self.segments.want_next()
+
+    def write_lazy(self) -> None:
+        """Write what `store_lazily` has taken, at rest, when there is nothing else to write."""
+        if self.has_lazy and self.patience_seconds == settings.LAZY_SECONDS:
+            self._awaited = self._journal.position
+            self.after_commit(_nothing)
+            self.commit()
 
     def seal(self) -> None:
         """Begin a new segment, unless no more may be sealed, or the disk refuses writes."""
@@ -401,6 +431,8 @@ class Ledger:
             return None
         if self.has_work_at_rest or self.files.is_short_of_spares:
             return settings.FILES_REST_SECONDS
+        if self.has_lazy:
+            return settings.LAZY_SECONDS
         return settings.MEMORY_REST_SECONDS if self.files.has_left_memory else None
 
     @property
@@ -431,6 +463,9 @@ class Ledger:
         ``is_enough`` is asked after each file: the journal has what the others lack.
         """
         self.files.end_compaction()
+        if self.has_lazy and not (self._effects or self.is_read_only):
+            with contextlib.suppress(errors.StorageError):
+                self._journal.write(self.last_id)
         if self.takes_work:
             self.files.write_newest(self.files.unwritten_count, is_enough)
             self.write_serial()
@@ -471,15 +506,21 @@ class Ledger:
         for record in appended:
             self._journal.append(record)
         self.segments.is_fresh = False
+        self._awaited = self._journal.position
         self.after_commit(done, failed)
-        return self._journal.position
+        return self._awaited
 
     def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> bool:
         """Whether any effect could run: what is not durable yet waits for another turn."""
         try:
-            self._journal.write(self.last_id, meanwhile)
+            if self._awaited > self._journal.durable:
+                self._journal.write(self.last_id, meanwhile)
+                self.has_lazy = False
+            elif meanwhile is not None:
+                meanwhile()
         except errors.StorageError as error:
             effects, self._effects = self._effects, deque()
+            self._awaited, self.has_lazy = self._journal.durable, False
             self._staged.clear()
             self.refuse_writes(error)
             is_unknown = isinstance(error, errors.OutcomeUnknownError)

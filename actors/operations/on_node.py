@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 
 
 _INPUT_BYTES = 1024 * 1024
+
+_FIRST_LOOK_SECONDS = 0.02
+"""How long a command may run before its output is asked for: most are over by then, and the end
+says whether there is any."""
+
 _LOCAL = (
     "node",
     "nodes",
@@ -252,30 +257,46 @@ class Task:
     def _follow(self, kill: Callable[[], None]) -> None:
         reading = ReadingAhead(self._job_id)
         self._call("end", messages.AwaitTask(id=self._job_id))
-        while not reading.has_all:
-            for request in reading.requests():
-                self._call(f"page {request.offset}", request)
-            try:
-                slot, reply = self._reply()
-            except KilledError:
-                self._context.log("Killed on request, ending the command")
-                kill()
-                continue
-            if isinstance(reply, messages.OutputPage):
-                chunks = reading.take(int(slot.removeprefix("page ")), reply)
-                for request in reading.requests():
-                    # Before the output is written: the node works meanwhile.
-                    self._call(f"page {request.offset}", request)
-                self._take(chunks)
-            elif isinstance(reply, messages.JobDocument):
-                self._ended = reply
-                # The open call may wait for output that will never come.
-                for one in list(self._slots):
-                    if one.startswith("page "):
-                        self._forget(one)
-                reading.end(is_whole=self._has_all_output())
+        found = self._reply_or_kill(kill, _FIRST_LOOK_SECONDS)
+        while True:
+            if found is not None:
+                self._take_in(reading, *found)
+            if reading.has_all:
+                break
+            self._ask_for_pages(reading)
+            found = self._reply_or_kill(kill, None)
         for slot in list(self._slots):
             self._forget(slot)
+
+    def _reply_or_kill(
+        self, kill: Callable[[], None], patience: float | None
+    ) -> tuple[str, messages.Message] | None:
+        """As `_reply_within`; None also when the command is to be killed, which is sent."""
+        try:
+            return self._reply_within(patience)
+        except KilledError:
+            self._context.log("Killed on request, ending the command")
+            kill()
+            return None
+
+    def _ask_for_pages(self, reading: ReadingAhead) -> None:
+        for request in reading.requests():
+            self._call(f"page {request.offset}", request)
+
+    def _take_in(self, reading: ReadingAhead, slot: str, reply: messages.Message) -> None:
+        """Take in a page of output, or the end."""
+        if isinstance(reply, messages.OutputPage):
+            chunks = reading.take(int(slot.removeprefix("page ")), reply)
+            # Before the output is written: the node works meanwhile.
+            self._ask_for_pages(reading)
+            self._take(chunks)
+        elif isinstance(reply, messages.JobDocument):
+            self._ended = reply
+            # The open call may wait for output that will never come.
+            for one in list(self._slots):
+                if one.startswith("page "):
+                    self._forget(one)
+            reading.end(is_whole=self._has_all_output())
 
     def _has_all_output(self) -> bool:
         """Whether as much has come as the command has written: there is no further page."""
@@ -339,10 +360,19 @@ class Task:
 
     def _reply(self) -> tuple[str, messages.Message]:
         """The next reply of the node's daemon, and the slot of its call."""
+        found = self._reply_within(None)
+        assert found is not None
+        return found
+
+    def _reply_within(self, patience: float | None) -> tuple[str, messages.Message] | None:
+        """As `_reply`; None: nothing has come for this many seconds."""
         while True:
             slots = {number: slot for slot, (number, _) in self._slots.items()}
             left = None if self._lost_at is None else self._lost_at - self._context.clock()
-            found = self._context.node_reply(slots, left)
+            is_short = patience is not None and (left is None or patience < left)
+            found = self._context.node_reply(slots, patience if is_short else left)
+            if found is None and is_short:
+                return None
             if found is None:
                 raise OperationError("OpExecError", self._lost_text())
             number, said = found

@@ -124,6 +124,7 @@ class JobQueue(Component[messages.QueueMessage]):
 
     def quiet(self) -> None:
         """Write files of new jobs: the journal has them, so clients need not wait for that."""
+        self.store.ledger.write_lazy()
         self.store.write_files()
         self.store.make_spares()
 

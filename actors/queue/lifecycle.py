@@ -86,7 +86,10 @@ class Lifecycle:
             state = (message.job_id, message.serial, message.body)
             refused = functools.partial(self._state_refused, row, envelope)
             is_canceled = message.status in (JobStatus.CANCELING, JobStatus.CANCELED)
-            self._ledger.store_state(state, done, refused, is_cancelation=is_canceled)
+            if message.status.is_final and not is_canceled and _is_task(row):
+                self._ledger.store_lazily(state, done, refused)
+            else:
+                self._ledger.store_state(state, done, refused, is_cancelation=is_canceled)
         else:
             self._ledger.after_commit(functools.partial(envelope.reply, recorded))
 
@@ -456,6 +459,12 @@ class Lifecycle:
         self._ledger.store_state(state, functools.partial(self._ledger.files.write_file, row.id))
         # Its process may have given it back while it waited for locks.
         self._store.back_to_pending(row, job, row_of(job, Phase.PENDING).status)
+
+
+def _is_task(row: Row) -> bool:
+    """Whether a master waits for the job's end, and records it."""
+    submitter = row.origin.submitter
+    return submitter is not None and submitter.via == "node"
 
 
 def _show_times(row: Row, job: jobs.Job) -> None:

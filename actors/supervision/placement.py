@@ -42,8 +42,8 @@ _OWN = {
     "wire_listener": CORE,
     "rapi_keeper": "rapi_keeper",
     "node_keeper": "node_keeper",
-    "node_hub": "node_hub",
-    "node_link": "node_link",
+    "node_hub": CORE,
+    "node_link": CORE,
 }
 
 INSTALLED = installed({*_OWN, "supervisor"})

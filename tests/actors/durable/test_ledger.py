@@ -37,6 +37,64 @@ def test_a_turn_without_anything_makes_no_flush(books: Books) -> None:
     assert books.take_effects() == ["later"]
 
 
+def test_an_end_that_nobody_must_find_again_takes_no_flush_and_goes_with_the_next_one(
+    books: Books,
+) -> None:
+    books.commit_new(1, 2)
+    books.take_effects()
+    before = books.ledger.flushes
+    books.store_lazily(1, 2)
+    books.ledger.after_commit(lambda: books.done("exit"))
+    books.ledger.commit()
+    assert books.take_effects() == ["end 1.2", "exit"]
+    assert books.ledger.newest(1) == body(1, 2, "success")
+    assert books.ledger.patience_seconds == settings.FILES_REST_SECONDS
+    assert books.ledger.flushes == before
+    assert books.after_crash()[1] == body(1, 1)
+    books.store_state(2, 2)
+    books.ledger.commit()
+    assert books.ledger.flushes == before + 1
+    assert books.after_crash() == {1: body(1, 2, "success"), 2: body(2, 2)}
+    books.ledger.write_lazy()
+    assert books.ledger.flushes == before + 1
+
+
+def test_such_an_end_is_flushed_at_rest_and_at_the_latest_when_the_queue_stops(
+    books: Books,
+) -> None:
+    books.commit_new(1, 2)
+    books.store_lazily(1, 2)
+    books.ledger.write_lazy()
+    assert books.after_crash()[1] == body(1, 1)
+    books.ledger.write_newest(2)
+    books.ledger.files.make_spares(lambda: False)
+    assert books.ledger.patience_seconds == settings.LAZY_SECONDS
+    books.ledger.write_lazy()
+    assert books.after_crash()[1] == body(1, 2, "success")
+    books.store_lazily(2, 2)
+    books.ledger.close()
+    assert books.after_crash()[2] == body(2, 2, "success")
+
+
+def test_a_disk_that_refuses_takes_no_such_end_and_may_have_lost_those_before(
+    books: Books,
+) -> None:
+    books.commit_new(1, 2, 3)
+    books.store_lazily(1, 2)
+    with refusing("fdatasync", number=errno.EIO):
+        books.store_state(2, 2)
+        books.ledger.commit()
+    books.take_effects()
+    assert not books.ledger.has_lazy
+    # It is not forgotten: the next segment has it.
+    assert books.ledger.newest(1) == body(1, 2, "success")
+    books.store_lazily(3, 2)
+    assert books.take_effects() == ["end 3.2: ReadOnlyError"]
+    books.ledger.write_lazy()
+    assert books.ledger.retry()
+    assert books.after_crash()[1] == body(1, 2, "success")
+
+
 def test_what_is_not_durable_everywhere_yet_waits_for_another_turn(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,14 @@ class Books:
             lambda error: self.failed(name, error),
         )
 
+    def store_lazily(self, job_id: int, serial: int) -> None:
+        name = f"end {job_id}.{serial}"
+        self.ledger.store_lazily(
+            (job_id, serial, body(job_id, serial, "success")),
+            lambda: self.done(name),
+            lambda error: self.failed(name, error),
+        )
+
     def store_archived(self, job_id: int) -> None:
         name = f"archived {job_id}"
         self.ledger.store_archived(
