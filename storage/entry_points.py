@@ -58,8 +58,7 @@ def load(group: str) -> Found:
     """Import the objects of this group. The packages are looked through once in a process."""
     objects: dict[str, Any] = {}
     found: list[str] = []
-    entries = _installed(tuple(sys.path))(group=group)
-    for entry in sorted(entries, key=lambda entry: entry.name):
+    for entry in sorted(installed(group), key=lambda entry: entry.name):
         try:
             objects[entry.name] = entry.load()
         # A package of others may raise anything; only this entry is left out.
@@ -68,6 +67,11 @@ def load(group: str) -> Found:
             found.append(text[:_PROBLEM_CHARACTERS_MAX])
     _problems[group] = tuple(found)
     return Found(objects, tuple(found))
+
+
+def installed(group: str) -> EntryPoints:
+    """The entry points of this group, as packages had them when this process asked first."""
+    return _installed(tuple(sys.path))(group=group)
 
 
 @functools.lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ import fcntl
 import functools
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -33,14 +34,17 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 # The daemon first: it keeps its logging library from loading what the commands load below.
 from ganger import cli
 from ganger.cli import daemon as daemon_command
+from ganger.cli import main as command_line
 from ganger.storage import entry_points
 from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 OUT_OF_THE_WAY = 500
 """Descriptors that a child gets lie here until it has closed those of the template."""
@@ -274,13 +278,10 @@ def become(child: Child) -> NoReturn:
     place = request["words"].index("-m") + 1
     module = importlib.import_module(request["words"][place])
     sys.argv[:] = [str(module.__file__), *request["words"][place + 1 :]]
-    if request["kind"] == "command":
-        _leave(_status_of(module.main))
     if request["kind"] == "daemon":
         os.setsid()
         prepare_servers(request["words"])
-    module.main()
-    raise SystemExit
+    _leave(_status_of(module.main))
 
 
 def show(words: list[str], environment: dict[str, str]) -> None:
@@ -338,6 +339,26 @@ def load() -> None:
         if name.isupper() and str(group).startswith("ganger."):
             entry_points.load(group)
     entry_points._problems.clear()
+    for kind in _structs(msgspec.Struct):
+        # msgspec keeps what it finds out of a class for all decoders to come.
+        with contextlib.suppress(TypeError, NameError):
+            msgspec.msgpack.Decoder(kind)
+    rehearse()
+
+
+def rehearse() -> None:
+    """Let the command line and the classes that it asks note what they find out once."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        command_line.ganger.main(["--version"], prog_name="ganger", standalone_mode=False)
+        for name in ("up", "down", "status", "exec", "daemon", "job list", "job wait"):
+            words = [*name.split(), "--help"]
+            command_line.ganger.main(words, prog_name="ganger", standalone_mode=False)
+
+
+def _structs(base: type[Any]) -> Iterator[type[Any]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _structs(kind)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from .interrupts import is_ctrl_c
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 ENTRY_POINT_GROUP = "ganger.opcodes"
 """Installed packages name their opcode classes under this entry point group."""
@@ -368,11 +368,13 @@ def load_user_opcodes() -> UserOpcodes:
     It imports code of other people.
     """
     global _loads  # noqa: PLW0603 - there is one catalogue
+    # A process that starts has just looked through the packages.
+    entries = _installed() if _loads else entry_points.installed(ENTRY_POINT_GROUP)
     _loads += 1
     _from_users.clear()
     _problems.clear()
     _entries.clear()
-    for entry in _installed():
+    for entry in sorted(entries, key=lambda entry: entry.name):
         _entries.add(_identity(entry))
         try:
             declared = _load_declared(entry)
@@ -391,11 +393,11 @@ def installed_since() -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _installed() -> list[EntryPoint]:
+def _installed() -> EntryPoints:
     # Slow to import, and the fork server for built-in operations never needs it.
-    from importlib.metadata import entry_points  # noqa: PLC0415
+    from importlib import metadata  # noqa: PLC0415
 
-    return sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+    return metadata.entry_points(group=ENTRY_POINT_GROUP)
 
 
 def _package(entry: EntryPoint) -> str:

@@ -48,6 +48,11 @@ class Life:
             time.sleep(0.2)
         return said
 
+    def submit(self, *argv: str) -> int:
+        """As ``exec -d``: the id of the job. To begin a command each time takes long."""
+        with self.daemon.client() as client:
+            return client.submit([{"OP_ID": "OP_EXEC", "argv": list(argv)}])
+
     def status(self) -> dict[str, Any]:
         """What ``ganger status`` says as JSON."""
         found: dict[str, Any] = json.loads(self.run("status", "-o", "json")[1])
@@ -128,7 +133,7 @@ class Life:
         queue = self.daemon.places.queue
         self.note("held", "filter", "add", "--name", "held", "--action", "PAUSE")
         # The zeros behind the log's records have no room for so large states.
-        waiting = [int(self.run("exec", "-d", "true", LARGE)[1]) for _ in range(20)]
+        waiting = [self.submit("true", LARGE) for _ in range(20)]
         # A file that is still to be written would be the write that fails.
         files = [queue / f"job-{job_id}" for job_id in waiting]
         wait_until_true(
@@ -162,8 +167,8 @@ class Life:
         """Nothing has ended, and others have the last byte: jobs that wait are all there is."""
         self.note("purge all", "job", "purge", "--older-than", "all")
         self.note("pause", "filter", "add", "--name", "waits", "--action", "PAUSE")
-        held = [self.run("exec", "-d", "true")[1].strip() for _ in range(12)]
-        held.append(self.run("exec", "-d", "true", LARGE)[1].strip())
+        held = [str(self.submit("true")) for _ in range(12)]
+        held.append(str(self.submit("true", LARGE)))
         for job_id in held:
             self.run("hold", job_id)
         # Each one is held by a rule of its own.

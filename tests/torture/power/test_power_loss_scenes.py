@@ -20,7 +20,7 @@ from ganger.storage.queue_files import spool
 from ganger.transport.messages import JobSpec, ListJobs
 
 LOSSES = 1
-PART = 0.6
+PART = 0.4
 """At so many of a scene's moments; `make torture` takes all, and goes on (`scene_losses`)."""
 
 RENEW = "inodes.InodePool.renew"
