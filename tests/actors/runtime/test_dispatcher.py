@@ -197,6 +197,17 @@ def test_a_turn_ends_after_so_many_messages_at_the_latest(
     assert log.take(7) == [1, "T", 2, 3, "T", 4, "T"]
 
 
+def test_a_turn_ends_after_so_many_seconds_at_the_latest(
+    scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = scene.start(Log)
+    scene.block(Log)
+    scene.say(Log, 1, 2)
+    monkeypatch.setattr(settings, "TURN_SECONDS", 0.0)
+    log.went_on.set()
+    assert log.take(5) == ["T", 1, "T", 2, "T"]
+
+
 def test_actors_of_one_dispatcher_take_turns(
     scene: DispatcherScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
