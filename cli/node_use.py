@@ -116,16 +116,19 @@ def info(call: Call, name: str, output_kind: str) -> None:
         if name not in records and name not in states:
             _record(client, name)
         record, state = records.get(name), states.get(name)
-        uuid = name if record is None else record.get("uuid")
+        uuid = name if record is None else str(record.get("uuid"))
+        figures = {} if record is None else _figures(client, uuid)
         holders = [row for row in client.locks() if row.name == f"node/{uuid}"]
     owners = [owner for row in holders for owner in row.owners]
     if output_kind == "json":
-        output.show_json({"record": record, "host": state, "lock_owners": owners})
+        shown = {"record": record, "host": state, "figures": figures, "lock_owners": owners}
+        output.show_json(shown)
         return
     rows = {
         "Name": name,
         **({} if record is None else _of_record(record)),
         **_of_host(state),
+        **_of_figures(figures),
         "Jobs with its lock": ", ".join(owners) or "-",
     }
     width = max(map(len, rows))
@@ -159,12 +162,35 @@ def _of_host(state: NodeState | None) -> dict[str, Any]:
         "Joined": output.absolute(state.joined or None),
         "Called": output.absolute(state.called or None),
         "Version": live.get("version", "unknown"),
-        "Boot id": live.get("boot_id", "unknown"),
-        "Memory": _memory(live) if live else "unknown",
-        "CPUs": live.get("cpus", "unknown"),
         "Open calls": state.open_calls,
     }
 
 
-def _memory(live: dict[str, str | int]) -> str:
-    return f"{live.get('memory_free', '?')} of {live.get('memory_total', '?')} MiB free at the call"
+_FIGURES = ("bootid", "mfree", "mtotal", "dfree", "dtotal", "ctotal")
+"""The live fields of a node that are shown."""
+
+
+def _figures(client: Client, node: str) -> dict[str, Any]:
+    """What the node says of itself now; empty: it does not answer, or nobody here can ask it."""
+    try:
+        [row] = client.query("node", list(_FIGURES), ["==", "name", node]).items
+    except errors.BadRequestError:
+        # An installation without queries.
+        return {}
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _of_figures(figures: dict[str, Any]) -> dict[str, Any]:
+    if not figures:
+        return dict.fromkeys(("Boot id", "Memory", "Disk", "CPUs"), "unknown: it does not answer")
+    return {
+        "Boot id": figures.get("bootid", "unknown"),
+        "Memory": _size(figures, "m"),
+        "Disk": _size(figures, "d"),
+        "CPUs": figures.get("ctotal", "unknown"),
+    }
+
+
+def _size(figures: dict[str, Any], letter: str) -> str:
+    free, total = figures.get(f"{letter}free"), figures.get(f"{letter}total")
+    return "unknown" if None in {free, total} else f"{free} of {total} MiB free"

@@ -13,7 +13,7 @@ Ganeti's words of the replies.
   `wconfd_catalogue`: what serves these. `wconfd_methods`: which message each method sends.
 - `config_part`: the part of the store. `notices`: what it says to itself. `opcode_runs`: opcodes
   that need nothing but the configuration, each carried out once. `cluster_queries`: queries for its
-  objects, with `known_cluster`, `own_host` and `host_figures` (what the daemon and this machine say
+  objects, with `known_cluster`, `own_host` and `other_hosts` (what the daemon and this machine say
   themselves). `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files
   that follow the configuration.
 - `queue_answers`: queries for jobs (`job_queries`), and waits for a change of one: `wait_list` says

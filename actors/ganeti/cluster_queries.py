@@ -16,18 +16,23 @@ from ...storage.ganeti.queries.nodes import LIVE_FIELDS, NODES
 from ...storage.ganeti.queries.queue_resources import RESOURCES as CORE_RESOURCES
 from ...storage.ganeti.queries.resources import RESOURCES
 from ...transport import messages
+from ..processes import host_figures
 from ..runtime.addresses import JOB_QUEUE, LOCK_MANAGER
-from . import host_figures
 from .config_queries import ConfigQueries, resource_named
 from .known_cluster import known_cluster
+from .other_hosts import OtherHosts
 from .own_host import OwnHost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...storage.ganeti.queries.answering import ParsedQuery
     from ...transport.envelopes import Envelope
     from ..config.installed_parts import PartContext
+
+
+_PARTS = 2
+"""What a node says comes from this machine, and from the hub."""
 
 
 class ClusterQueries:
@@ -38,6 +43,7 @@ class ClusterQueries:
         self._configuration = context.configuration
         self._view: ClusterView | None = None
         self.own_host = OwnHost(context.runtime)
+        self._other_hosts = OtherHosts(context.runtime)
         self._answers = ConfigQueries(context, self.with_source)
 
     def known(self) -> dict[str, Any]:
@@ -85,25 +91,39 @@ class ClusterQueries:
             self._runtime.ask(LOCK_MANAGER, locks, answered, failed, deadline)
 
     def with_source(self, asked: ParsedQuery[Any], then: Callable[[ClusterView], None]) -> None:
-        """Call ``then`` with the view, when this machine has said what the query asks of a node."""
+        """Call ``then`` with the view, when hosts have said what the query asks of their nodes."""
         view = self._newest_view()
         view.known = self.known() if asked.resource.name == "cluster" else {}
         live = LIVE_FIELDS.intersection((*asked.fields, *asked.filter_fields))
-        if asked.resource is NODES and live:
-            look = functools.partial(_own_node, view)
-            own, storage = undamaged(view.configuration, look, errors.IntegrityError)
-            if own is not None:
-                folders = [storage, str(self._runtime.host.places.data)]
-                measured = functools.partial(self._with_measured, then, own)
-                self.own_host.ask([folder for folder in folders if folder], measured)
-                return
-        then(view)
+        if asked.resource is not NODES or not live:
+            then(view)
+            return
+        look = functools.partial(_asked_nodes, view, asked)
+        own, others, storage = undamaged(view.configuration, look, errors.IntegrityError)
+        folders = [] if storage is None else [storage]
+
+        parts: list[dict[str, Mapping[str, Any]]] = []
+
+        def take(figures: dict[str, Mapping[str, Any]]) -> None:
+            parts.append(figures)
+            if len(parts) == _PARTS:
+                self._with_measured(then, parts[0] | parts[1])
+
+        def take_others(figures: Mapping[str, Mapping[str, Any]]) -> None:
+            take({others[name]: one for name, one in figures.items() if name in others})
+
+        if own is None:
+            take({})
+        else:
+            here = [*folders, str(self._runtime.host.places.data)]
+            self.own_host.ask(here, lambda figures: take({own: figures}))
+        self._other_hosts.ask([*others], folders, take_others)
 
     def _with_measured(
-        self, then: Callable[[ClusterView], None], own: str, figures: Mapping[str, Any]
+        self, then: Callable[[ClusterView], None], measured: Mapping[str, Mapping[str, Any]]
     ) -> None:
         view = self._newest_view()
-        view.measured = {own: figures}
+        view.measured = measured
         try:
             then(view)
         finally:
@@ -116,7 +136,21 @@ class ClusterQueries:
         return self._view
 
 
-def _own_node(view: ClusterView) -> tuple[str | None, str | None]:
-    """The UUID of the node that this machine is, if it is one, and the folder with its disks."""
-    found = view.find("nodes", host_figures.name())
-    return (None if found is None else found.get("uuid")), view.storage_folder
+def _asked_nodes(
+    view: ClusterView, asked: ParsedQuery[Any]
+) -> tuple[str | None, dict[str, str], str | None]:
+    """The node that this machine is, the others by name, and the folder with the disks.
+
+    Nodes are UUIDs: those of which the query may tell something. Offline nodes are not asked.
+    """
+    own = view.find("nodes", host_figures.name())
+    nodes: Iterable[Any] = view.container("nodes").values()
+    if asked.names is not None:
+        named = (view.find("nodes", str(name)) for name in asked.names)
+        nodes = [node for node in named if node is not None]
+    others = {
+        str(node.get("name")): str(node.get("uuid"))
+        for node in nodes
+        if node is not own and not node.get("offline")
+    }
+    return (None if own is None else own.get("uuid")), others, view.storage_folder

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import host_figures, notices
+from ..processes import host_figures
+from . import notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,9 +5,11 @@ On the master:
 - `node_keeper`: keeps the process beside the daemon in which the hub lives, once a host is invited.
 - `node_hub`: has the connections of all nodes, and passes the calls of jobs' processes on to them.
 - `node_records`: has the configuration store keep a node object for each of them.
+- `listing`: what the hub tells operators of a host.
 - `announcing`: where hosts find the master.
 - `seen_tasks`: how far the ids of tasks have come on each node.
 - `node_calls`: the calls that nodes have not answered.
+- `node_figures`: what hosts say of themselves when a query asks.
 - `left_tasks`: the tasks that dead processes of jobs have left on nodes, and that must end there.
 
 On a host:

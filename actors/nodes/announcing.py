@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 from ...storage import errors
 from ...storage.access import endpoints
+from ...storage.nodes import tokens
 from ..processes import machine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...storage.access.keys import KeyPair
     from ...transport import messages
+    from ...transport.zmq.router import Router
 
 
 def check(message: messages.InviteNode) -> None:
@@ -19,6 +24,33 @@ def check(message: messages.InviteNode) -> None:
         problems.append(endpoints.problem(message.endpoint, is_listening=True))
     for problem in filter(None, problems):
         raise errors.BadRequestError(problem)
+
+
+def token(
+    node: str,
+    router: Router,
+    announced: Sequence[str],
+    *,
+    cluster: tuple[str, str],
+    pair: KeyPair,
+    until: float,
+) -> str:
+    """The word with which a host joins as this node. ``announced``: where; empty: by itself.
+
+    ``cluster``: UUID and name; ``pair``: the keys that it may use once.
+    """
+    assert router.server_key is not None
+    made = tokens.Token(
+        cluster=cluster[0],
+        cluster_name=cluster[1],
+        node=node,
+        endpoints=list(announced) or own_endpoints(router.endpoints[0]),
+        server=router.server_key,
+        public=pair.public,
+        secret=pair.secret,
+        until=until,
+    )
+    return tokens.encode(made)
 
 
 def own_endpoints(endpoint: str) -> list[str]:

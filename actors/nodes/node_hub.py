@@ -16,15 +16,17 @@ import msgspec
 
 from ...storage import errors, settings
 from ...storage.access import keys
-from ...storage.nodes import host_table, seals, tokens
+from ...storage.nodes import host_table, seals
 from ...transport import frames, messages
 from ...transport.envelopes import Envelope
 from ...transport.zmq.router import Router
 from ...transport.zmq.sockets import new_key_pair
 from ..runtime.component import Component
-from . import announcing
+from . import announcing, listing
 from .left_tasks import LeftTasks
+from .listing import Session
 from .node_calls import NodeCalls
+from .node_figures import NodeFigures
 from .node_records import NodeRecords
 from .seen_tasks import SeenTasks
 
@@ -39,16 +41,6 @@ DEFAULT_ENDPOINT = "tcp://0.0.0.0:7611"
 """Where the hub listens for nodes, unless the operator says otherwise."""
 
 
-class _Session(msgspec.Struct):
-    """The connection of a node that has said who it is."""
-
-    peer: bytes
-    address: str
-    since: float
-    live: dict[str, str | int]
-    run: str = ""
-
-
 class NodeHub(Component[messages.NodeHubMessage]):
     """Owns the connections of the nodes, and the table of hosts."""
 
@@ -61,7 +53,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._problem = ""
         self._listen_at = -math.inf
         self._look_at = 0.0
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._names: dict[bytes, str] = {}
         """Which node has the connection of this peer."""
         self._silent_since: dict[str, float] = {}
@@ -73,6 +65,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             NodeCalls(*sending, self._there_since, self._seen.note_start),
             LeftTasks(*sending),
         )
+        self._figures = NodeFigures(runtime, self._say_to, self._numbers.__next__)
 
     def boot(self) -> None:
         """Read the table, and listen."""
@@ -105,6 +98,10 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 self._calls.take(envelope, self._table)
             case messages.EndLeftTask():
                 self._left.take(envelope, self._table)
+            case messages.ReadFigures():
+                self._figures.take(envelope)
+            case messages.FiguresDue():
+                self._figures.note_due(message)
             case messages.NodesRemoved():
                 self._note_removed(message.names)
             case messages.PeerGone():
@@ -190,16 +187,14 @@ class NodeHub(Component[messages.NodeHubMessage]):
         number = 0
         try:
             frame = frames.decode(incoming.data, messages.FromNode)
-            number = frame.number
+            number, node = frame.number, self._names.get(incoming.peer, "")
             match frame.message:
                 case messages.TaskAnswered() | messages.Failure():
-                    node = self._names.get(incoming.peer)
                     self._calls.take_answer(number, node, frame.message)
-                    return
                 case messages.LeftTaskEnded() as message:
-                    if (node := self._names.get(incoming.peer)) is not None:
-                        self._left.take_end(number, node, message)
-                    return
+                    self._left.take_end(number, node, message)
+                case messages.FiguresMeasured() as message:
+                    self._figures.take_answer(number, node, message)
                 case messages.JoinCluster() as message:
                     self._take_join(incoming, number, message)
                 case messages.GreetMaster() as message:
@@ -295,7 +290,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if earlier is not None and earlier.peer != incoming.peer:
             self._end_session(visitor.name)
         address, now = incoming.identity.address, self.runtime.wall_clock()
-        session = _Session(incoming.peer, address, now, message.live, message.run)
+        session = Session(incoming.peer, address, now, message.live, message.run)
         self._sessions[visitor.name] = session
         self._names[incoming.peer] = visitor.name
         self._silent_since.pop(visitor.name, None)
@@ -353,19 +348,19 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def _note_removed(self, names: Iterable[str]) -> None:
         """The node objects of these hosts are gone: they must join anew."""
-        for name in names:
-            host = None if self._table is None else self._table.hosts.get(name)
+        table = self._table
+        for host in [] if table is None else [table.hosts.get(name) for name in names]:
             if self._table is None or host is None or not host.is_node:
                 continue
-            table = host_table.without_object(self._table, name)
+            table = host_table.without_object(self._table, host.name)
             host_table.write(self.places.hosts, table)
             self._table = table
-            problem = table.hosts[name].problem
-            self.log.warning("a node was removed from the configuration", node=name)
-            if (session := self._sessions.get(name)) is not None:
+            self.log.warning("a node was removed from the configuration", node=host.name)
+            if (session := self._sessions.get(host.name)) is not None:
+                problem = table.hosts[host.name].problem
                 self._refuse(session.peer, 0, errors.NotAllowedError(problem))
-                self._end_session(name)
-            self._look_again(name)
+                self._end_session(host.name)
+            self._look_again(host.name)
 
     def _greeting(self, name: str) -> messages.NodeGreeted:
         cluster = "" if self._records.cluster is None else self._records.cluster[0]
@@ -386,10 +381,9 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self.log.warning("a node is silent", node=name)
         self._calls.note_silence(name)
         self._left.note_silence(name)
+        self._figures.note_silence(name)
 
-    def _say_to(
-        self, node: str, number: int, message: messages.CallTask | messages.EndTask
-    ) -> bool:
+    def _say_to(self, node: str, number: int, message: messages.Message) -> bool:
         session = self._sessions.get(node)
         return session is not None and self._say(session.peer, number, message)
 
@@ -404,7 +398,6 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def _invite(self, envelope: Envelope[Any], message: messages.InviteNode) -> None:
         assert self._records.cluster is not None
-        cluster, cluster_name = self._records.cluster
         announcing.check(message)
         table = self._table or host_table.HostTable(endpoint=message.endpoint or DEFAULT_ENDPOINT)
         if message.endpoint and message.endpoint != table.endpoint:
@@ -415,23 +408,14 @@ class NodeHub(Component[messages.NodeHubMessage]):
         table = host_table.invited(table, message.name, pair.public, until, now)
         self._move(table.endpoint)
         assert self._router is not None
-        assert self._router.server_key is not None
         kept = tuple(message.announced) or table.announced
-        announced = list(kept) or announcing.own_endpoints(self._router.endpoints[0])
         table = msgspec.structs.replace(table, announced=kept)
         host_table.write(self.places.hosts, table)
         self._table = table
-        token = tokens.Token(
-            cluster=cluster,
-            cluster_name=cluster_name,
-            node=message.name,
-            endpoints=announced,
-            server=self._router.server_key,
-            public=pair.public,
-            secret=pair.secret,
-            until=until,
+        token = announcing.token(
+            message.name, self._router, kept, cluster=self._records.cluster, pair=pair, until=until
         )
-        envelope.reply(messages.NodeInvited(token=tokens.encode(token), until=until))
+        envelope.reply(messages.NodeInvited(token=token, until=until))
 
     def _move(self, endpoint: str) -> None:
         """Listen there from now on. `OperatorError`: it is impossible, and nothing has changed."""
@@ -452,26 +436,16 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _listed(self) -> messages.NodesListed:
         if self._table is None:
             return messages.NodesListed(nodes=[])
-        nodes = []
-        for name, host in sorted(self._table.hosts.items()):
-            session = self._sessions.get(name)
-            open_until = [one.until for one in host.invitations if not one.used_by]
-            nodes.append(
-                messages.NodeState(
-                    name=name,
-                    has_joined=bool(host.key),
-                    is_there=session is not None,
-                    joined=host.joined,
-                    called=0.0 if session is None else session.since,
-                    silent_since=0.0 if session else self._silent_since.get(name, 0.0),
-                    address="" if session is None else session.address,
-                    invited_until=max(open_until, default=0.0),
-                    open_calls=self._calls.count(name),
-                    left_tasks=self._left.count(name),
-                    problem="" if session else host.problem,
-                    live={} if session is None else session.live,
-                )
+        nodes = [
+            listing.state(
+                host,
+                self._sessions.get(name),
+                silent_since=self._silent_since.get(name, 0.0),
+                open_calls=self._calls.count(name),
+                left_tasks=self._left.count(name),
             )
+            for name, host in sorted(self._table.hosts.items())
+        ]
         return messages.NodesListed(
             nodes=nodes, endpoint=self._table.endpoint, problem=self._problem
         )

@@ -99,6 +99,8 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
             self._link.tell(NODE_HUB.name, envelope)
         elif isinstance(message, messages.ListNodes):
             envelope.reply(messages.NodesListed(nodes=[]))
+        elif isinstance(message, messages.ReadFigures):
+            envelope.reply(messages.FiguresRead(figures={}))
         elif isinstance(message, messages.NodesRemoved):
             pass  # No host has ever joined as one of them.
         elif isinstance(message, messages.ReadJoinedNodes):

@@ -25,7 +25,7 @@ from ...transport.envelopes import Address, Envelope
 from ...transport.messages import RECEIVERS
 from ...transport.zmq.connection_event import ConnectionEvent
 from ...transport.zmq.dealer import Dealer
-from ..processes import machine
+from ..processes import host_figures, machine
 from ..runtime.addresses import JOB_QUEUE
 from ..runtime.component import Component
 from .task_ends import TaskEnds
@@ -68,6 +68,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._numbers = itertools.count(1)
         self._last_problem = ""
         self._ends = TaskEnds(runtime, self._say)
+        self._measuring: list[tuple[int, int]] = []
+        """The requests for the figures of this machine: connection and number of each."""
         self._run = secrets.token_hex(8)
 
     def boot(self) -> None:
@@ -106,6 +108,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 self._answer(message.handle, message.frame)
             case messages.TaskEndDue():
                 self._ends.look_again(message.key)
+            case messages.OwnFiguresMeasured():
+                self._tell_figures(message)
             case _:
                 assert_never(message)
 
@@ -225,11 +229,28 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                     self._take_call(number, call.frame)
                 case messages.EndTask() as asked:
                     self._ends.end(asked.key, number)
+                case messages.MeasureFigures() as asked:
+                    self._measure(number, asked.storage)
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
             self.log.warning("the master's request is refused", error=error.text)
             self._say(messages.Failure(error.name, error.text), number)
+
+    def _measure(self, number: int, storage: list[str]) -> None:
+        """Say how this machine is. A thread measures, because a file system may hang."""
+        self._measuring.append((self._connection, number))
+        if len(self._measuring) == 1:
+            folders = [*storage, str(self.places.data)]
+            self.runtime.in_thread(
+                lambda: messages.OwnFiguresMeasured(figures=host_figures.figures(folders))
+            )
+
+    def _tell_figures(self, message: messages.OwnFiguresMeasured) -> None:
+        waiting, self._measuring = self._measuring, []
+        for connection, number in waiting:
+            if connection == self._connection:
+                self._say(messages.FiguresMeasured(figures=message.figures), number)
 
     def _take_call(self, number: int, data: bytes) -> None:
         inner = frames.decode(data, messages.TaskRequest)

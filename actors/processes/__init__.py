@@ -9,5 +9,5 @@ What the executor and the processes of jobs need of the kernel.
 - `lock_file_owners`: which process holds a lock file.
 - `own_state`: whether a process is as clean as before its job.
 - `process_keeper`: keeps a process in which components of the daemon live.
-- `machine`: what this machine says of itself.
+- `machine`: what this machine says of itself. `host_figures`: the same for queries.
 """

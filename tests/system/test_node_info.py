@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.harness import Daemon
-from tests.system.hosts import Host, joined_host
+from tests.system.gates import Gate, until_running
+from tests.system.hosts import Host, joined_host, until_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +36,28 @@ def test_info_shows_record_connection_and_figures(daemon: Daemon) -> None:
     assert found["Use"] == "online: it takes jobs"
     assert found["Host"].startswith("there, from 127.0.0.1")
     assert found["Jobs with its lock"] == "-"
+    assert re.fullmatch(r"\d+ of \d+ MiB free", found["Memory"])
+    assert re.fullmatch(r"\d+ of \d+ MiB free", found["Disk"])
+    assert int(found["CPUs"]) >= 1
     shown = json.loads(daemon.run("node", "info", "web1", "-o", "json").stdout)
     assert shown["record"]["name"] == shown["host"]["name"] == "web1"
     assert set(shown["host"]["live"]) >= {"version", "boot_id", "memory_total", "cpus"}
+    assert set(shown["figures"]) == {"bootid", "mfree", "mtotal", "dfree", "dtotal", "ctotal"}
+
+
+def test_info_says_what_is_unknown_and_who_has_the_lock(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    running = client.submit(gate.job(node="web1"))
+    until_running(client, running)
+    host.run("node", "down")
+    until_there(client, "web1", is_there=False)
+    shown = daemon.run("node", "info", "web1").stdout
+    assert re.search(r"Memory +unknown: it does not answer\n", shown)
+    assert re.search(rf"Jobs with its lock +{running}\n", shown)
+    gate.let_through()
+    host.up()
+    client.wait(running)
 
 
 @pytest.mark.usefixtures("host")

@@ -118,8 +118,8 @@ ToJob = (
 # ---------------------------------------------------------------- between the hub and a node
 
 NodeRequest = JoinCluster | GreetMaster | RotateKey
-FromNode = NodeRequest | TaskAnswered | LeftTaskEnded | Failure
-ToNode = CallTask | EndTask | NodeGreeted | Failure
+FromNode = NodeRequest | TaskAnswered | LeftTaskEnded | FiguresMeasured | Failure
+ToNode = CallTask | EndTask | MeasureFigures | NodeGreeted | Failure
 
 FromMasterToHost = NodeGreeted | Failure
 """What a host hears that joins."""
@@ -179,12 +179,13 @@ AuthorityMessage = (
     StartComponent | ReplaceProcess | PulseDue | FramesWaiting | ComponentReplaced
 )
 NodeHubMessage = (
-    NodesRequest | CallNode | ReadJoinedNodes | EndLeftTask | NodesRemoved | SeenTasksDue
-    | PeerGone | FramesWaiting
+    NodesRequest | CallNode | ReadJoinedNodes | EndLeftTask | ReadFigures | FiguresDue
+    | NodesRemoved | SeenTasksDue | PeerGone | FramesWaiting
 )
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
 NodeLinkMessage = (
-    TaskEnded | TaskReplyDue | TaskEndDue | MasterDue | FramesWaiting | ComponentReplaced
+    TaskEnded | TaskReplyDue | TaskEndDue | OwnFiguresMeasured | MasterDue | FramesWaiting
+    | ComponentReplaced
 )
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced
@@ -204,6 +205,7 @@ ComponentReply = (
     | OrderReported
     | OpcodeWait | ForecastsResolved | ChangesStored
     | TasksEnded | TaskEndAwaited
+    | FiguresRead
 )
 # fmt: on
 

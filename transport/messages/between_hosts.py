@@ -43,6 +43,22 @@ class EndTask(Request[LeftTaskEnded], frozen=True):
     key: str
 
 
+class FiguresMeasured(Reply, frozen=True):
+    """From a node: what it says of itself, by the names of the live fields of nodes in queries."""
+
+    figures: dict[str, int | str | None]
+
+
+class MeasureFigures(Request[FiguresMeasured], frozen=True):
+    """From the hub to a node: say how much memory, processors and disk the host has now.
+
+    ``storage``: the first of these folders that exists has the disk; if none does, the data
+    directory's counts.
+    """
+
+    storage: list[str]
+
+
 class NodeGreeted(Reply, frozen=True):
     """The master knows this node, and takes its calls."""
 

@@ -156,6 +156,29 @@ class ForgetTasks(Request[TasksForgotten], frozen=True):
     name: str
 
 
+class FiguresRead(Reply, frozen=True):
+    """What hosts have said of themselves (`FiguresMeasured`), by node: of those that answered."""
+
+    figures: dict[str, dict[str, int | str]]
+
+
+class ReadFigures(Request[FiguresRead], frozen=True):
+    """From the configuration store: ask these nodes all at once (`MeasureFigures`).
+
+    The reply comes when each has answered, is known to be silent or has had
+    `actors.nodes.node_figures.ANSWER_SECONDS`.
+    """
+
+    nodes: list[str]
+    storage: list[str]
+
+
+class FiguresDue(Notice, frozen=True):
+    """From the hub to itself: the nodes of this question have had their time."""
+
+    question: int
+
+
 class NodesRemoved(Notice, frozen=True):
     """From the configuration store: the nodes of these names are not in it any more."""
 

@@ -25,5 +25,11 @@ class TaskEndDue(Notice, frozen=True):
     key: str
 
 
+class OwnFiguresMeasured(Notice, frozen=True):
+    """From a thread: what this machine says of itself, as `FiguresMeasured` has it."""
+
+    figures: dict[str, int | str | None]
+
+
 class MasterDue(Notice, frozen=True):
     """From the component to itself: try the next endpoint, if the master has not answered."""

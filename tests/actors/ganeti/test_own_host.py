@@ -13,7 +13,8 @@ from tests.actors.runtime.stage import Asker, Stage, Staged
 from tests.storage.queries.recorded_answers import larger
 
 from ganger.actors.config.config_store import ConfigStore
-from ganger.actors.ganeti import host_figures, notices, own_host
+from ganger.actors.ganeti import notices, own_host
+from ganger.actors.processes import host_figures
 from ganger.storage.ganeti.queries.nodes import LIVE_FIELDS
 from ganger.transport import messages
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..processes import machine
+from . import machine
 
 _MIB: Final = 1024 * 1024
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ganger.actors.ganeti import host_figures
+from ganger.actors.processes import host_figures
 
 MIB = 1024 * 1024
 
