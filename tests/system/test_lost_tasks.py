@@ -13,6 +13,7 @@ from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
 from tests.system.hosts import Host, running_tasks, until_there
 
 from ganger import JobStatus
+from ganger.cli import named_locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,8 @@ def kill_process(client: Client, job_id: int) -> None:
 
 
 def held(client: Client) -> set[str]:
-    return {one.name for one in client.locks() if one.owners}
+    names = named_locks.words(client)
+    return {names(one.name) for one in client.locks() if one.owners}
 
 
 def test_when_the_process_of_a_job_is_killed_its_task_is_ended_before_its_locks_are_free(

@@ -134,7 +134,8 @@ def test_a_kill_reaches_the_command(client: Client, host: Host, gate: Gate) -> N
 def test_the_job_holds_its_node(client: Client, gate: Gate) -> None:
     job_id = client.submit({"OP_ID": "OP_EXEC", "argv": waiting(gate), "node": "web1"})
     until(client, job_id, "running")  # type: ignore[arg-type]
-    [held] = [one for one in client.locks() if one.name == "node/web1"]
+    [node] = client.objects("nodes")
+    [held] = [one for one in client.locks() if one.name == f"node/{node['uuid']}"]
     assert held.mode == "shared"
     gate.let_through()
     client.wait(job_id)
