@@ -1,0 +1,142 @@
+"""Scenes in the world of hosts, among them the classes of faults that other schedulers have had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.torture.hosts import simulated_hosts
+from tests.torture.hosts.hosts_oracle import UNKNOWN
+from tests.torture.hosts.hosts_world import HostsWorld, hosts_world
+from tests.torture.hosts.job import JobProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOCK = "instance/i1"
+
+
+class Scene:
+    """A world without faults but those that the test makes, and one host, ``web1``."""
+
+    def __init__(self, world: HostsWorld) -> None:
+        self.world = world
+        self.master = world.master
+        self.host = world.hosts[0]
+        world.start()
+        self.wait(2.0)
+
+    def wait(self, seconds: float) -> None:
+        self.world.agenda.run(self.world.agenda.now + seconds)
+        assert self.world.agenda.problems == []
+
+    def submit(self, seconds: float, **fields: object) -> JobProcess:
+        locks = {"instance": {"exclusive": ["i1"]}}
+        argv = ["run", str(seconds), "3"]
+        opcode = {"OP_ID": "OP_EXEC", "argv": argv, "node": "web1", "locks": locks, **fields}
+        return self.master.submit(opcode)
+
+    def holder(self) -> int | None:
+        """The job that has the lock."""
+        state = self.world.oracle.locks._state
+        found = [one.identifier for one in state.owners() if LOCK in dict(state.list_locks(one))]
+        return found[0] if found else None
+
+    def starts(self, process: JobProcess) -> int:
+        return self.world.oracle.starts[process.task_key]
+
+
+@pytest.fixture(name="scene")
+def scene_of_one_host(tmp_path: Path) -> Iterator[Scene]:
+    with hosts_world("a scene", tmp_path) as made:
+        yield Scene(made)
+
+
+def test_a_finished_task_does_not_run_again_after_a_restart_of_the_host_s_daemon(
+    scene: Scene,
+) -> None:
+    """Its end was not told before, and it was archived meanwhile."""
+    job = scene.submit(1.0)
+    scene.wait(0.5)
+    scene.world.network.cut(scene.host.key, {"up"}, 40.0)
+    scene.wait(20.0)
+    assert not scene.host.living()
+    scene.host.kill()
+    scene.host.start()
+    scene.wait(60.0)
+    assert (job.told, scene.starts(job)) == ("success", 1)
+
+
+def test_a_lost_task_is_not_started_again_when_its_supervisor_has_died_too(scene: Scene) -> None:
+    job = scene.submit(100.0)
+    scene.wait(1.0)
+    scene.host.lose_all()
+    scene.master.kill()
+    scene.wait(5.0)
+    scene.host.start()
+    scene.master.start()
+    scene.wait(30.0)
+    assert job.told.startswith("the command was lost on web1: its process ended without a result")
+    assert (scene.starts(job), scene.host.living()) == (1, [])
+
+
+def test_a_lost_task_is_not_started_again_when_its_job_has_died_too(scene: Scene) -> None:
+    job = scene.submit(100.0)
+    scene.wait(1.0)
+    scene.host.lose_all()
+    scene.master.kill_job(job)
+    scene.wait(5.0)
+    assert (scene.holder(), job.told) == (1, "")
+    scene.host.start()
+    scene.wait(30.0)
+    assert (scene.starts(job), scene.holder()) == (1, None)
+    assert job.told == "lost; its command on web1 had ended by then"
+
+
+def test_no_task_is_killed_because_the_master_cannot_be_reached(scene: Scene) -> None:
+    job = scene.submit(900.0)
+    scene.wait(1.0)
+    scene.master.kill()
+    scene.world.network.cut(scene.host.key, {"up", "down"}, 700.0)
+    scene.wait(600.0)
+    [task] = scene.host.living()
+    scene.master.start()
+    scene.wait(200.0)
+    assert task.is_alive
+    scene.wait(200.0)
+    assert (job.told, scene.starts(job)) == ("success", 1)
+
+
+def test_locks_of_a_job_that_does_not_know_outlive_a_loss_of_power(scene: Scene) -> None:
+    """The job has ended, so nothing but its mark says that its command may still run."""
+    job = scene.submit(300.0, lost_after=5.0)
+    waiting = scene.submit(1.0)
+    scene.wait(1.0)
+    scene.world.network.cut(scene.host.key, {"up", "down"}, 200.0)
+    scene.wait(60.0)
+    assert UNKNOWN in job.told
+    for _ in range(2):
+        scene.master.lose_power(loses_all=True)
+        scene.master.start()
+        scene.wait(20.0)
+        assert (scene.holder(), waiting.told, len(scene.host.living())) == (1, "", 1)
+    scene.wait(200.0)
+    assert (waiting.told, scene.starts(waiting)) == ("success", 1)
+
+
+def test_a_mark_that_is_not_flushed_would_not(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobProcess, "keep_mark", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_locks_of_a_job_that_does_not_know_outlive_a_loss_of_power(scene)
+
+
+def test_a_seed_repeats_to_the_letter(tmp_path: Path) -> None:
+    traces = [
+        simulated_hosts.play(7, 3, tmp_path / str(number), is_traced=True).agenda.trace
+        for number in range(2)
+    ]
+    assert traces[0] == traces[1]
+    assert len(traces[0] or ()) > 10
