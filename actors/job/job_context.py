@@ -201,11 +201,12 @@ class JobContext:
         return key
 
     def unmark_task(self, key: str) -> None:
-        """The task has ended, or never was."""
+        """The task has ended, or never was.
+
+        While others run, the mark stays as it was flushed: it names one that has ended, too.
+        """
         del self._marked[key]
-        if self._marked:
-            self._write_marks(flush=False)
-        else:
+        if not self._marked:
             task_marks.remove(self._running.owner.lock_file)
 
     def _write_marks(self, *, flush: bool) -> None:

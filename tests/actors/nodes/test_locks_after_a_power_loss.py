@@ -7,6 +7,7 @@ begins.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.actors.locks.lock_stage import Locks
@@ -14,9 +15,12 @@ from tests.actors.queue.queue_stage import Queue, spec
 from tests.actors.runtime.stage import Stage
 
 from ganger.actors.execution.executor import Executor
+from ganger.actors.job.job_context import JobContext
+from ganger.actors.job.running_job import RunningJob
 from ganger.actors.locks.lock_manager import LockManager
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
+from ganger.storage.locks.locks import Owner
 from ganger.storage.nodes import task_marks
 from ganger.storage.nodes.task_marks import MarkedTask
 from ganger.transport import messages
@@ -143,3 +147,27 @@ def test_a_mark_that_a_power_loss_has_damaged_is_removed_if_no_job_needs_it(stag
         reaper.close()
     assert not task_marks.is_marked(lost)
     stage.take_one(messages.OwnerEnded, to="lock_manager")
+
+
+def test_a_mark_of_several_tasks_stays_flushed_until_all_have_ended(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushes: list[bool] = []
+    write = task_marks.write
+
+    def written(lock_file: str, tasks: list[MarkedTask], *, flush: bool) -> None:
+        flushes.append(flush)
+        write(lock_file, tasks, flush=flush)
+
+    monkeypatch.setattr(task_marks, "write", written)
+    path = lock_file(stage, 1)
+    job = jobs.Job(id=1, ops=[jobs.OpcodeEntry(input={})], received_timestamp=(1, 2))
+    nobody: Any = None
+    running = RunningJob(job, Owner(1, path, 1))
+    context = JobContext(running, nobody, nobody, str(stage.places.queue))
+    first, second = context.mark_task("web1"), context.mark_task("web2")
+    context.unmark_task(first)
+    assert flushes == [True, True]
+    assert second in {one.key for one in task_marks.read(path)}
+    context.unmark_task(second)
+    assert not task_marks.is_marked(path)

@@ -182,12 +182,15 @@ class JobProcess:
     def task_key(self) -> str:
         return task_marks.key_of(self.job, 0)
 
-    def call_node(self, node: str, request: messages.TaskRequest) -> int:
+    def joined_nodes(self) -> set[str]:
+        return {host.name for host in self.master.world.hosts}
+
+    def call_node(self, node: str, key: str, request: messages.TaskRequest) -> int:
         call = messages.CallNode(
             job_id=self.job_id,
             node=node,
             frame=frames.encode(request, 1),
-            key=self.task_key,
+            key=key,
             began=jobs.seconds(self.job.ops[0].exec_timestamp) or 0.0,
             is_start=isinstance(request, messages.SubmitJobs),
         )
@@ -197,17 +200,19 @@ class JobProcess:
         self._open.pop(number, None)
         self._replies.pop(number, None)
 
-    def mark_task(self, node: str) -> None:
+    def mark_task(self, node: str) -> str:
         began = jobs.seconds(self.job.ops[0].exec_timestamp) or 0.0
         marked = task_marks.MarkedTask(node, self.task_key, began, self.locks)
-        task_marks.write(self.lock_file, marked)
+        task_marks.write(self.lock_file, [marked])
+        return self.task_key
 
     def keep_mark(self) -> None:
         task_marks.keep(self.lock_file)
         if task_marks.is_marked(self.lock_file):
             self.master.flushed.add(self.lock_file)
 
-    def unmark_task(self) -> None:
+    def unmark_task(self, key: str) -> None:
+        assert key == self.task_key
         task_marks.remove(self.lock_file)
 
     def tell_silent(self, text: str) -> None:

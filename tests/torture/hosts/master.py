@@ -38,9 +38,9 @@ class _ToldReaper(Reaper):
         super().__init__(executor.runtime, nobody, nobody, nobody)
         self._tell = tell
 
-    def _task_ended(self, lock_file: str, text: str) -> None:
+    def _tasks_ended(self, lock_file: str, text: str) -> None:
         self._tell(lock_file, text)
-        super()._task_ended(lock_file, text)
+        super()._tasks_ended(lock_file, text)
 
 
 class TaskExecutor(Component[Any]):
@@ -60,7 +60,7 @@ class TaskExecutor(Component[Any]):
     def forget_dead(self, process: JobProcess) -> None:
         """As `Reaper.forget_dead`, for a process that left nothing else behind."""
         if task_marks.is_marked(process.lock_file):
-            self.reaper.end_task(process.lock_file)
+            self.reaper.end_tasks(process.lock_file)
         else:
             ended = messages.OwnerEnded(lock_file=process.lock_file)
             self.runtime.host.directory.tell("lock_manager", Envelope(ended))
@@ -70,7 +70,7 @@ class TaskExecutor(Component[Any]):
     def receive(self, envelope: Envelope[Any]) -> None:
         """A task is to be looked at again."""
         assert isinstance(envelope.message, messages.LeftTaskDue)
-        self.reaper.end_task(envelope.message.lock_file)
+        self.reaper.end_tasks(envelope.message.lock_file)
 
 
 class _MasterSide(Side):

@@ -63,12 +63,12 @@ def another_key_each_time(patch: pytest.MonkeyPatch) -> None:
 
 def no_mark(patch: pytest.MonkeyPatch) -> None:
     """A process leaves no mark of its task."""
-    patch.setattr(task_marks, "write", lambda *_: None)
+    patch.setattr(task_marks, "write", lambda *_, **__: None)
 
 
 def locks_freed_early(patch: pytest.MonkeyPatch) -> None:
     """The lock manager frees the locks of a dead process, whatever it has marked."""
-    patch.setattr(Reaper, "end_task", lambda reaper, one: reaper._task_ended(one, "freed"))
+    patch.setattr(Reaper, "end_tasks", lambda reaper, one: reaper._tasks_ended(one, "freed"))
 
 
 def locks_not_taken_back(patch: pytest.MonkeyPatch) -> None:
