@@ -12,10 +12,14 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.faults import harness
 from tests.torture.campaigns import CAMPAIGNS, Campaign
-from tests.torture.tally import Line, Tally, table
+from tests.torture.tally import Line, Tally, merged, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BEGIN, END = "<!-- torture: begin -->\n", "<!-- torture: end -->"
 
@@ -41,7 +45,7 @@ def main() -> int:
     lines = [line for found in chosen if (line := _run(found, seed, wanted.percent)) is not None]
     print(table(lines))
     if wanted.page:
-        _fill_in(wanted.page, table(lines))
+        _fill_in(wanted.page, lines)
     for line in lines:
         for fault in line.tally.faults:
             print(f"{line.property} {line.name}: {fault:.2000}", file=sys.stderr)
@@ -73,10 +77,12 @@ def _run(campaign: Campaign, seed: int, percent: float) -> Line | None:
     )
 
 
-def _fill_in(page: Path, text: str) -> None:
+def _fill_in(page: Path, lines: Sequence[Line]) -> None:
+    """Put the table into the page; campaigns that were not run keep the rows that they have."""
     before, _, rest = page.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}{text}\n{END}{after}")
+    shown, _, after = rest.partition(END)
+    names = [(one.property, one.name) for one in CAMPAIGNS]
+    page.write_text(f"{before}{BEGIN}{merged(shown, lines, names)}\n{END}{after}")
 
 
 def _end_in_order(*_: object) -> None:

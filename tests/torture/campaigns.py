@@ -67,6 +67,6 @@ CAMPAIGNS = [
     Campaign("D13", "lost wake ups", "simulation.playing", 1_000, 6),
     Campaign("D14", "locking model", "locks.model_steps", 1_000_000, 8_000),
     Campaign("D14", "lock histories", "locks.lock_histories", 10_000, 100),
-    Campaign("D15", "tasks on hosts", "kills.tasks_on_hosts", 500, 2),
+    Campaign("D15", "tasks on hosts", "kills.tasks_on_hosts", 800, 2),
     Campaign("D15", "simulated hosts", "hosts.simulated_hosts", 10_000, 60),
 ]

@@ -85,3 +85,20 @@ def table(lines: Sequence[Line]) -> str:
             f"| {measured} |"
         )
     return "\n".join(rows)
+
+
+def merged(shown: str, lines: Sequence[Line], campaigns: Sequence[tuple[str, str]]) -> str:
+    """The table ``shown`` with these lines, each in place of the row that its campaign had.
+
+    ``campaigns``: property and name of all, in the order of the rows.
+    """
+    rows = {_campaign(row): row for row in shown.splitlines()}
+    rows |= {_campaign(row): row for row in table(lines).splitlines()}
+    head = table([]).splitlines()
+    return "\n".join([*head, *(rows[one] for one in campaigns if one in rows)])
+
+
+def _campaign(row: str) -> tuple[str, str]:
+    """Which campaign's row it is."""
+    cells = [cell.strip() for cell in row.split("|")]
+    return cells[1], cells[2]

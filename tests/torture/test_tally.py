@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests import seeds
 from tests.torture.campaigns import Campaign
-from tests.torture.tally import Tally
+from tests.torture.tally import Line, Tally, merged, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +52,13 @@ def test_without_a_given_seed_each_run_draws_the_same(monkeypatch: pytest.Monkey
     monkeypatch.setenv(seeds.VARIABLE, "random")
     assert seeds.explores()
     assert len({seeds.seed() for _ in range(4)}) > 1
+
+
+def test_a_page_keeps_the_rows_of_campaigns_that_were_not_run() -> None:
+    def line(name: str, seed: int) -> Line:
+        return Line(property="D1", name=name, seed=seed, seconds=1.0, tally=Tally())
+
+    names = [("D1", name) for name in ("one", "two", "three", "four")]
+    shown = table([line("one", 1), line("three", 1), line("gone", 1)]) + "\n"
+    after = merged(shown, [line("three", 2), line("two", 2)], names)
+    assert after == table([line("one", 1), line("two", 2), line("three", 2)])

@@ -1,9 +1,10 @@
 """D15: a command on a host runs once, its job tells its true end, and its locks stay until that.
 
-A master and one host work on this machine. In each round some jobs run commands on the host, two at
-a time under the same lock, and one process is killed, or stands still for a while: of the master,
-of the host, or of a job or a task. Each command writes when it begins and ends, and says so if
-another one holds its lock meanwhile.
+A master and one host work on this machine, over a line that can be cut. In each round some jobs run
+commands on the host, two at a time under the same lock, and one process is killed, or stands still
+for a while: any of the master, of the host, of a job or a task; or the line is cut, in both
+directions or in one, or its connections end. Each command writes when it begins and ends, and says
+so if another one holds its lock meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import psutil
 from tests.faults.harness import Daemon, stop, wait_until_true
 from tests.system.hosts import Host, free_endpoint, until_there
 from tests.torture.kills import workload
+from tests.torture.kills.cut_line import CutLine, Direction
 from tests.torture.tally import Tally
 
 if TYPE_CHECKING:
@@ -27,13 +29,31 @@ if TYPE_CHECKING:
     from ganger import Client
 
 PATIENCE_SECONDS = 60.0
-JOBS = 4
-LOCKS = 2
+JOBS = 6
+LOCKS = 3
 DELAY_SECONDS_MAX = 0.5
 STILL_SECONDS = 0.3
+CUT_SECONDS_MAX = 1.0
+BOTH: tuple[Direction, Direction] = ("up", "down")
 
-KINDS = ("node daemon", "master", "hub", "job", "task", "command", "still", "job without its node")
-LOSING = {"job", "task", "command", "job without its node"}
+KINDS = (
+    "node daemon",
+    "master",
+    "hub",
+    "job",
+    "task",
+    "command",
+    "any process",
+    "still",
+    "any still",
+    "job without its node",
+    "cut",
+    "cut one way",
+    "broken",
+    "cut and master",
+    "cut and job",
+)
+LOSING = {"job", "task", "command", "any process", "job without its node", "cut and job"}
 """The faults after which a job may have failed."""
 
 _SCRIPT = """
@@ -55,13 +75,18 @@ class _Hosts:
         self._host = Host(folder / "host", "web1")
         self._conflicts = folder / "conflicts"
         self._master.up()
-        self._host.join(self._master, free_endpoint())
+        endpoint = free_endpoint()
+        self._line = CutLine(endpoint)
+        words = ("--listen", endpoint, "--announce", self._line.endpoint)
+        _, *line = self._master.run("node", "invite", "web1", *words).stdout.split()
+        self._host.run(*line)
         self.tasks = 0
 
     def close(self) -> None:
         """End every process."""
         self._host.__exit__()
         self._master.__exit__()
+        self._line.close()
 
     def round(self, seed: str) -> tuple[str, list[str]]:
         """One fault while commands run: which, and what is wrong then."""
@@ -110,7 +135,9 @@ class _Hosts:
 
     # ------------------------------------------------------------ the faults
 
-    def _put_in(self, kind: str, client: Client, dice: random.Random) -> None:
+    def _put_in(  # noqa: PLR0912 - a table
+        self, kind: str, client: Client, dice: random.Random
+    ) -> None:
         match kind:
             case "node daemon":
                 self._host.kill()
@@ -126,11 +153,16 @@ class _Hosts:
                     self._kill_job(there, dice)
             case "command":
                 self._kill_command(dice)
+            case "any process":
+                dice.choice(self._others(client)).kill()
             case "still":
-                pid = self._host.pid()
-                stop(pid)
-                time.sleep(STILL_SECONDS)
-                os.kill(pid, signal.SIGCONT)
+                self._stand_still(self._host.pid())
+            case "any still":
+                self._stand_still(dice.choice(self._others(client)).pid)
+            case "cut" | "cut one way" | "cut and master" | "cut and job":
+                self._cut(kind, client, dice)
+            case "broken":
+                self._line.break_all()
             case _:
                 self._host.kill()
                 try:
@@ -139,6 +171,31 @@ class _Hosts:
                         self._master.replace_killed()
                 finally:
                     self._host.up()
+
+    def _stand_still(self, pid: int) -> None:
+        stop(pid)
+        time.sleep(STILL_SECONDS)
+        os.kill(pid, signal.SIGCONT)
+
+    def _cut(self, kind: str, client: Client, dice: random.Random) -> None:
+        """Cut the line for a while; perhaps something dies meanwhile, or connections end."""
+        way: Direction = "up" if dice.random() < 0.5 else "down"
+        self._line.cut(*((way,) if kind == "cut one way" else BOTH))
+        try:
+            time.sleep(dice.random() * CUT_SECONDS_MAX)
+            if kind == "cut and master":
+                self._master.replace_killed()
+            elif kind == "cut and job":
+                self._kill_job(client, dice)
+            if dice.random() < 0.5:
+                self._line.break_all()
+        finally:
+            self._line.mend()
+
+    def _others(self, client: Client) -> list[psutil.Process]:
+        """Every process of master and host but their daemons."""
+        pids = (client.info().pid, self._host.pid())
+        return [one for pid in pids for one in psutil.Process(pid).children(recursive=True)]
 
     def _hub(self, client: Client) -> psutil.Process:
         children = psutil.Process(client.info().pid).children()
