@@ -141,7 +141,7 @@ class Life:
             "the files of the jobs are written",
         )
         with (self.folder / "other").open("ab", buffering=0) as other:
-            _fill(other)
+            fill(other)
             # Nothing is free, and the queue has written nothing since.
             self.note("status when nothing is free", "status")
             self.told["status as JSON"] = self.status()
@@ -149,10 +149,10 @@ class Life:
             self.note("queue when nothing is free", "queue", "info")
             self.told["reserve when nothing is free"] = (queue / "reserve").exists()
             while (queue / "reserve").exists():
-                _fill(other)
+                fill(other)
                 # The queue wants to write something, and notices.
                 self.run("job", "cancel", str(waiting.pop()))
-            _fill(other)
+            fill(other)
         self.told["full"] = self.status()
         self.note("refused", "exec", "true")
         self.note("check when full", "status", "--check")
@@ -177,7 +177,7 @@ class Life:
         reserve = self.daemon.places.queue / "reserve"
         other = self.folder / "other"
         with other.open("ab", buffering=0) as file:
-            _fill(file)
+            fill(file)
             self.until("the disk is full", "exec", "-d", "true")
             self.note("first priority", "job", "change-priority", "--priority", "-5", held[0])
             # The log has zeros for some of the large states only.
@@ -187,12 +187,12 @@ class Life:
                 if full["is_read_only"] and not reserve.exists():
                     break
                 self.run("job", "change-priority", "--priority", str(priority), held[-1])
-                _fill(file)
+                fill(file)
                 full = self.status()
             self.told["held when full"] = full
             self.note("last priority", "job", "change-priority", "--priority", "-6", held[0])
             self.note("cancel held", "job", "cancel", *held[1:-1])
-            _fill(file)
+            fill(file)
             self.note("purge held", "job", "purge", *held[1:-1])
         self.told["held and left"] = self.run("job", "list")[1].count(" queued ")
         other.unlink()
@@ -206,12 +206,13 @@ class Life:
         """Kill the daemon, let others take what that has freed, and start another one."""
         self.daemon.kill()
         with (self.folder / "other").open("ab", buffering=0) as other:
-            _fill(other)
+            fill(other)
         self.note("start when full", "up")
         self.told["started when full"] = self.status()
 
 
-def _fill(other: IO[bytes]) -> None:
+def fill(other: IO[bytes]) -> None:
+    """Give another program all that is free."""
     with contextlib.suppress(OSError):
         while True:
             other.write(bytes(4096))

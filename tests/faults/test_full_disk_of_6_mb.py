@@ -17,27 +17,29 @@ from ganger.storage.disk import reserve
 KIB = 1024
 
 
-def _unshare() -> list[str]:
+def unshare() -> list[str]:
+    """The words that give a command a mount namespace of its own."""
     # What still runs when the first process ends, ends with its process namespace.
     as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     private = ["--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
     return ["unshare", *as_user, "--mount", *private]
 
 
-def _problem() -> str:
+def problem() -> str:
+    """Why no command can have one; "": it can."""
     if shutil.which("unshare") is None:
         return "needs a private mount namespace: there is no unshare"
-    trial = [*_unshare(), "mount", "-t", "tmpfs", "none", "/mnt"]
+    trial = [*unshare(), "mount", "-t", "tmpfs", "none", "/mnt"]
     tried = subprocess.run(trial, capture_output=True, text=True, check=False)
     return f"needs a private mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 @pytest.fixture(name="told", scope="module")
 def life_on_a_small_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    if problem := _problem():
-        pytest.skip(problem)
+    if why_not := problem():
+        pytest.skip(why_not)
     folder = tmp_path_factory.mktemp("small")
-    command = [*_unshare(), sys.executable, "-m", "tests.faults.full_disk", os.fspath(folder)]
+    command = [*unshare(), sys.executable, "-m", "tests.faults.full_disk", os.fspath(folder)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False
     )
