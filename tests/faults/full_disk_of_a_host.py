@@ -45,7 +45,7 @@ def main() -> None:
             note("meanwhile", "exec", "--on", "web1", "echo", "well")
             client.cancel(job_id, kill=True)
             client.wait(job_id, timeout=30.0)
-            told["log"] = [entry.text for entry in client.job(job_id).ops[0].log]
+            told["log"] = [entry.text for entry in (client.job(job_id).ops or [])[0].log]
             note("logs", "job", "logs", str(job_id))
             with (small / "other").open("ab", buffering=0) as other:
                 fill(other)

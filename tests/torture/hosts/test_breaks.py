@@ -159,5 +159,6 @@ def test_what_is_broken_on_purpose_is_found(
         except Exception as error:  # noqa: BLE001 - an end that nobody expects is found, too
             found = [repr(error)]
         if found:
+            print(f"{break_it.__name__} is found by case {case}: {found[0]}")
             return
     pytest.fail(f"{CASES_MAX} worlds have found nothing")
