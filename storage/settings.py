@@ -489,6 +489,9 @@ STOP_SECONDS = 10.0
 WATCHDOG_SECONDS = 1.0
 """How often the watchdog checks that each component makes progress."""
 
+WATCHDOG_REST_SECONDS = 5.0
+"""How often in the daemon of a node, while each of its components rests."""
+
 HUNG_SECONDS = 60.0
 """A component that works longer at one message hangs, and is replaced (default)."""
 

@@ -33,6 +33,15 @@ _CONTAINER_HEADS = bytes((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 """The bytes with which an array or a map begins."""
 
 
+_FEW_VALUES = 64
+_SIZED = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""Heads of binaries and texts, each with the width of the size that follows it."""
+
+_FIXED = {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, **{0xCC + n: 1 << n for n in range(4)}}
+_FIXED |= {0xD0 + n: 1 << n for n in range(4)}
+"""Heads of other values but containers, each with the bytes that follow it."""
+
+
 class Frame(msgspec.Struct, frozen=True):
     """What a frame holds besides its version."""
 
@@ -64,7 +73,7 @@ def decode(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401 - a union of mes
     Raises `FrameError` for anything else; `UnreadableMessageError` (a `FrameError` that
     knows the request's number) if the number is readable, so that the listener can reply.
     """
-    if len(data) > _SURELY_FEW_BYTES:
+    if len(data) > _SURELY_FEW_BYTES and not _has_few_values(data):
         _check_containers(data)
     if len(data) <= settings.FRAME_BYTES_MAX:
         known = _known.get(id(allowed))
@@ -156,6 +165,31 @@ def _unpack(data: bytes) -> object:
         reason = str(error) or type(error).__name__
         raise errors.FrameError(f"the frame is not valid msgpack: {reason}") from error
     return value
+
+
+def _has_few_values(data: bytes) -> bool:
+    """Whether the frame is large for its texts and binaries alone: it holds few values.
+
+    Of a page of output, to look at each byte takes longer than all the rest.
+    """
+    place, size, left = 0, len(data), 1
+    for _ in range(_FEW_VALUES):
+        if not left or place >= size:
+            break
+        head = data[place]
+        place, left = place + 1, left - 1
+        if head in _SIZED:
+            width = _SIZED[head]
+            place += width + int.from_bytes(data[place : place + width], "big")
+        elif 0xA0 <= head < 0xC0:  # noqa: PLR2004 - a short text
+            place += head & 0x1F
+        elif 0x80 <= head < 0xA0:  # noqa: PLR2004 - a short array, or a map with keys and values
+            left += head & 0x0F if head >= 0x90 else 2 * (head & 0x0F)  # noqa: PLR2004
+        elif 0x80 <= head < 0xE0:  # noqa: PLR2004 - others but small numbers
+            if head not in _FIXED:
+                return False
+            place += _FIXED[head]
+    return not left and place == size
 
 
 def _check_containers(data: bytes) -> None:

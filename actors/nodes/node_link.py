@@ -26,7 +26,7 @@ from ...transport.messages import RECEIVERS
 from ...transport.zmq.connection_event import ConnectionEvent
 from ...transport.zmq.dealer import Dealer
 from ..processes import host_figures, machine
-from ..runtime.addresses import JOB_QUEUE
+from ..runtime.addresses import JOB_QUEUE, OUTPUT_READER
 from ..runtime.component import Component
 from .task_ends import TaskEnds
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _FRAMES_AT_ONCE = 64
 _PEER = b"master"
 _MIB = 1024 * 1024
+_BEHIND_EVERYTHING = 2**62
 _TASKS = ("OP_EXEC", "OP_NODE_CALL", "OP_TEST_DELAY")
 
 
@@ -48,6 +49,8 @@ class _Open(msgspec.Struct, frozen=True):
     number: int
     inner: int
     connection: int
+    reads: int = 0
+    """The job of which it wants more output; 0: none."""
 
 
 class NodeLink(Component[messages.NodeLinkMessage]):
@@ -60,6 +63,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._dealer: Dealer | None = None
         self._endpoints = itertools.cycle([""])
         self._is_known = False
+        self._is_look_due = False
         self._has_heard = False
         """Whether this endpoint has said why there is no master."""
         self._connection = 0
@@ -135,6 +139,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         if event is ConnectionEvent.REACHED:
             return
         was_known, self._is_known = self._is_known, False
+        self._look_later()
         self._connection += 1
         if self._open:
             self._open.clear()
@@ -168,17 +173,24 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self.runtime.ask(JOB_QUEUE, messages.ReadLastId(), known, refused)
 
     def _look_later(self) -> None:
-        self.runtime.later(settings.NODE_CALL_SECONDS, messages.MasterDue())
+        if not self._is_look_due:
+            self._is_look_due = True
+            self.runtime.later(settings.NODE_CALL_SECONDS, messages.MasterDue())
 
     def _try_next(self) -> None:
-        """No answer within the time: the master may be at another endpoint."""
+        """No answer within the time: the master may be at another endpoint.
+
+        While a master has answered, nobody looks: the connection tells when it is lost.
+        """
         assert self._dealer is not None
-        if not self._is_known:
-            endpoint = next(self._endpoints)
-            if not self._has_heard:
-                self._note(f"the master has not answered at {self._dealer.endpoint}")
-            self._has_heard = False
-            self._dealer.move(endpoint)
+        self._is_look_due = False
+        if self._is_known:
+            return
+        endpoint = next(self._endpoints)
+        if not self._has_heard:
+            self._note(f"the master has not answered at {self._dealer.endpoint}")
+        self._has_heard = False
+        self._dealer.move(endpoint)
         self._look_later()
 
     def _note(self, problem: str) -> None:
@@ -262,7 +274,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         is_end = isinstance(message, messages.AwaitTask)
         receiver = JOB_QUEUE.name if is_end else RECEIVERS[type(message)]
         handle = next(self._numbers)
-        self._open[handle] = _Open(receiver, number, inner.number, self._connection)
+        reads = message.id if isinstance(message, messages.ReadOutput) else 0
+        self._open[handle] = _Open(receiver, number, inner.number, self._connection, reads)
         answer_to = _AnswerTo(self, inner.number)
         if isinstance(message, messages.AwaitTask):
             watch = messages.WatchJobs(ids=[message.id], is_final_only=True)
@@ -304,11 +317,23 @@ class NodeLink(Component[messages.NodeLinkMessage]):
 
     def _read_ended(self, message: messages.TaskEnded) -> None:
         if (found := self._open.get(message.handle)) is not None:
+            self._end_waits(message.job_id)
             request = messages.ReadJob(id=message.job_id)
             answer_to = _AnswerTo(self, found.inner)
             self.runtime.forward(
                 JOB_QUEUE, Envelope(request, answer_to, message.handle, None, _PEER)
             )
+
+    def _end_waits(self, job_id: int) -> None:
+        """Let no request wait for more output of this job, which has ended: the master asks anew.
+
+        The reader answers one that waits when the next one comes, which wants nothing.
+        """
+        waiting = [handle for handle, one in self._open.items() if one.reads == job_id]
+        for handle in waiting:
+            del self._open[handle]
+            last = messages.ReadOutput(id=job_id, offset=_BEHIND_EVERYTHING)
+            self.runtime.forward(OUTPUT_READER, Envelope(last, None, handle, None, _PEER))
 
     def note_end(self, handle: int, job_id: int) -> None:
         """A job has ended; said in any thread."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _INPUT_BYTES = 1024 * 1024
 
-_FIRST_LOOK_SECONDS = 0.02
+_FIRST_LOOK_SECONDS = 0.05
 """How long a command may run before its output is asked for: most are over by then, and the end
 says whether there is any."""
 

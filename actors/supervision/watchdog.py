@@ -54,10 +54,16 @@ class Watchdog:
 
     def watch(self) -> None:
         """Look again and again until the daemon is to end."""
-        while not self._shutdown.is_over.wait(settings.WATCHDOG_SECONDS):
+        while not self._shutdown.is_over.wait(self._patience_seconds):
             self.look()
             self.look_at_local_sockets()
             self.look_at_directory()
+
+    @property
+    def _patience_seconds(self) -> float:
+        """A node's daemon whose components all rested at the last look is looked at less often."""
+        rests = self._host.is_node and not self._seen
+        return settings.WATCHDOG_REST_SECONDS if rests else settings.WATCHDOG_SECONDS
 
     def look_at_local_sockets(self) -> None:
         """Notify each listener whose socket's file was deleted, or replaced by something else.

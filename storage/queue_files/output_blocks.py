@@ -54,6 +54,9 @@ _COMPRESSION_LEVEL = 1
 _WORTH_COMPRESSING = 64
 """Shorter blocks are stored as they are."""
 
+_SAMPLE_BYTES = 4 * 1024
+"""How much of a large block is tried first."""
+
 
 class Segment(msgspec.Struct, frozen=True):
     """Output, or a mark with the number of ``missing`` bytes and without ``data``.
@@ -117,11 +120,22 @@ class Packer:
         if self._skips:
             self._skips -= 1
             return raw
-        packed = zlib.compress(raw, _COMPRESSION_LEVEL)
-        if len(packed) < len(raw) - len(raw) // 16:
-            return packed
+        sample = raw[len(raw) // 2 :][:_SAMPLE_BYTES]
+        if len(raw) <= 2 * _SAMPLE_BYTES or _is_shorter(_packed(sample), sample):
+            # Of what does not get shorter, to try the whole block takes longer than all the rest.
+            packed = _packed(raw)
+            if _is_shorter(packed, raw):
+                return packed
         self._skips = self.SKIPPED_BLOCKS
         return raw
+
+
+def _packed(raw: bytes) -> bytes:
+    return zlib.compress(raw, _COMPRESSION_LEVEL)
+
+
+def _is_shorter(packed: bytes, raw: bytes) -> bool:
+    return len(packed) < len(raw) - len(raw) // 16
 
 
 class ScanResult(msgspec.Struct, frozen=True):

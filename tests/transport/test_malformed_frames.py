@@ -130,3 +130,66 @@ def test_a_damaged_frame_gives_a_frame_or_a_frame_error(data: st.DataObject) -> 
     for form in (bytes(damaged), bytes(damaged[:cut])):
         with suppress(errors.FrameError):
             frames.decode(form, ANY)
+
+
+_VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**63), 2**64 - 1),
+        st.floats(),
+        st.text(max_size=40),
+        st.binary(max_size=70),
+        st.just(b"b" * 70_000),
+        st.just("t" * 300),
+    ),
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=90,
+)
+
+
+@given(_VALUES)
+def test_a_frame_of_few_values_is_told_without_a_look_at_its_bytes(value: object) -> None:
+    data = msgpack.packb(value)
+    if frames._has_few_values(data):
+        assert _count(value) <= frames._FEW_VALUES
+    if _count(value) <= frames._FEW_VALUES and _widest(value) < 16:
+        assert frames._has_few_values(data)
+    assert not frames._has_few_values(data + b"x")
+    assert not frames._has_few_values(data[:-1])
+
+
+@given(st.binary())
+def test_of_arbitrary_bytes_no_more_is_believed(data: bytes) -> None:
+    if frames._has_few_values(data):
+        with suppress(ValueError, TypeError):
+            assert _count(msgpack.unpackb(data, strict_map_key=False)) <= frames._FEW_VALUES
+
+
+def test_a_large_binary_does_not_hide_containers_beside_it() -> None:
+    noise = bytes(range(0x80, 0x100)) * 2_000
+    answered = messages.TaskAnswered(frame=noise)
+    assert frames.decode(frames.encode(answered, 3), messages.FromNode).message == answered
+    many: list[list[int]] = [[]] * (settings.FRAME_CONTAINERS_MAX + 1)
+    data = msgpack.packb([messages.PROTOCOL, 3, None, {"type": "x", "a": noise, "b": many}])
+    with pytest.raises(frames.UnreadableMessageError, match="arrays and maps") as caught:
+        frames.decode(data, messages.FromNode)
+    assert caught.value.number == 3
+
+
+def _count(value: object) -> int:
+    match value:
+        case list():
+            return 1 + sum(map(_count, value))
+        case dict():
+            return 1 + len(value) + sum(map(_count, value.values()))
+    return 1
+
+
+def _widest(value: object) -> int:
+    match value:
+        case list():
+            return max([len(value), *map(_widest, value)])
+        case dict():
+            return max([len(value), *map(_widest, value.values())])
+    return 0

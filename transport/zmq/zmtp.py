@@ -137,7 +137,7 @@ class Reader:
             if end > size:
                 wanted = end - start
                 break
-            self._take(flags, bytes(buffer[body:end]))
+            self._take(flags, _part(buffer, body, end))
             start = end
         self._wanted = wanted
         return start
@@ -192,6 +192,14 @@ class Reader:
         if found.get(b"socket-type", b"DEALER") not in _TALKING_TO_ROUTER:
             raise ProtocolError("a socket that cannot talk to a ROUTER")
         self.has_own_name = bool(found.get(b"identity"))
+
+
+def _part(buffer: bytes | bytearray, start: int, end: int) -> bytes:
+    if isinstance(buffer, bytes):
+        return buffer[start:end]
+    # Copied once: frames that come in pieces are large.
+    with memoryview(buffer) as view:
+        return bytes(view[start:end])
 
 
 def _check_greeting(found: bytes | bytearray) -> None:

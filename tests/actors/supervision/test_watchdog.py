@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 from unittest import mock
 
+import msgspec
 import pytest
 from tests.actors.runtime.stage import Stage
 
 from ganger.actors.scheduling.scheduler import Scheduler
 from ganger.actors.supervision import watchdog as watchdog_file
+from ganger.actors.supervision.supervising import Sight
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.actors.supervision.watchdog import Watchdog
 from ganger.storage import errors, settings
@@ -32,6 +34,27 @@ def keeper() -> mock.Mock:
 @pytest.fixture
 def watchdog(stage: Stage, shutdown: Shutdown, keeper: mock.Mock) -> Watchdog:
     return Watchdog(stage.host, shutdown, keeper, LOOKS * settings.WATCHDOG_SECONDS)
+
+
+def test_the_daemon_of_a_node_that_rests_is_looked_at_less_often(
+    stage: Stage, keeper: mock.Mock, shutdown: Shutdown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = Watchdog(stage.host, shutdown, keeper, 60.0)
+    node = Watchdog(msgspec.structs.replace(stage.host, is_node=True), shutdown, keeper, 60.0)
+    waited: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        return len(waited) % 3 == 0
+
+    monkeypatch.setattr(shutdown.is_over, "wait", wait)
+    monkeypatch.setattr(watchdog_file, "_sight", lambda _: Sight(1, is_booting=False))
+    master.watch()
+    node.watch()
+    stage.host.actors["job_queue"] = mock.Mock()
+    node.watch()
+    often, seldom = settings.WATCHDOG_SECONDS, settings.WATCHDOG_REST_SECONDS
+    assert waited == [often, often, often, seldom, seldom, seldom, seldom, often, often]
 
 
 def test_the_listener_hears_of_a_deleted_or_replaced_socket(

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,6 +112,21 @@ def test_text_is_compressed_and_noise_is_not() -> None:
     # A little text is stored as it is.
     sizes = [len(packer.pack(0, [Segment(STDOUT, b"a" * size)], 0)) for size in (58, 59)]
     assert sizes[0] == output_blocks.HEADER_BYTES + 63 > sizes[1]
+
+
+def test_of_a_large_block_of_noise_only_a_sample_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def compress(raw: bytes, level: int) -> bytes:
+        tried.append(len(raw))
+        return zlib.compress(raw, level)
+
+    monkeypatch.setattr(output_blocks, "zlib", mock.Mock(wraps=zlib, compress=compress))
+    Packer().pack(0, [Segment(STDOUT, os.urandom(output_blocks.BLOCK_BYTES))], 0)
+    assert tried == [4_096]
+    text = b"all work and no play\n" * 10_000
+    assert len(Packer().pack(0, [Segment(STDOUT, text)], 0)) < 10_000
+    assert len(tried) == 3
 
 
 def test_the_largest_block_is_no_larger_than_its_limit() -> None:
