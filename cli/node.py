@@ -78,9 +78,11 @@ def invite(
         before = client.nodes()
         found = client.invite_node(name, valid_for=valid_for, endpoint=listen, announced=announce)
     output.echo(f"ganger node join {found.token}")
-    joined = [one.name for one in before.nodes if one.has_joined and one.name != name]
-    if listen is not None and before.endpoint and joined and listen != before.endpoint:
-        text = f"{', '.join(joined)} joined at {before.endpoint}, and still call there"
+    away = [one.name for one in before.nodes if one.has_joined and not one.is_there]
+    if listen is not None and away and listen != before.endpoint:
+        text = (
+            f"{', '.join(away)} joined at {before.endpoint}, and cannot be told where to call now"
+        )
         output.echo(f"ganger: {text}; invite each anew: its own line leads it here", err=True)
 
 

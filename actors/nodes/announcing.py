@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 from ...storage import errors
 from ...storage.access import endpoints
 from ...storage.nodes import tokens
+from ...transport import messages
 from ..processes import machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...storage.access.keys import KeyPair
-    from ...transport import messages
+    from ...storage.nodes.host_table import HostTable
     from ...transport.zmq.router import Router
+
+
+LEAVE_SECONDS = 5.0
+"""How long a listener stays that hosts are to leave, so that they hear of it."""
 
 
 def check(message: messages.InviteNode) -> None:
@@ -44,13 +49,27 @@ def token(
         cluster=cluster[0],
         cluster_name=cluster[1],
         node=node,
-        endpoints=list(announced) or own_endpoints(router.endpoints[0]),
+        endpoints=_places(router, announced),
         server=router.server_key,
         public=pair.public,
         secret=pair.secret,
         until=until,
     )
     return tokens.encode(made)
+
+
+def greeting(
+    node: str, cluster: str, router: Router | None, table: HostTable | None
+) -> messages.NodeGreeted:
+    """What a host is told that is let in: also where it finds the master from now on."""
+    assert router is not None
+    assert table is not None
+    places = _places(router, table.announced)
+    return messages.NodeGreeted(cluster=cluster, name=node, endpoints=places)
+
+
+def _places(router: Router, announced: Sequence[str]) -> list[str]:
+    return list(announced) or own_endpoints(router.endpoints[0])
 
 
 def own_endpoints(endpoint: str) -> list[str]:

@@ -50,6 +50,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         super().__init__(runtime)
         self._table: HostTable | None = None
         self._router: Router | None = None
+        self._former: list[Router] = []
         self._problem = ""
         self._listen_at = -math.inf
         self._look_at = 0.0
@@ -75,8 +76,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def close(self) -> None:
         """Close the socket."""
-        if self._router is not None:
-            self._router.close()
+        for router in filter(None, (*self._former, self._router)):
+            router.close()
 
     def receive(self, envelope: Envelope[messages.NodeHubMessage]) -> None:  # noqa: C901, PLR0912 - a table
         """Handle one message."""
@@ -108,6 +109,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 self._calls.forget_caller(message.peer)
             case messages.SeenTasksDue():
                 self._seen.write_what_is_due()
+            case messages.FormerListenerDue():
+                self._former.pop(0).close()
             case messages.FramesWaiting():
                 pass  # The end of this turn reads them.
             case _:
@@ -364,7 +367,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
 
     def _greeting(self, name: str) -> messages.NodeGreeted:
         cluster = "" if self._records.cluster is None else self._records.cluster[0]
-        return messages.NodeGreeted(cluster=cluster, name=name)
+        return announcing.greeting(name, cluster, self._router, self._table)
 
     def _forget_peer(self, peer: bytes) -> None:
         name = self._names.get(peer)
@@ -406,32 +409,33 @@ class NodeHub(Component[messages.NodeHubMessage]):
         seconds = message.seconds or host_table.INVITATION_SECONDS
         pair, until = new_key_pair(), now + seconds
         table = host_table.invited(table, message.name, pair.public, until, now)
-        self._move(table.endpoint)
-        assert self._router is not None
         kept = tuple(message.announced) or table.announced
         table = msgspec.structs.replace(table, announced=kept)
+        before = self._router
+        if before is None or self._table is None or self._table.endpoint != table.endpoint:
+            # `OperatorError`: it is impossible, and nothing has changed.
+            self._open(table.endpoint)
+        assert self._router is not None
         host_table.write(self.places.hosts, table)
         self._table = table
+        if before is not None:
+            for name, session in self._sessions.items():
+                before.send(session.peer, frames.encode(self._greeting(name), 0))
+            if before is not self._router:
+                self._leave(before)
         token = announcing.token(
             message.name, self._router, kept, cluster=self._records.cluster, pair=pair, until=until
         )
         envelope.reply(messages.NodeInvited(token=token, until=until))
 
-    def _move(self, endpoint: str) -> None:
-        """Listen there from now on. `OperatorError`: it is impossible, and nothing has changed."""
-        before = self._router
-        if before is not None and self._table is not None and self._table.endpoint == endpoint:
-            return
-        self._open(endpoint)
-        if before is None:
-            return
-        after, self._router = self._router, before
-        for name in list(self._sessions):
-            self._end_session(name)
-        self._router = after
+    def _leave(self, before: Router) -> None:
+        """Hosts that were there have just been told where to call: let the frames leave."""
         for descriptor in before.filenos():
             self.runtime.forget(descriptor)
-        before.close()
+        for name in list(self._sessions):
+            self._end_session(name)
+        self._former.append(before)
+        self.runtime.later(announcing.LEAVE_SECONDS, messages.FormerListenerDue())
 
     def _listed(self) -> messages.NodesListed:
         if self._table is None:

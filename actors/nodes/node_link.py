@@ -234,6 +234,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                     self._seal = seals.settle(self.places.data, self._seal)
                     self._tell("")
                     self.log.info("the master has answered", node=found.name)
+                    self._learn(found.endpoints)
                 case messages.Failure() as failure:
                     self._has_heard = True
                     self._note(failure.text)
@@ -248,6 +249,24 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 number = error.number
             self.log.warning("the master's request is refused", error=error.text)
             self._say(messages.Failure(error.name, error.text), number)
+
+    def _learn(self, places: list[str]) -> None:
+        """Keep where the master is from now on, and call it there.
+
+        The endpoint that has just answered stays the last one until another one has.
+        """
+        assert self._dealer is not None
+        present = self._dealer.endpoint
+        found = places if present in places else [*places, present]
+        if not places or found == self._membership.endpoints:
+            return
+        changed = msgspec.structs.replace(self._membership, endpoints=found)
+        membership.write(self.places, changed)
+        self._membership = changed
+        self._endpoints = itertools.cycle(found)
+        self.log.info("the master is at other endpoints", endpoints=places)
+        if found is not places:
+            self._dealer.move(next(self._endpoints))
 
     def _measure(self, number: int, storage: list[str]) -> None:
         """Say how this machine is. A thread measures, because a file system may hang."""

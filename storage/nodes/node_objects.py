@@ -66,10 +66,14 @@ def plain_address(address: str) -> str:
 
     >>> plain_address("10.0.0.7:41234"), plain_address("[fd00::7]:41234"), plain_address("fd00::7")
     ('10.0.0.7', 'fd00::7', 'fd00::7')
+    >>> plain_address("::ffff:10.0.0.7")
+    '10.0.0.7'
     """
     for text in (address, address.rpartition(":")[0]):
         try:
-            return str(ipaddress.ip_address(text.strip("[]")))
+            found = ipaddress.ip_address(text.strip("[]"))
         except ValueError:
             continue
+        # A listener at ``[::]`` shows a caller's IPv4 address so.
+        return str(getattr(found, "ipv4_mapped", None) or found)
     return ""

@@ -180,7 +180,7 @@ AuthorityMessage = (
 )
 NodeHubMessage = (
     NodesRequest | CallNode | ReadJoinedNodes | EndLeftTask | ReadFigures | FiguresDue
-    | NodesRemoved | SeenTasksDue | PeerGone | FramesWaiting
+    | NodesRemoved | SeenTasksDue | FormerListenerDue | PeerGone | FramesWaiting
 )
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
 NodeLinkMessage = (

@@ -60,10 +60,14 @@ class MeasureFigures(Request[FiguresMeasured], frozen=True):
 
 
 class NodeGreeted(Reply, frozen=True):
-    """The master knows this node, and takes its calls."""
+    """The master knows this node, and takes its calls. Said again when ``endpoints`` change.
+
+    ``endpoints``: where hosts find the master from now on; empty: as before.
+    """
 
     cluster: str
     name: str
+    endpoints: list[str] = []
 
 
 class GreetMaster(Request[NodeGreeted], frozen=True):

@@ -187,3 +187,7 @@ class NodesRemoved(Notice, frozen=True):
 
 class SeenTasksDue(Notice, frozen=True):
     """From the hub to itself: store how far the tasks of nodes have come."""
+
+
+class FormerListenerDue(Notice, frozen=True):
+    """From the hub to itself: hosts have had the time to leave a listener."""

@@ -108,6 +108,7 @@ class BaseDealer:
         if self.endpoint:
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.disconnect(self.endpoint)
+        self._socket.ipv6 = "[" in endpoint
         try:
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:

@@ -69,6 +69,7 @@ class RemoteListener(Listener):
 
     def bind(self, endpoint: str) -> None:
         """Open the listener at ``endpoint``."""
+        self.socket.ipv6 = "[" in endpoint
         try:
             self.socket.bind(endpoint)
         except zmq.ZMQError as error:
