@@ -322,6 +322,8 @@ def check(call: Call) -> None:
     opcodes = ["OP_GREET"]      opcodes of packages; all without this line
     paths = ["/srv/*"]          files to write and look at; all without this line if any
                                 command may run, else none
+    restricted_commands = "/DIR"   programs for `gnt-node restricted-command`; none
+                                without this line
 
     A change holds from the next task on.
     """  # noqa: D301 - the mark that keeps lines apart
@@ -339,6 +341,7 @@ def check(call: Call) -> None:
         "calls": found.calls,
         "opcodes": found.opcodes,
         "paths": found.allowed_paths,
+        "restricted": [found.restricted_commands] if found.restricted_commands else [],
     }
     for name, given in allowed.items():
         shown = ", ".join(given) or "none"

@@ -13,13 +13,14 @@ Ganeti's words of the replies.
   `wconfd_catalogue`: what serves these. `wconfd_methods`: which message each method sends.
 - `config_part`: the part of the store. `notices`: what it says to itself. `opcode_runs`: opcodes
   that need nothing but the configuration, each carried out once. `cluster_queries`: queries for its
-  objects, with `known_cluster`, `own_host` and `other_hosts` (what the daemon and this machine say
-  themselves). `reservation_keeper`: the only writer of ``tempres.data``. `ssconf_files`: the files
-  that follow the configuration.
+  objects, with `known_cluster`, `own_host` and `other_hosts` (what the daemon, this machine
+  and hosts say themselves). `reservation_keeper`: the only writer of ``tempres.data``.
+  `ssconf_files`: the files that follow the configuration.
 - `queue_answers`: queries for jobs (`job_queries`), and waits for a change of one: `wait_list` says
   who waits, `change_waits` answers at the end of the turn that changed it, `job_state` has what
   such a client gets (docs/decisions/waits-are-looked-at-when-their-job-changes.md).
   `lock_queries`: queries for locks. `config_queries`: queries for the configuration.
   `query_pages`: a page of any.
-- `query_operations`: how a job's process asks for what queries answer.
+- `query_operations`: how a job's process asks for what queries answer. `node_operations`: how it
+  asks hosts, and submits jobs: verify, copies of files, restricted commands.
 """

@@ -39,4 +39,8 @@ class OtherHosts:
 
         request = messages.ReadFigures(nodes=list(nodes), storage=list(storage))
         deadline = self._runtime.clock() + HUB_SECONDS
-        self._runtime.ask(NODE_HUB, request, lambda found: then(found.figures), failed, deadline)
+
+        def answered(found: messages.FiguresRead) -> None:
+            then({name: host.figures for name, host in found.hosts.items()})
+
+        self._runtime.ask(NODE_HUB, request, answered, failed, deadline)

@@ -23,27 +23,33 @@ def run(
 
     A cancellation that may interrupt the opcode does so between two pages.
     """
-    asked = _request(opcode, context.job_id)
+    return answer(_request(opcode, context.job_id), context, daemon, wait)
+
+
+def answer(
+    asked: messages.RunQuery, context: OperationContext, daemon: Conversation, wait: Await
+) -> dict[str, Any]:
+    """As `run`: all pages of the answer to this request."""
     rows: list[Any] = []
     size = 0
     try:
         while True:
-            answer = wait(daemon.send(asked), is_cancelable=False)
-            assert isinstance(answer, messages.QueryAnswered)
-            rows += msgspec.json.decode(answer.rows)
-            size += len(answer.rows)
+            page = wait(daemon.send(asked), is_cancelable=False)
+            assert isinstance(page, messages.QueryAnswered)
+            rows += msgspec.json.decode(page.rows)
+            size += len(page.rows)
             if asked.is_of_fields:
-                return {"fields": answer.fields}
-            if answer.next_after is None:
-                return {"fields": answer.fields, "data": rows}
+                return {"fields": page.fields}
+            if page.next_after is None:
+                return {"fields": page.fields, "data": rows}
             if size > settings.JOB_BYTES_MAX:
                 text = (
-                    f"{opcode.op_id}: the answer has more than {settings.JOB_BYTES_MAX} bytes as "
-                    "JSON, and no job has room for it; ask for fewer fields, or filter"
+                    f"query for {asked.what}: the answer has more than {settings.JOB_BYTES_MAX} "
+                    "bytes as JSON, and no job has room for it; ask for fewer fields, or filter"
                 )
                 raise OperationError("OpResultError", text)
             context.poll([], 0)
-            asked = msgspec.structs.replace(asked, after=answer.next_after)
+            asked = msgspec.structs.replace(asked, after=page.next_after)
     except errors.BadRequestError as error:
         kind = [error.error_code] if error.luxi_name == "OpPrereqError" else []
         raise OperationError(error.luxi_name, error.text, *kind) from error

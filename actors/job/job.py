@@ -179,7 +179,9 @@ class JobActor:
         if opcode.dry_run and not opcode.built_in:
             return None
         if opcode.runs_in_store:
-            return self._store.run(self.context)
+            result = self._store.run(self.context)
+            if not opcode.asked_by:
+                return result
         if opcode.asked_by:
             asking = importlib.import_module(opcode.asked_by)
             return asking.run(opcode, self.context, self._daemon, self._await)

@@ -52,6 +52,11 @@ class JobContext:
         return self._running.index
 
     @property
+    def own_key(self) -> str:
+        """A word that the running opcode of this job has, and no other one."""
+        return task_marks.key_of(self._running.job, self.op_index)
+
+    @property
     def data_directory(self) -> str:
         """The data directory of the job's daemon."""
         return self._queue.rpartition("/")[0]
@@ -160,6 +165,14 @@ class JobContext:
         assert found is not None
         assert isinstance(found[1], messages.JoinedNodes)
         return set(found[1].names)
+
+    def ask_hosts(self, nodes: Sequence[str]) -> dict[str, messages.HostFigures]:
+        """What these hosts say of themselves now: those that answer soon. Raises `KilledError`."""
+        asked = messages.ReadFigures(nodes=list(nodes), job_id=self.job_id)
+        found = self.node_reply([self._daemon.send(asked)])
+        assert found is not None
+        assert isinstance(found[1], messages.FiguresRead)
+        return found[1].hosts
 
     def call_node(self, node: str, key: str, request: messages.TaskRequest) -> int:
         """Ask the daemon of a node about a task, as often as it takes; the number of the call."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...transport.envelopes import Envelope
+    from ...transport.messages import HostFigures
     from ..runtime.component import Runtime
 
 ANSWER_SECONDS = 4.0
@@ -28,7 +29,7 @@ class _Question(msgspec.Struct):
 
     envelope: Envelope[Any]
     left: set[str]
-    found: dict[str, dict[str, int | str]]
+    found: dict[str, HostFigures]
 
 
 class NodeFigures:
@@ -73,7 +74,7 @@ class NodeFigures:
     def take_answer(self, number: int, node: str, message: messages.FiguresMeasured) -> None:
         """A node answers."""
         if self._asked.get(node) == number:
-            self._close(node, _sound(message.figures))
+            self._close(node, _sound(message.host))
 
     def note_silence(self, node: str) -> None:
         """The node's connection has ended."""
@@ -88,27 +89,28 @@ class NodeFigures:
             self._runtime.log.warning("nodes do not say how they are", nodes=sorted(question.left))
             self._end(question)
 
-    def _close(self, node: str, figures: dict[str, int | str] | None) -> None:
+    def _close(self, node: str, host: HostFigures | None) -> None:
         del self._asked[node]
         self._overdue.discard(node)
         for number, question in list(self._questions.items()):
             if node not in question.left:
                 continue
             question.left.discard(node)
-            if figures is not None:
-                question.found[node] = figures
+            if host is not None:
+                question.found[node] = host
             if not question.left:
                 del self._questions[number]
                 self._end(question)
 
     def _end(self, question: _Question) -> None:
-        question.envelope.reply(messages.FiguresRead(figures=question.found))
+        question.envelope.reply(messages.FiguresRead(hosts=question.found))
 
 
-def _sound(figures: dict[str, int | str | None]) -> dict[str, int | str]:
-    """The figures that have the type of their field."""
-    return {
+def _sound(host: HostFigures) -> HostFigures:
+    """The same with those figures that have the type of their field."""
+    figures: dict[str, int | str | None] = {
         name: value
-        for name, value in figures.items()
+        for name, value in host.figures.items()
         if isinstance(value, str if name in _TEXTS else int)
     }
+    return msgspec.structs.replace(host, figures=figures)

@@ -100,7 +100,7 @@ class NodeKeeper(ProcessKeeper[messages.NodeKeeperMessage]):
         elif isinstance(message, messages.ListNodes):
             envelope.reply(messages.NodesListed(nodes=[]))
         elif isinstance(message, messages.ReadFigures):
-            envelope.reply(messages.FiguresRead(figures={}))
+            envelope.reply(messages.FiguresRead(hosts={}))
         elif isinstance(message, messages.NodesRemoved):
             pass  # No host has ever joined as one of them.
         elif isinstance(message, messages.ReadJoinedNodes):

@@ -9,8 +9,10 @@ The link tries the masters' endpoints one after the other, until one answers.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import secrets
+import time
 from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
@@ -23,6 +25,7 @@ from ...storage.version import version
 from ...transport import frames, messages
 from ...transport.envelopes import Address, Envelope
 from ...transport.messages import RECEIVERS
+from ...transport.messages.base import PROTOCOL
 from ...transport.zmq.connection_event import ConnectionEvent
 from ...transport.zmq.dealer import Dealer
 from ..processes import host_figures, machine
@@ -33,6 +36,7 @@ from .task_ends import TaskEnds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ...storage.disk.paths import Places
     from ..runtime.component import Runtime
 
 _FRAMES_AT_ONCE = 64
@@ -272,16 +276,13 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         """Say how this machine is. A thread measures, because a file system may hang."""
         self._measuring.append((self._connection, number))
         if len(self._measuring) == 1:
-            folders = [*storage, str(self.places.data)]
-            self.runtime.in_thread(
-                lambda: messages.OwnFiguresMeasured(figures=host_figures.figures(folders))
-            )
+            self.runtime.in_thread(functools.partial(_measured, storage, self.places))
 
     def _tell_figures(self, message: messages.OwnFiguresMeasured) -> None:
         waiting, self._measuring = self._measuring, []
         for connection, number in waiting:
             if connection == self._connection:
-                self._say(messages.FiguresMeasured(figures=message.figures), number)
+                self._say(messages.FiguresMeasured(host=message.host), number)
 
     def _take_call(self, number: int, data: bytes) -> None:
         inner = frames.decode(data, messages.TaskRequest)
@@ -411,6 +412,18 @@ class _EndOf:
                 self._link.note_end(envelope.number, self._job_id)
             case messages.Failure():
                 self._otherwise.tell(envelope)
+
+
+def _measured(storage: list[str], places: Places) -> messages.OwnFiguresMeasured:
+    """What this machine says of itself."""
+    host = messages.HostFigures(
+        figures=host_figures.figures([*storage, places.data]),
+        version=version(),
+        protocol=PROTOCOL,
+        files=host_figures.digests(places.cluster_files),
+        time=time.time(),
+    )
+    return messages.OwnFiguresMeasured(host=host)
 
 
 def _live() -> dict[str, str | int]:

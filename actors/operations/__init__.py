@@ -8,7 +8,7 @@ instead (`storage.ganeti.operations`).
 - `commands`: ``OP_EXEC``. `command_output`: what its command prints. `on_node`: a command on
   another host. `as_user`: a command of another user.
 - `named_calls`: ``OP_NODE_CALL``. `host_answers`: what a host answers to Ganger's own calls.
-  `host_files`: puts files on this host.
+  `host_files`: puts files on this host. `restricted_commands`: runs those that it lets others run.
 - `node`: `ganger.node`, what operations in Python call to have something done on nodes. `current`:
   which operation runs.
 - `printing`: what an operation in Python prints.

@@ -21,6 +21,7 @@ from ...storage.nodes.named_calls import (
     NodeCall,
     NodeInfo,
     NodeInfoRead,
+    RestrictedCommand,
     Storage,
     TestDelay,
     UploadFile,
@@ -32,7 +33,7 @@ from ...storage.opcodes import OperationError
 from ...storage.version import version
 from ...transport.messages.base import PROTOCOL
 from ..processes import machine
-from . import host_files
+from . import host_files, restricted_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,8 @@ def answer(call: NodeCall[Any], data: Path) -> object:
             return _upload(call, data)
         case WriteSsconfFiles():
             return _write_ssconf(call, data)
+        case RestrictedCommand():
+            return restricted_commands.run(call.cmd, data)
         case _:
             return call.run()
 

@@ -115,11 +115,32 @@ def run_all(
 
     Waits for all, also if one fails. `OperationError` tells each failure, and has the results.
     """
+    results, failures = try_all(context, nodes, fields, lost_after=lost_after)
+    if not failures:
+        return results
+    if len(results) + len(failures) == 1:
+        raise failures.popitem()[1]
+    told = "; ".join(named(node, str(error)) for node, error in failures.items())
+    raise OperationError("OpExecError", told, {"results": results})
+
+
+Failures = dict[str, OperationError | errors.GangerError]
+"""Why there is no result, by node."""
+
+
+def try_all(
+    context: NodeContext,
+    nodes: Sequence[str],
+    fields: Mapping[str, Any],
+    *,
+    lost_after: float | None = None,
+) -> tuple[dict[str, Any], Failures]:
+    """As `run_all`: the results by node, and the failures."""
     tasks = {
         node: Task(context, node, fields, lost_after=lost_after) for node in dict.fromkeys(nodes)
     }
     results: dict[str, Any] = {}
-    failures: dict[str, OperationError | errors.GangerError] = {}
+    failures: Failures = {}
 
     def kill_all() -> None:
         for task in tasks.values():
@@ -135,16 +156,11 @@ def run_all(
                     results[node] = task.end(kill_all)
     finally:
         context.keep_mark()
-    if not failures:
-        return results
-    if len(tasks) == 1:
-        raise failures.popitem()[1]
-    told = "; ".join(named(node, str(error)) for node, error in failures.items())
-    raise OperationError("OpExecError", told, {"results": results})
+    return results, failures
 
 
 @contextlib.contextmanager
-def _noted(failures: dict[str, OperationError | errors.GangerError], node: str) -> Iterator[None]:
+def _noted(failures: Failures, node: str) -> Iterator[None]:
     try:
         yield
     except (OperationError, errors.GangerError) as error:

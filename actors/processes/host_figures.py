@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,3 +68,12 @@ def _text(path: Path) -> str | None:
         return Path(path).read_text().strip() or None
     except OSError:
         return None
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """The SHA-1 of each ssconf file in this folder, by its name; none if there is no folder."""
+    found = {}
+    for path in sorted(folder.glob("ssconf_*")):
+        with contextlib.suppress(OSError):
+            found[path.name] = hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
+    return found

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
+
 from ...storage import errors
 from ...storage.log.journal import Journal
 from ...storage.queue_files.job_files import QueueDirectory
@@ -232,6 +234,7 @@ def _needs_rules(message: messages.QueueMessage) -> bool:
             return message.begins is not None
         case (
             messages.SubmitJobs()
+            | messages.SubmitFromJob()
             | messages.AskGate()
             | messages.HandOverRequested()
             | messages.RetryJob()
@@ -301,6 +304,13 @@ def from_clients(queue: JobQueue) -> Routes:
 def from_jobs(queue: JobQueue) -> Routes:
     """What the processes of jobs say."""
     control, lifecycle = queue.control, queue.lifecycle
+
+    def submit(envelope: Envelope, message: messages.SubmitFromJob) -> None:
+        row = queue.store.table.find(message.job_id)
+        submitter = None if row is None else row.origin.submitter
+        jobs = messages.SubmitJobs(jobs=message.jobs, key=message.key, submitter=submitter)
+        queue.admission.submit(msgspec.structs.replace(envelope, message=jobs), jobs)
+
     return dict(
         (
             _handled(messages.RecordState, lifecycle.take_state),
@@ -314,6 +324,7 @@ def from_jobs(queue: JobQueue) -> Routes:
             _noted(messages.OutputDropped, queue.store.note_dropped),
             _noted(messages.StateHeldUp, lifecycle.note_held_up),
             _noted(messages.NodeAwaited, lifecycle.note_node),
+            _handled(messages.SubmitFromJob, submit),
         )
     )
 

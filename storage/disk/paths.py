@@ -97,6 +97,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "node.toml"
 
     @property
+    def cluster_files(self) -> Path:
+        """On a node: the files about the cluster that the master has copied there."""
+        return self.data / "cluster"
+
+    @property
     def node_socket(self) -> Path:
         """The socket of the process that has the connections of the nodes.
 

@@ -14,6 +14,7 @@ what comes back. Who calls gives either the structure or a name with arguments:
 | `GetFileInfo` | `FileInfo`: is there such a file, and its mode, owner and sizes | 300 s |
 | `UploadFile` | `FileStored`: the file is there, whole, with mode and owner | 900 s |
 | `WriteSsconfFiles` | names of the files written, in ``cluster`` of its data directory | 900 s |
+| `RestrictedCommand` | the output of a program in the directory that node.toml names | 3600 s |
 
 Names, arguments and limits are those of Ganeti's node daemon where it has such a call. A package
 adds calls of its own: classes derived from `NodeCall` with a method ``run``, named under the entry
@@ -41,6 +42,7 @@ SSCONF_BYTES_MAX: Final = 128 * 1024
 _ANSWER_SECONDS: Final = 60.0
 _FILE_INFO_SECONDS: Final = 300.0
 _FILE_SECONDS: Final = 900.0
+_COMMAND_SECONDS: Final = 3600.0
 _DELAY_EXTRA_SECONDS: Final = 5.0
 
 ReplyT = TypeVar("ReplyT")
@@ -198,14 +200,30 @@ class WriteSsconfFiles(NodeCall[list[str]], kw_only=True, frozen=True, forbid_un
     seconds_max: ClassVar[float] = _FILE_SECONDS
 
     values: dict[
-        Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]*$")],
+        Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]*$")],
         Annotated[str, msgspec.Meta(max_length=SSCONF_BYTES_MAX)],
     ]
 
 
+class RestrictedCommand(NodeCall[str], kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Run a program of the host's directory of restricted commands: its output.
+
+    `restricted_commands` in the host's node.toml names the directory; without it there are none.
+    """
+
+    call: ClassVar[str] = "restricted_command"
+    reply: ClassVar[Any] = str
+    seconds_max: ClassVar[float] = _COMMAND_SECONDS
+
+    cmd: str
+
+
 OWN: Final[Mapping[str, type[NodeCall[Any]]]] = {
     kind.call: kind
-    for kind in (Version, NodeInfo, TestDelay, GetFileInfo, UploadFile, WriteSsconfFiles)
+    for kind in (
+        *(Version, NodeInfo, TestDelay, GetFileInfo, UploadFile, WriteSsconfFiles),
+        RestrictedCommand,
+    )
 }
 """The calls that each host answers."""
 

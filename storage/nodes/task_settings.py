@@ -7,6 +7,7 @@
     calls = ["version", "node_info"]   # calls by name; all without this line
     opcodes = ["OP_GREET"]             # opcodes of packages of this host; all without this line
     paths = ["/srv/*"]                 # files that may be copied here, and looked at
+    restricted_commands = "/etc/ganeti/restricted-commands"   # none without this line
 
 A ``*`` stands for any text. Without the file, a task may run any command as the daemon's own user.
 Without ``paths``, all files may be written if any command may run, and none otherwise: who writes
@@ -41,12 +42,17 @@ class TaskSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calls: Sequence[str] = ("*",)
     opcodes: Sequence[str] = ("*",)
     paths: Sequence[str] | None = None
+    restricted_commands: str | None = None
+    """The directory with the programs of the call ``restricted_command``."""
 
     def __post_init__(self) -> None:
         for name in ("commands", "directories", "paths"):
             for pattern in getattr(self, name) or ():
                 if not pattern.startswith(("/", "*")):
                     raise ValueError(f"{name}: expected absolute paths, got {pattern!r}")
+        folder = self.restricted_commands
+        if folder is not None and not folder.startswith("/"):
+            raise ValueError(f"restricted_commands: expected an absolute path, got {folder!r}")
 
     @property
     def allowed_paths(self) -> Sequence[str]:

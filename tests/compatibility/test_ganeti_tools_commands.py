@@ -61,7 +61,6 @@ REFUSED = [
     Refused(f"gnt-node power status {NODE}", "OP_OOB_COMMAND"),
     Refused(f"gnt-node powercycle --yes -f {NODE}", "OP_NODE_POWERCYCLE"),
     Refused(f"gnt-node repair-storage {NODE} lvm-vg xenvg", "OP_REPAIR_NODE_STORAGE"),
-    Refused(f"gnt-node restricted-command look {NODE}", "OP_RESTRICTED_COMMAND"),
     Refused("gnt-node volumes", "OP_NODE_QUERYVOLS"),
     Refused(f"gnt-group evacuate {GROUP}", "OP_GROUP_EVACUATE"),
     Refused(f"gnt-backup export -n {NODE} {INSTANCE}", "OP_BACKUP_EXPORT"),
@@ -82,7 +81,6 @@ REFUSED = [
     Refused("gnt-cluster destroy --yes-do-it", "OP_CLUSTER_DESTROY"),
     Refused("gnt-cluster rename -f new.example.com", "OP_CLUSTER_RENAME"),
     Refused("gnt-cluster repair-disk-sizes", "OP_CLUSTER_REPAIR_DISK_SIZES"),
-    Refused("gnt-cluster verify", "OP_CLUSTER_VERIFY"),
     Refused("gnt-cluster verify-disks", "OP_CLUSTER_VERIFY_DISKS"),
 ]
 
@@ -200,7 +198,10 @@ def named(command: str) -> str:
     return " ".join(command.split()[:2])
 
 
-WORKS = IN_OTHER_TESTS | {"gnt-node remove"} | {named(command) for command, _ in SHOWN + CHANGING}
+ON_HOSTS = {"gnt-cluster verify", "gnt-node remove", "gnt-node restricted-command"}
+"""In `test_ganeti_tools_on_hosts`."""
+
+WORKS = IN_OTHER_TESTS | ON_HOSTS | {named(command) for command, _ in SHOWN + CHANGING}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.system.hosts import Host, joined_host, until_there
 
 from ganger import Client
 from ganger.actors.nodes.node_figures import ANSWER_SECONDS
+from ganger.actors.operations.restricted_commands import REFUSED_SECONDS
 
 
 class Cluster:
@@ -111,3 +113,172 @@ def test_a_host_that_hangs_holds_up_no_list_for_long(cluster: Cluster) -> None:
     finally:
         process.resume()
     wait_until_true(lambda: "?" not in shown(cluster)["web1"], "the host answers again")
+
+
+# ---------------------------------------------------------------- verify
+
+
+def verified(cluster: Cluster, *options: str) -> tuple[int, list[str]]:
+    """Exit code and lines of gnt-cluster verify, without those about ids of jobs."""
+    done = cluster.tools.run("gnt-cluster", "verify", *options)
+    assert done.stderr == "", done
+    told = re.sub(r"\A\w{3} .*?(?=\* |Submitted)", "", done.stdout, flags=re.DOTALL)
+    lines = [
+        re.sub(r"^\w{3} \w{3} .\d \d\d:\d\d:\d\d \d{4} ", "", one) for one in told.splitlines()
+    ]
+    return done.code, [one for one in lines if not re.match("Submitted jobs|Waiting for job", one)]
+
+
+GROUP = [
+    "* Verifying group 'default'",
+    "* Gathering data (2 nodes)",
+    "* Gathering information about nodes (2 nodes)",
+    "* Verifying configuration file consistency",
+    "* Verifying node status",
+    "* Verifying instance status",
+    "* Other Notes",
+]
+CONFIGURATION = [
+    "* Verifying cluster config",
+    "* Verifying hypervisor parameters",
+    "* Verifying all nodes belong to an existing group",
+]
+
+
+def test_verify_finds_nothing_on_hosts_that_are_well(cluster: Cluster) -> None:
+    assert verified(cluster) == (0, [*CONFIGURATION, *GROUP])
+    code, lines = verified(cluster, "-v", "--node-group=default")
+    assert code == 0
+    assert "* Verifying node web1 (regular)" in lines
+
+
+def test_verify_tells_of_a_silent_host_and_of_nodes_out_of_use(cluster: Cluster) -> None:
+    cluster.web1.run("node", "down")
+    until_there(cluster.client, "web1", is_there=False)
+    cluster.client.set_values("nodes", "web2", {"drained": True})
+    code, lines = verified(cluster)
+    silent = "its host is silent, or does not answer in time"
+    error = f"  - ERROR: node web1: while contacting node: {silent}"
+    assert code == 1
+    assert [one for one in lines if one not in CONFIGURATION + GROUP] == [
+        error,
+        "  - NOTICE: 1 drained node(s) found.",
+    ]
+    code, lines = verified(cluster, "--error-codes", "--ignore-errors=ENODERPC")
+    assert code == 0
+    assert f"  - WARNING:ENODERPC:node:web1:while contacting node: {silent}" in lines
+    cluster.client.set_values("nodes", "web1", {"offline": True})
+    code, lines = verified(cluster)
+    assert code == 0
+    assert "  - NOTICE: 1 offline node(s) found." in lines
+
+
+def test_files_are_copied_to_hosts_and_verified_there(cluster: Cluster) -> None:
+    assert cluster.good("gnt-cluster redist-conf") == ""
+    there, here = cluster.web1.places.cluster_files, cluster.daemon.places.ssconf
+    names = {path.name for path in here.glob("ssconf_*")}
+    assert {path.name for path in there.iterdir()} == names
+    assert (there / "ssconf_node_list").read_text() == "web1\nweb2\n"
+    assert verified(cluster)[0] == 0
+    altered = there / "ssconf_cluster_tags"
+    altered.chmod(0o644)
+    altered.write_text("other\n")
+    code, lines = verified(cluster)
+    assert code == 1
+    [error] = [one for one in lines if "ERROR" in one]
+    found = "File ssconf_cluster_tags found with 2 different checksums (variant 1 on "
+    assert error.startswith(f"  - ERROR: cluster : {found}")
+    cluster.good("gnt-cluster redist-conf")
+    assert verified(cluster)[0] == 0
+
+
+def test_a_host_that_is_silent_gets_no_files_and_a_warning_says_so(cluster: Cluster) -> None:
+    cluster.web2.run("node", "down")
+    until_there(cluster.client, "web2", is_there=False)
+    shown = cluster.good("gnt-cluster redist-conf")
+    assert " - WARNING: Copy of the ssconf files to node web2 failed: its host is silent" in shown
+
+
+# ---------------------------------------------------------------- restricted commands
+
+
+def test_restricted_commands_run_on_hosts_that_allow_them(cluster: Cluster) -> None:
+    done = cluster.tools.run("gnt-node", "restricted-command", "hello", "web1", "web2")
+    line = "-" * 48
+    disabled = "Restricted commands disabled at configure time"
+    assert done.stdout.splitlines() == [
+        line,
+        f"Command 'hello' on node 'web1' failed: {disabled}",
+        line,
+        f"Command 'hello' on node 'web2' failed: {disabled}",
+    ]
+    assert done.code == 1
+    folder = cluster.web1.folder / "restricted"
+    folder.mkdir(mode=0o755)
+    settings = cluster.web1.places.node_settings
+    settings.write_text(f'[tasks]\nrestricted_commands = "{folder}"\n')
+    program = folder / "hello"
+    program.write_text("#!/bin/sh\necho hello $#; /usr/bin/env\n")
+    program.chmod(0o755)
+    shown = cluster.good("gnt-node restricted-command hello web1")
+    assert shown.splitlines()[:3] == [line, "Node: web1", "hello 0"]
+    assert "GANGER" not in shown
+    shown = cluster.good("gnt-node restricted-command --show-machine-names hello web1")
+    assert shown.splitlines()[:2] == [line, "web1: hello 0"]
+    program.write_text("#!/bin/sh\necho sorry; exit 3\n")
+    done = cluster.tools.run("gnt-node", "restricted-command", "hello", "web1")
+    failed = "Restricted command 'hello' failed: exited with exit code 3; output: sorry"
+    assert f"Command 'hello' on node 'web1' failed: {failed}\n" in done.stdout
+    assert done.code == 1
+    # Who may change it may run anything.
+    program.chmod(0o775)
+    begin = time.monotonic()
+    done = cluster.tools.run("gnt-node", "restricted-command", "hello", "web1")
+    assert "failed: Executing command 'hello' failed\n" in done.stdout
+    assert time.monotonic() - begin >= REFUSED_SECONDS
+    reason = f"Permissions on '{program}' are too permissive"
+    assert reason in cluster.web1.places.log.read_text()
+    assert "permissive" not in done.stdout
+    settings.unlink()
+
+
+def test_a_restricted_command_waits_for_no_host_that_is_away(cluster: Cluster) -> None:
+    cluster.web1.run("node", "down")
+    until_there(cluster.client, "web1", is_there=False)
+    done = cluster.tools.run("gnt-node", "restricted-command", "hello", "web1")
+    text = "its host is silent, or does not answer in time"
+    assert f"Command 'hello' on node 'web1' failed: {text}\n" in done.stdout
+    job = {"OP_ID": "OP_RESTRICTED_COMMAND", "nodes": ["web2", "web1"], "command": "hello"}
+    cluster.client.set_values("nodes", "web2", {"offline": True})
+    [ended] = cluster.client.wait(cluster.client.submit(job), timeout=60)
+    assert ended.ops is not None
+    assert ended.ops[0].result == [
+        [False, "Command 'hello' on node 'web2' failed: Node is marked offline"],
+        [False, f"Command 'hello' on node 'web1' failed: {text}"],
+    ]
+    assert [row.name for row in cluster.client.locks() if row.owners] == []
+
+
+# ---------------------------------------------------------------- gnt-node modify, remove
+
+
+def test_roles_are_changed_by_ganetis_tool(cluster: Cluster) -> None:
+    cluster.good("gnt-node modify --drained=yes web1")
+    done = cluster.daemon.run("exec", "--on", "web1", "--", "true", check=False)
+    assert "node 'web1' is drained" in done.stderr
+    cluster.good("gnt-node modify --drained=no web1")
+    cluster.good("gnt-node modify --offline=yes web1")
+    assert cluster.good("gnt-node list --no-headers -o role,offline web1").split() == ["O", "Y"]
+    cluster.good("gnt-node modify --force --offline=no web1")
+    cluster.daemon.run("exec", "--on", "web1", "--", "true")
+
+
+def test_a_node_that_ganetis_tool_removes_is_refused_until_it_is_invited(cluster: Cluster) -> None:
+    cluster.good("gnt-node remove web2")
+    try:
+        until_there(cluster.client, "web2", is_there=False)
+        assert cluster.good("gnt-node list --no-headers -o name").split() == ["web1"]
+    finally:
+        cluster.web2.join(cluster.daemon, None)
+    until_there(cluster.client, "web2")
+    assert cluster.good("gnt-node list --no-headers -o name").split() == ["web1", "web2"]

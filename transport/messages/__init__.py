@@ -92,6 +92,7 @@ ClientReply = (
 QueueReportOfJob = (
     RecordState | JobWaits | JobReturns | JobLogAppended | AskDependencies | AskGate
     | CancelAnswered | PriorityAnswered | OutputDropped | StateHeldUp | NodeAwaited
+    | SubmitFromJob
 )
 LockRequestOfJob = (
     RequestLocks | TryLocks | TakeFreeLocks | ReleaseLocks | DowngradeLocks | KeepLocks | ReadOwner
@@ -103,7 +104,7 @@ ConfigRequestOfJob = (
 
 JobMessage = (
     QueueReportOfJob | LockRequestOfJob | ExecutorReportOfJob | ConfigRequestOfJob | OutputGrew
-    | CallNode | ReadJoinedNodes
+    | CallNode | ReadJoinedNodes | ReadFigures
 )
 
 ToJob = (
@@ -111,7 +112,7 @@ ToJob = (
     | StateRecorded | GateAnswered | DependencyOutcome | LocksGranted | LocksPending
     | LocksTried | LocksTaken | OwnerRead
     | OpcodePrepared | OpcodeRan | QueryAnswered | ConfigAnswered
-    | TaskAnswered | NodeSilent | JoinedNodes
+    | TaskAnswered | NodeSilent | JoinedNodes | FiguresRead | JobsSubmitted
     | Done | Failure
 )
 
@@ -205,7 +206,6 @@ ComponentReply = (
     | OrderReported
     | OpcodeWait | ForecastsResolved | ChangesStored
     | TasksEnded | TaskEndAwaited
-    | FiguresRead
 )
 # fmt: on
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from .base import Reply, Request
 from .job_queue_from_clients import JobDocument
 
@@ -43,10 +45,24 @@ class EndTask(Request[LeftTaskEnded], frozen=True):
     key: str
 
 
-class FiguresMeasured(Reply, frozen=True):
-    """From a node: what it says of itself, by the names of the live fields of nodes in queries."""
+class HostFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host says of itself. ``figures``: by the names of the live fields of nodes in queries.
+
+    ``time``: its clock, in epoch seconds. ``files``: of the ssconf files that were copied there,
+    each by its name, the SHA-1 in hexadecimal.
+    """
 
     figures: dict[str, int | str | None]
+    version: str = ""
+    protocol: int = 0
+    time: float = 0.0
+    files: dict[str, str] = {}
+
+
+class FiguresMeasured(Reply, frozen=True):
+    """From a node: what it says of itself."""
+
+    host: HostFigures
 
 
 class MeasureFigures(Request[FiguresMeasured], frozen=True):

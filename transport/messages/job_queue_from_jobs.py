@@ -7,7 +7,8 @@ from typing import Literal
 from ...storage.jobs.jobs import JobStatus, LogEntry
 from ...storage.jobs.outcomes import Ending
 from .base import Notice, Reply, Request
-from .values import ChosenUnder
+from .job_queue_from_clients import JobsSubmitted
+from .values import ChosenUnder, JobSpec
 
 
 class StateRecorded(Reply, frozen=True):
@@ -155,3 +156,11 @@ class PriorityAnswered(Notice, frozen=True):
     accepted: bool
     text: str
     signaled: int | None = None
+
+
+class SubmitFromJob(Request[JobsSubmitted], frozen=True):
+    """Store these jobs, all or none, for the user of this job. As `SubmitJobs` otherwise."""
+
+    job_id: int
+    jobs: list[JobSpec]
+    key: str

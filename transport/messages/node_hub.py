@@ -11,7 +11,7 @@ import math
 import msgspec
 
 from .base import Done, InterimReply, Notice, Reply, Request
-from .between_hosts import TaskAnswered
+from .between_hosts import HostFigures, TaskAnswered
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,20 +157,21 @@ class ForgetTasks(Request[TasksForgotten], frozen=True):
 
 
 class FiguresRead(Reply, frozen=True):
-    """What hosts have said of themselves (`FiguresMeasured`), by node: of those that answered."""
+    """What hosts have said of themselves, by node: those that answered."""
 
-    figures: dict[str, dict[str, int | str]]
+    hosts: dict[str, HostFigures]
 
 
 class ReadFigures(Request[FiguresRead], frozen=True):
-    """From the configuration store: ask these nodes all at once (`MeasureFigures`).
+    """From the configuration store, or a job: ask these nodes all at once (`MeasureFigures`).
 
     The reply comes when each has answered, is known to be silent or has had
     `actors.nodes.node_figures.ANSWER_SECONDS`.
     """
 
     nodes: list[str]
-    storage: list[str]
+    storage: list[str] = []
+    job_id: int = 0
 
 
 class FiguresDue(Notice, frozen=True):

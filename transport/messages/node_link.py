@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Notice
+from .between_hosts import HostFigures
 
 
 class TaskReplyDue(Notice, frozen=True):
@@ -26,9 +27,9 @@ class TaskEndDue(Notice, frozen=True):
 
 
 class OwnFiguresMeasured(Notice, frozen=True):
-    """From a thread: what this machine says of itself, as `FiguresMeasured` has it."""
+    """From a thread: what this machine says of itself."""
 
-    figures: dict[str, int | str | None]
+    host: HostFigures
 
 
 class MasterDue(Notice, frozen=True):

@@ -26,6 +26,22 @@ RUN_IN_STORE = frozenset(
 QUERIES = frozenset({"OP_QUERY", "OP_QUERY_FIELDS"})
 """The opcodes whose operations ask for what queries answer (`actors/ganeti/query_operations`)."""
 
+ON_NODES = frozenset(
+    {
+        "OP_CLUSTER_REDIST_CONF",
+        "OP_CLUSTER_VERIFY",
+        "OP_CLUSTER_VERIFY_GROUP",
+        "OP_RESTRICTED_COMMAND",
+    }
+)
+"""The opcodes whose processes ask hosts or submit jobs (`actors/ganeti/node_operations`)."""
+
+_ASKED_BY = {
+    **dict.fromkeys(QUERIES, "ganger.actors.ganeti.query_operations"),
+    **dict.fromkeys(ON_NODES, "ganger.actors.ganeti.node_operations"),
+}
+_LOCKED_BY_STORE = RUN_IN_STORE | {"OP_QUERY", "OP_CLUSTER_VERIFY_GROUP", "OP_RESTRICTED_COMMAND"}
+
 _CATALOGUE_FILE = f"{__file__.rpartition('/')[0]}/catalogue.json"
 
 _cache: dict[str, Any] = {}
@@ -60,11 +76,11 @@ def _make(op_id: str) -> type[Opcode]:
         "__doc__": f"Ganeti's {op_id}.",
         "op_id": op_id,
         "summary_field": declared.get("summary_field"),
-        "built_in": op_id in RUN_IN_STORE or op_id in QUERIES,
+        "built_in": op_id in RUN_IN_STORE or op_id in _ASKED_BY,
         "runs_in_store": op_id in RUN_IN_STORE,
-        "asked_by": "ganger.actors.ganeti.query_operations" if op_id in QUERIES else "",
+        "asked_by": _ASKED_BY.get(op_id, ""),
         "reuses_process": op_id in RUN_IN_STORE or op_id in QUERIES,
-        "is_locked_by_store": op_id in RUN_IN_STORE or op_id == "OP_QUERY",
+        "is_locked_by_store": op_id in _LOCKED_BY_STORE,
         "secret_fields": tuple(name for name, text in types.items() if "secret[" in text),
         "private_fields": tuple(name for name, text in types.items() if "private[" in text),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from ...cluster.configuration import Change, Configuration
 from ...opcodes import LevelNeeds, LockNeeds, OperationError
@@ -99,6 +99,11 @@ class Operation(NamedTuple):
     """It changes nothing; it ends when the files of the configuration are written anew."""
     needs_known: bool = False
     """Whether it needs `Circumstances.known`."""
+
+
+def never_decided(opcode: AnyOpcode, _: Configuration, __: Circumstances) -> NoReturn:
+    """In place of a decision: the job's process carries the opcode out, and the store locks it."""
+    raise AssertionError(f"{opcode.op_id} does not run in the store")
 
 
 def check_locks_suffice(held: LockNeeds, needed: LockNeeds, text: str) -> None:

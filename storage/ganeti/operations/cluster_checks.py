@@ -19,6 +19,7 @@ from . import hypervisors
 from .base import AnyOpcode, Circumstances, Operation, Outcome
 from .lookups import Object
 from .values import Values
+from .verify_report import Report
 
 _CONFIGURATION: Final = "ECLUSTERCFG"
 _NODES: Final = "ECLUSTERDANGLINGNODES"
@@ -37,7 +38,7 @@ def _locks(_opcode: AnyOpcode, _snapshot: Configuration, _given: Circumstances) 
 
 
 def _verify(opcode: AnyOpcode, snapshot: Configuration, _given: Circumstances) -> Outcome:
-    report = _Report(opcode)
+    report = Report(opcode)
     report.begin("Verifying cluster config")
     for problem in problems(snapshot):
         report.error(_CONFIGURATION, problem)
@@ -47,34 +48,6 @@ def _verify(opcode: AnyOpcode, snapshot: Configuration, _given: Circumstances) -
     report.begin("Verifying all nodes belong to an existing group")
     _report_dangling(snapshot, report)
     return Outcome(result=not report.is_bad, log=tuple(report.lines))
-
-
-class _Report:
-    """The lines of the log, and whether one of them is an error."""
-
-    def __init__(self, opcode: AnyOpcode) -> None:
-        self._opcode = opcode
-        self.lines: list[str] = []
-        self.is_bad = False
-
-    def begin(self, section: str) -> None:
-        """Begin a section."""
-        self.lines.append(f"* {section}")
-
-    def error(self, code: str, text: str) -> None:
-        """Add an error, or a warning if the opcode says so of errors with this code."""
-        is_ignored = code in self._opcode.ignore_errors
-        severity = "WARNING" if is_ignored else "ERROR"
-        form = f"{severity}:{code}:cluster:None:{text}"
-        if not self._opcode.error_codes:
-            form = f"{severity}: cluster: {text}"
-        self.lines.append(f"  - {form}")
-        self.is_bad |= not is_ignored
-
-    def error_if(self, found: list[str], code: str, text: str) -> None:
-        """Add an error about what was found, also if the opcode wants to see all of them."""
-        if found or self._opcode.debug_simulate_errors:
-            self.error(code, f"{text}: {', '.join(found)}")
 
 
 # ---------------------------------------------------------------- hypervisors
@@ -114,7 +87,7 @@ def _hypervisor_parameters(snapshot: Configuration) -> Iterator[tuple[str, str, 
 # ---------------------------------------------------------------- nodes and groups
 
 
-def _report_dangling(snapshot: Configuration, report: _Report) -> None:
+def _report_dangling(snapshot: Configuration, report: Report) -> None:
     on_node: dict[str, list[str]] = defaultdict(list)
     lost = []
     for instance in _ordered(snapshot, ObjectKind.INSTANCE):

@@ -24,6 +24,7 @@ from .base import (
     Outcome,
     check_locks_suffice,
     information,
+    never_decided,
     prerequisite_error,
     warning,
 )
@@ -317,7 +318,22 @@ def _remove(opcode: AnyOpcode, configuration: Configuration, _: Circumstances) -
     return Outcome((*promotions, Change(ObjectKind.NODE, uuid, None)), None, tuple(log))
 
 
+# ---------------------------------------------------------------- restricted commands
+
+
+def _restricted_locks(
+    opcode: AnyOpcode, configuration: Configuration, _: Circumstances
+) -> LockNeeds:
+    """The nodes: exclusively with ``use_locking``, else shared."""
+    found = [find_node(configuration, name)["uuid"] for name in opcode.nodes]
+    nodes = tuple(dict.fromkeys(found or opcode.node_uuids or ()))
+    if opcode.use_locking:
+        return LockNeeds(node=LevelNeeds(exclusive=nodes))
+    return LockNeeds(node=LevelNeeds(shared=nodes))
+
+
 OPERATIONS: Final[Operations] = {
+    "OP_RESTRICTED_COMMAND": Operation(_restricted_locks, never_decided),
     "OP_NODE_REMOVE": Operation(_remove_locks, _remove),
     "OP_NODE_SET_PARAMS": Operation(_set_locks, _set),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Final
 
 from ...cluster import delays
 from ...cluster.configuration import Configuration
@@ -10,15 +10,11 @@ from ...opcodes import LockNeeds
 from ..queries import operations as queries
 from ..queries.query_locks import QUERY
 from . import cluster, groups, networks, nodes, tags
-from .base import AnyOpcode, Circumstances, Operation, Operations
+from .base import AnyOpcode, Circumstances, Operation, Operations, never_decided
 
 
 def _locks_of_delay(opcode: AnyOpcode, snapshot: Configuration, _: Circumstances) -> LockNeeds:
     return delays.locks(opcode, snapshot)
-
-
-def _refuse(opcode: AnyOpcode, _: Configuration, __: Circumstances) -> NoReturn:
-    raise AssertionError(f"{opcode.op_id} does not run in the store")
 
 
 OPERATIONS: Final[Operations] = {
@@ -29,6 +25,6 @@ OPERATIONS: Final[Operations] = {
     **tags.OPERATIONS,
     **queries.OPERATIONS,
     "OP_QUERY": QUERY,
-    "OP_TEST_DELAY": Operation(_locks_of_delay, _refuse),
+    "OP_TEST_DELAY": Operation(_locks_of_delay, never_decided),
 }
 """The operations by the ids of their opcodes."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def told(figures: dict[str, int | str | None]) -> messages.FiguresMeasured:
+    return messages.FiguresMeasured(host=messages.HostFigures(figures=figures))
+
+
 class Hub:
     """The parts around: the hosts that are there, what they are asked, and what is answered."""
 
@@ -43,7 +47,8 @@ class Hub:
 
     def tell(self, envelope: Envelope) -> None:
         assert isinstance(envelope.message, messages.FiguresRead)
-        self.answers.append(envelope.message.figures)
+        hosts = envelope.message.hosts
+        self.answers.append({name: host.figures for name, host in hosts.items()})
 
     def ask(self, *nodes: str) -> None:
         request = messages.ReadFigures(nodes=list(nodes), storage=["/srv"])
@@ -51,7 +56,7 @@ class Hub:
 
     def hear(self, node: str, figures: dict[str, int | str | None]) -> None:
         number = dict(self.asked)[node]
-        self.figures.take_answer(number, node, messages.FiguresMeasured(figures=figures))
+        self.figures.take_answer(number, node, told(figures))
 
 
 def test_all_are_asked_at_once_and_answered_together() -> None:
@@ -112,7 +117,7 @@ def test_a_host_whose_connection_ends_is_not_waited_for(ends: Callable[[Hub], No
     assert hub.answers == [{}]
     # What it says under an old number counts no more.
     hub.ask("a")
-    hub.figures.take_answer(hub.asked[0][1], "a", messages.FiguresMeasured(figures={"mfree": 9}))
+    hub.figures.take_answer(hub.asked[0][1], "a", told({"mfree": 9}))
     assert len(hub.answers) == 1
     hub.hear("a", {"mfree": 1})
     assert hub.answers[-1] == {"a": {"mfree": 1}}

@@ -46,16 +46,16 @@ def test_problems_are_in_the_log_and_the_result_says_that_there_are_some() -> No
     outcome = play(damaged(), VERIFY)
     assert outcome.result is False
     assert (
-        "  - ERROR: cluster: the following nodes (and their instances) belong to a non existing"
+        "  - ERROR: cluster : the following nodes (and their instances) belong to a non existing"
         " group: node1.example.com (instance1.example.com)"
     ) in outcome.log
     assert (
-        "  - ERROR: cluster: the following instances have a non-existing primary-node:"
+        "  - ERROR: cluster : the following instances have a non-existing primary-node:"
         " instance0.example.com"
     ) in outcome.log
     [wrong] = [line for line in outcome.log if "syntax check (source" in line]
     assert wrong.startswith(
-        "  - ERROR: cluster: hypervisor instance instance1.example.com parameters syntax check"
+        "  - ERROR: cluster : hypervisor instance instance1.example.com parameters syntax check"
         " (source kvm): Parameter 'boot_order' fails syntax check"
     )
     assert any("there is no node group gone" in line for line in outcome.log)
@@ -85,7 +85,7 @@ def test_objects_of_a_wrong_type_are_problems_like_others(container: str, wrong:
     made[container]["wrong"] = wrong
     outcome = play(Configuration.load(made), VERIFY)
     assert outcome.result is False
-    assert any(line.startswith(f"  - ERROR: cluster: {container}/wrong") for line in outcome.log)
+    assert any(line.startswith(f"  - ERROR: cluster : {container}/wrong") for line in outcome.log)
 
 
 def test_a_cluster_of_a_wrong_type_is_verified_too() -> None:
@@ -117,7 +117,7 @@ def test_an_unknown_hypervisor_is_a_problem() -> None:
     made = clusters.made_configuration(nodes=2, instances=1)
     made["cluster"]["enabled_hypervisors"] = ["kvm", "vmware"]
     text = (
-        "  - ERROR: cluster: hypervisor cluster parameters syntax check (source vmware): Unknown"
+        "  - ERROR: cluster : hypervisor cluster parameters syntax check (source vmware): Unknown"
         " hypervisor 'vmware'"
     )
     assert text in play(Configuration.load(made), VERIFY).log

@@ -67,7 +67,9 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
         "OP_CLUSTER_QUERY": [{}],
         "OP_CLUSTER_REDIST_CONF": [{}],
         "OP_CLUSTER_SET_PARAMS": [{"max_running_jobs": 5}],
+        "OP_CLUSTER_VERIFY": [{}, {"group_name": groups[0]}],
         "OP_CLUSTER_VERIFY_CONFIG": [{}],
+        "OP_CLUSTER_VERIFY_GROUP": [{"group_name": group} for group in groups],
         "OP_EXEC": [{"argv": ["true"], "locks": one} for one in NEEDS],
         "OP_FILE_CHECKSUM": [{"path": "/a"}, {"path": "/a", "node": "n1"}],
         "OP_GROUP_ADD": [{"group_name": "new"}],
@@ -111,6 +113,11 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
             {"call": "version"},
             {"call": "version", "node": "n1"},
             {"call": "version", "nodes": ["n2", "n1", "n2"]},
+        ],
+        "OP_RESTRICTED_COMMAND": [
+            {"command": "look", "nodes": some_nodes, "use_locking": alone}
+            for some_nodes in ([nodes[0]], nodes[1:3])
+            for alone in (False, True)
         ],
         "OP_QUERY": queries(instances, nodes),
         "OP_QUERY_FIELDS": [{"what": "node"}],
