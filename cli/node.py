@@ -322,8 +322,8 @@ def check(call: Call) -> None:
     opcodes = ["OP_GREET"]      opcodes of packages; all without this line
     paths = ["/srv/*"]          files to write and look at; all without this line if any
                                 command may run, else none
-    restricted_commands = "/DIR"   programs for `gnt-node restricted-command`; none
-                                without this line
+    restricted_commands = "/D"  the directory of commands that others
+                                may name; none without this line
 
     A change holds from the next task on.
     """  # noqa: D301 - the mark that keeps lines apart

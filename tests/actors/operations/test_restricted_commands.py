@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_refusal_takes_its_time_and_tells_the_host_alone(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(restricted_commands.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     with pytest.raises(OperationError, match="disabled at configure time"):
         restricted_commands.run("look", tmp_path)
     assert slept == []
