@@ -33,6 +33,11 @@ class Command(NamedTuple):
         return int(self.words[0])
 
     @property
+    def ids_behind(self) -> list[int]:
+        """The ids behind the first word."""
+        return [int(word) for word in self.words[1:]]
+
+    @property
     def ids(self) -> list[int]:
         return [int(word) for word in self.words]
 

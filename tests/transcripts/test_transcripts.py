@@ -14,6 +14,7 @@ import pytest
 from tests.transcripts.deciding_players import Locking, Rules, Scheduling
 from tests.transcripts.player import Command
 from tests.transcripts.queue_players import HandOver, Recovery
+from tests.transcripts.task_players import HostTasks, HubTasks
 
 from ganger.storage import errors
 
@@ -21,6 +22,8 @@ HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(str(path.relative_to(HERE)) for path in HERE.glob("*/*.txt"))
 PLAYERS: dict[str, Any] = {
     "hand-over": HandOver,
+    "host-tasks": HostTasks,
+    "hub-tasks": HubTasks,
     "locking": Locking,
     "recovery": Recovery,
     "rules": Rules,

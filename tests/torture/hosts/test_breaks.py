@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 SEED = 4
 CASES_MAX = 600
 FIRST = {
-    "no_durable_key": 4,
+    "no_durable_key": 236,
     "late_submission_taken": 27,
-    "locks_not_taken_back": 53,
-    "silent_means_over": 53,
+    "locks_not_taken_back": 70,
+    "silent_means_over": 59,
+    "old_directory_taken": 50,
 }
 """The first case that has found it, so that the search is short."""
 
