@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .storage.jobs.job_filters import JobFilter
     from .storage.jobs.jobs import JobStatus
     from .storage.jobs.outcomes import Outcome
+    from .storage.nodes.named_calls import NodeCall
     from .storage.opcodes import (
         LevelNeeds,
         LockNeeds,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         OperationContext,
         OperationError,
     )
+    from .storage.opcodes.node_opcodes import NodeOpcode
     from .transport.client.async_client import AsyncClient
     from .transport.client.client import Client
 
@@ -53,6 +55,8 @@ __all__ = [
     "JobStatus",
     "LevelNeeds",
     "LockNeeds",
+    "NodeCall",
+    "NodeOpcode",
     "Opcode",
     "OpcodeError",
     "OperationContext",
@@ -79,6 +83,8 @@ _HOMES = {
     "JobStatus": (".storage.jobs.jobs", "JobStatus"),
     "LevelNeeds": (".storage.opcodes", "LevelNeeds"),
     "LockNeeds": (".storage.opcodes", "LockNeeds"),
+    "NodeCall": (".storage.nodes.named_calls", "NodeCall"),
+    "NodeOpcode": (".storage.opcodes.node_opcodes", "NodeOpcode"),
     "Opcode": (".storage.opcodes", "Opcode"),
     "OpcodeError": (".storage.errors", "OpcodeError"),
     "OperationContext": (".storage.opcodes", "OperationContext"),

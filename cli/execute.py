@@ -197,7 +197,7 @@ def _on_nodes(
         raise errors.UsageError("--parallel and --stop-on-failure go with --on for several nodes")
     if nodes:
         opcode["node"] = nodes[0]
-    end = _detached if detach else functools.partial(_ended, quiet=quiet)
+    end = functools.partial(finish, detach=detach, quiet=quiet)
     return _submitted(call, opcode, end, **options)
 
 
@@ -222,7 +222,7 @@ def _on_several(
         nodes = fan_out.nodes_of(client, words)
         given, rest = _first_input(stdin, dry_run=dry_run)
         label = f"{plan} {key or os.urandom(8).hex()}"
-        planned = fan_out.plan_of(opcode | given, nodes, fan_out.Spread(*spread), depends, label)
+        planned = fan_out.plan_of([opcode | given], nodes, fan_out.Spread(*spread), depends, label)
         if rest is not None:
             fan_out.send_input(client, planned, rest)
         return fan_out.run(client, planned, plan=plan, key=key, dry_run=dry_run, **options)
@@ -250,7 +250,10 @@ def _submitted(
         return end(client, job_id)
 
 
-def _detached(_: Client, job_id: int) -> int:
+def finish(client: Client, job_id: int, *, detach: bool, quiet: bool) -> int:
+    """Follow the job to its end, or only print its id; the exit code."""
+    if not detach:
+        return _ended(client, job_id, quiet=quiet)
     output.echo(job_id)
     return 0
 

@@ -42,13 +42,15 @@ def nodes_of(client: Client, words: Sequence[str]) -> list[str]:
 
 
 def plan_of(
-    opcode: dict[str, Any],
+    opcodes: Sequence[dict[str, Any]],
     nodes: Sequence[str],
     spread: Spread,
     depends: Sequence[tuple[int, list[str]]],
     label: str,
 ) -> list[PlannedJob]:
-    """The jobs, each with the name of its node. ``label`` tells their limit from any other one.
+    """The jobs of these opcodes, each with the name of its node.
+
+    ``label`` tells their limit from any other one.
 
     Without a stop, a rate limit by reason keeps the number of jobs. With it, job i waits until the
     jobs from i-2n+1 to i-n have succeeded, for n at a time: these have waited for all before them,
@@ -56,7 +58,7 @@ def plan_of(
     """
     planned = []
     for place, node in enumerate(nodes):
-        own = {**opcode, "node": node}
+        own = [{**opcode, "node": node} for opcode in opcodes]
         before: list[tuple[int, list[str]]] = []
         if spread.stops_on_failure:
             width = spread.parallel or 1
@@ -64,8 +66,9 @@ def plan_of(
             before = [(one - place, ["success"]) for one in range(first, last + 1)]
         elif spread.parallel is not None:
             text = f"{job_views.RATE_LIMIT_PREFIX}{spread.parallel}:{label}"
-            own["reason"] = [["ganger exec", text, time.time_ns()]]
-        planned.append(PlannedJob(ops=[own], name=node, index=place, depends=[*depends, *before]))
+            for opcode in own:
+                opcode["reason"] = [["ganger exec", text, time.time_ns()]]
+        planned.append(PlannedJob(ops=own, name=node, index=place, depends=[*depends, *before]))
     return planned
 
 

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from ..storage import errors, wording
 from ..storage.disk import documents, ownership, paths
 from ..storage.nodes import node_states
-from . import choices, node_use, output
+from . import choices, copying, node_use, output
 from .call import Call
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ for _command in (
     node_use.offline,
     node_use.online,
     node_use.tag,
+    copying.copy,
 ):
     node.add_command(_command)
 

@@ -16,7 +16,8 @@ from ...storage import errors, opcodes, request_keys, settings, wording
 from ...storage.cluster.lock_names import LockNames
 from ...storage.jobs import jobs, origins
 from ...storage.nodes import node_states
-from ...storage.opcodes import catalogue
+from ...storage.opcodes import catalogue, fields
+from ...storage.opcodes.node_opcodes import OpNodeCall, OpNodeCopy
 from ...storage.queue_files import job_files, spool
 from ...transport.messages import JobSpec
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 
 _DIGEST_BYTES = 12
-_NOTED = (catalogue.OpExec.op_id, catalogue.OpNodeCall.op_id)
+_INPUTS = {
+    catalogue.OpExec.op_id: ("stdin", "stdin_base64"),
+    OpNodeCopy.op_id: ("content", "content_base64"),
+}
+"""The parameters of opcodes that may be large: a file beside the job holds them then."""
+_NOTED = (catalogue.OpExec.op_id, OpNodeCall.op_id, OpNodeCopy.op_id)
 """The opcodes in which the queue notes the UUIDs of what their locks name."""
 _NO_NAMES = LockNames({})
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -145,7 +151,7 @@ def _draft(  # noqa: PLR0917 - one job of a submission
     secrets = {index: found for index, op in enumerate(entries) if (found := _hide_secrets(op))}
     inputs = []
     for index, op in enumerate(entries):
-        if op.input["OP_ID"] == catalogue.OpExec.op_id:
+        if op.input["OP_ID"] in _INPUTS:
             at = f"opcode {index}: " if len(entries) > 1 else ""
             inputs += _take_input(op.input, spool.input_name(job_id, index), find_input, at)
     extra: dict[str, Any] = {jobs.STATE_SERIAL_KEY: 1}
@@ -177,7 +183,7 @@ def _note_locks(job: jobs.Job, names: LockNames) -> None:
         given.pop("lock_uuids", None)
         nodes, locks = opcodes.targets(given), given.get("locks")
         if names.has_some and (nodes or locks):
-            needs = catalogue.locks_on_nodes(opcodes.LockNeeds.of(locks or {}), nodes, {})
+            needs = fields.locks_on_nodes(opcodes.LockNeeds.of(locks or {}), nodes, {})
             if uuids := names.uuids(needs.named()):
                 given["lock_uuids"] = uuids
 
@@ -258,22 +264,22 @@ def no_input(name: object) -> spool.Stored:
 def _take_input(
     given: dict[str, Any], name: str, find_input: FindInput | None, place: str
 ) -> list[tuple[str, bytes | spool.Stored]]:
-    """Have a large standard input in a file beside the job, which has this name; that file."""
+    """Have a large input in a file beside the job, which has this name; that file."""
+    op_id = given["OP_ID"]
     stored = given.get("stdin_file")
     if stored is not None:
         try:
             source = (find_input or no_input)(stored)
         except errors.OpcodeError as error:
-            raise errors.OpcodeError(
-                f"{place}{catalogue.OpExec.op_id}: stdin_file: {error.text}"
-            ) from error
+            raise errors.OpcodeError(f"{place}{op_id}: stdin_file: {error.text}") from error
         given["stdin_file"] = name
         return [(name, source)]
-    field = "stdin" if given.get("stdin") is not None else "stdin_base64"
+    plain, encoded = _INPUTS[op_id]
+    field = plain if given.get(plain) is not None else encoded
     text: str | None = given.get(field)
     if text is None or _fits(text):
         return []
-    data = text.encode() if field == "stdin" else catalogue.from_base64(text)
+    data = text.encode() if field == plain else fields.from_base64(text)
     del given[field]
     given["stdin_file"] = name
     return [(name, data)]

@@ -26,7 +26,7 @@ NUMBER = 0
 """The number of the spare lock file of a dry run; those of children count from 1."""
 
 _FIELDS: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
-_LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+_LOCKED: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001}
 _DRY_JOBS = [[_FIELDS], [_FIELDS, _LOCKED]]
 
 

@@ -21,6 +21,7 @@ from ...storage import errors, settings
 from ...storage.access.keys import KeyPair
 from ...storage.jobs.origins import Submitter
 from ...storage.nodes import membership, seals, task_settings
+from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import frames, messages
 from ...transport.envelopes import Address, Envelope
@@ -43,7 +44,7 @@ _FRAMES_AT_ONCE = 64
 _PEER = b"master"
 _MIB = 1024 * 1024
 _BEHIND_EVERYTHING = 2**62
-_TASKS = ("OP_EXEC", "OP_NODE_CALL", "OP_TEST_DELAY")
+_TASKS = ("OP_EXEC", "OP_NODE_CALL", "OP_NODE_COPY", "OP_TEST_DELAY")
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -330,8 +331,12 @@ class NodeLink(Component[messages.NodeLinkMessage]):
 
     def _check(self, opcode: Mapping[str, Any]) -> None:
         """Raise `NotAllowedError` for what the host's own settings do not let a task do."""
-        if opcode.get("OP_ID") not in _TASKS:
-            raise errors.NotAllowedError(f"{opcode.get('OP_ID')}: a node runs {', '.join(_TASKS)}")
+        op_id = str(opcode.get("OP_ID"))
+        if op_id not in _TASKS:
+            declared = catalogue.find(op_id)
+            if declared is None or declared.built_in or not declared.runs_on_nodes:
+                why = "no package here has it" if declared is None else "it does not run on nodes"
+                raise errors.NotAllowedError(f"{op_id}: {why}")
         # Read for each task: a change holds at once.
         task_settings.read(self.places.node_settings).check(opcode)
 

@@ -7,8 +7,9 @@ instead (`storage.ganeti.operations`).
 - `registry`: the table, short operations, and how failures are stored.
 - `commands`: ``OP_EXEC``. `command_output`: what its command prints. `on_node`: a command on
   another host. `as_user`: a command of another user.
+- `copies`: ``OP_NODE_COPY``. `host_files`: puts files on this host.
 - `named_calls`: ``OP_NODE_CALL``. `host_answers`: what a host answers to Ganger's own calls.
-  `host_files`: puts files on this host. `restricted_commands`: runs those that it lets others run.
+  `restricted_commands`: runs those that it lets others run.
 - `node`: `ganger.node`, what operations in Python call to have something done on nodes. `current`:
   which operation runs.
 - `printing`: what an operation in Python prints.

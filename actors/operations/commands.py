@@ -50,7 +50,7 @@ def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | N
     Raises `OperationError` with the same values unless the command ended in time, with an exit
     code that means success. A dry run checks only that there is such a command.
     """
-    if opcode.node is not None:
+    if opcode.node is not None or opcode.nodes:
         from . import on_node  # noqa: PLC0415 - for the few that have a node
 
         return on_node.run_on_node(opcode, context)  # type: ignore[arg-type]

@@ -55,6 +55,10 @@ class LocalContext:
         """The log entries of this kind."""
         return [text for logged_kind, text in self.logged if logged_kind == kind]
 
+    def joined_nodes(self) -> set[str]:
+        """None: there is no daemon."""
+        return set()
+
     def open_input(self, name: str) -> int:
         """Refuse: a test has no job with files beside it."""
         raise FileNotFoundError(name)

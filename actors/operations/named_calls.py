@@ -24,12 +24,15 @@ from ...storage.alive import process_identity
 from ...storage.jobs import job_bounds
 from ...storage.nodes import named_calls
 from ...storage.opcodes import KilledError, OperationError
+from ...storage.opcodes.node_opcodes import OpNodeCall
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from ...storage.nodes.named_calls import NodeCall
     from ...storage.opcodes import OperationContext
-    from ...storage.opcodes.catalogue import OpNodeCall
+    from .on_node import NodeContext
 
     class HostContext(OperationContext, Protocol):
         """The context of a job, which knows where its daemon's data is."""
@@ -67,6 +70,19 @@ def run_call(opcode: OpNodeCall, context: HostContext) -> object:
     except errors.BadRequestError as error:
         raise OperationError("OpResultError", error.text) from error
     return answer
+
+
+def delay(
+    nodes: Iterable[str], duration: float, context: NodeContext, here: Callable[[], object] | None
+) -> None:
+    """Wait for ``duration`` seconds on these nodes, and ``here`` meanwhile."""
+    from . import on_node  # noqa: PLC0415 - not on the node itself
+
+    call = named_calls.TestDelay(duration=duration)
+    opcode = OpNodeCall(call=call.call, arguments=named_calls.arguments_of(call))
+    fields = on_node.fields_of(opcode)
+    tasks = {node: on_node.Task(context, node, fields) for node in nodes}
+    on_node.results_of(*on_node.run_tasks(context, tasks, on_node.Task.begin, here))
 
 
 class _Answer:

@@ -23,7 +23,8 @@ from ...storage import errors
 from ...storage.nodes import named_calls
 from ...storage.nodes.named_calls import NodeCall
 from ...storage.opcodes import OperationError
-from ...storage.opcodes.catalogue import OpExec, OpNodeCall
+from ...storage.opcodes.catalogue import OpExec
+from ...storage.opcodes.node_opcodes import OpNodeCall
 from . import current, on_node
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run(
         )
     except (TypeError, ValueError) as error:
         raise OperationError("OpPrereqError", f"ganger.node.run: {error}") from error
-    fields = on_node.command_fields(opcode, context)
+    fields = on_node.command_fields(opcode, context, node)
     [found] = on_node.run_all(context, [node], fields, lost_after=lost_after).values()
     return Ran(
         exit_code=found["exit_code"],

@@ -22,13 +22,13 @@ from ...storage import errors, settings, wording
 from ...storage.jobs import outcomes
 from ...storage.jobs.jobs import JobStatus, decode_job
 from ...storage.jobs.outcomes import Outcome
-from ...storage.opcodes import KilledError, OperationError
+from ...storage.opcodes import KilledError, OperationError, targets
 from ...transport import frames, messages
 from ...transport.client.reading_ahead import ReadingAhead
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from ...storage.jobs.job_views import OutputChunk
     from ...storage.opcodes import Opcode, OperationContext
@@ -73,11 +73,21 @@ _LOCAL = (
 
 
 def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
-    """Run the command on its node; the result is as `commands.run_command` has it."""
-    assert opcode.node is not None
-    task = Task(context, opcode.node, command_fields(opcode, context), lost_after=opcode.lost_after)
+    """Run the command on its node; the result is as `commands.run_command` has it.
+
+    With several nodes it is that of each by its name.
+    """
     source = None if opcode.stdin_file is None else context.open_input(opcode.stdin_file)
+    tasks = {
+        node: Task(
+            context, node, command_fields(opcode, context, node), lost_after=opcode.lost_after
+        )
+        for node in targets(msgspec.structs.asdict(opcode))
+    }
     try:
+        if opcode.node is None:
+            return results_of(*run_tasks(context, tasks, lambda task: task.begin(source)))
+        task = tasks[opcode.node]
         task.begin(source)
         result: dict[str, Any] | None = task.end()
     finally:
@@ -87,12 +97,12 @@ def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
     return result
 
 
-def command_fields(opcode: OpExec, context: OperationContext) -> dict[str, Any]:
-    """The opcode that the node is given for a command."""
+def command_fields(opcode: OpExec, context: OperationContext, node: str) -> dict[str, Any]:
+    """The opcode that this node is given for a command."""
     names = {
         "GANGER_JOB_ID": str(context.job_id),
         "GANGER_OPCODE_INDEX": str(context.op_index),
-        "GANGER_NODE": opcode.node or "",
+        "GANGER_NODE": node,
     }
     return fields_of(opcode) | {"env": names | opcode.env}
 
@@ -104,9 +114,13 @@ def fields_of(opcode: Opcode) -> dict[str, Any]:
     return kept | {"OP_ID": opcode.op_id}
 
 
+Failures = dict[str, OperationError | errors.GangerError]
+"""Why there is no result, by node."""
+
+
 def run_all(
     context: NodeContext,
-    nodes: Sequence[str],
+    nodes: Iterable[str],
     fields: Mapping[str, Any],
     *,
     lost_after: float | None = None,
@@ -115,22 +129,12 @@ def run_all(
 
     Waits for all, also if one fails. `OperationError` tells each failure, and has the results.
     """
-    results, failures = try_all(context, nodes, fields, lost_after=lost_after)
-    if not failures:
-        return results
-    if len(results) + len(failures) == 1:
-        raise failures.popitem()[1]
-    told = "; ".join(named(node, str(error)) for node, error in failures.items())
-    raise OperationError("OpExecError", told, {"results": results})
-
-
-Failures = dict[str, OperationError | errors.GangerError]
-"""Why there is no result, by node."""
+    return results_of(*try_all(context, nodes, fields, lost_after=lost_after))
 
 
 def try_all(
     context: NodeContext,
-    nodes: Sequence[str],
+    nodes: Iterable[str],
     fields: Mapping[str, Any],
     *,
     lost_after: float | None = None,
@@ -139,6 +143,19 @@ def try_all(
     tasks = {
         node: Task(context, node, fields, lost_after=lost_after) for node in dict.fromkeys(nodes)
     }
+    return run_tasks(context, tasks, Task.begin)
+
+
+def run_tasks(
+    context: NodeContext,
+    tasks: Mapping[str, Task],
+    begin: Callable[[Task], None],
+    meanwhile: Callable[[], object] | None = None,
+) -> tuple[dict[str, Any], Failures]:
+    """Begin these tasks, one after the other, and wait for all: results and failures by node.
+
+    ``meanwhile`` is what this process itself has to do.
+    """
     results: dict[str, Any] = {}
     failures: Failures = {}
 
@@ -149,7 +166,9 @@ def try_all(
     try:
         for node, task in tasks.items():
             with _noted(failures, node):
-                task.begin()
+                begin(task)
+        if meanwhile is not None:
+            meanwhile()
         for node, task in tasks.items():
             if node not in failures:
                 with _noted(failures, node):
@@ -157,6 +176,20 @@ def try_all(
     finally:
         context.keep_mark()
     return results, failures
+
+
+def results_of(results: dict[str, Any], failures: Failures) -> dict[str, Any]:
+    """The results; `OperationError` tells each failure if there are some, and has the results."""
+    if not failures:
+        return results
+    if len(results) + len(failures) == 1:
+        [(node, failure)] = failures.items()
+        if isinstance(failure, errors.GangerError):
+            raise type(failure)(named(node, failure.text)) from failure
+        text, *details = failure.details or [failure.name]
+        raise OperationError(failure.name, named(node, str(text)), *details) from failure
+    told = "; ".join(named(node, str(error)) for node, error in failures.items())
+    raise OperationError("OpExecError", told, {"results": results})
 
 
 @contextlib.contextmanager
@@ -188,7 +221,8 @@ class Task:
     ) -> None:
         self._context = context
         self._node = node
-        self._fields = dict(fields)
+        self.fields = dict(fields)
+        """The opcode there: `when_sent` may add to it."""
         self._lost_after = lost_after
         self._is_silent = False
         self._lost_at: float | None = None
@@ -203,8 +237,8 @@ class Task:
         self._outputs = {
             kind: Output(-1, kind, self._log, context) for kind in ("stdout", "stderr")
         }
-        self.when_sent: Callable[[int, int], None] = lambda _sent, _size: None
-        """Is told how many bytes of how many were sent to the node as its input."""
+        self.when_sent: Callable[[bytes, int], None] = lambda _data, _size: None
+        """Is told each piece that is sent to the node as its input, and the size of the whole."""
 
     def begin(self, source: int | None = None) -> None:
         """Ask the node to start it, and do not wait for the answer.
@@ -219,10 +253,10 @@ class Task:
             raise OperationError("OpExecError", text) from None
         self._key = self._context.mark_task(self._node)
         if source is not None:
-            self._fields["stdin_file"] = self._send_input(source)
+            self.fields["stdin_file"] = self._send_input(source)
         if self._context.dry_run:
-            self._fields["dry_run"] = True
-        spec = messages.JobSpec(ops=[self._fields], name=self._key)
+            self.fields["dry_run"] = True
+        spec = messages.JobSpec(ops=[self.fields], name=self._key)
         self._call("ask", messages.SubmitJobs(jobs=[spec], key=self._key))
 
     def end(self, when_killed: Callable[[], None] | None = None) -> Any:  # noqa: ANN401 - as the opcode has it
@@ -263,9 +297,9 @@ class Task:
             is_last = place + len(data) >= size
             part = messages.StoreInput(token=token, offset=place, data=data, is_last=is_last)
             self._call("ask", part)
+            self.when_sent(data, size)
             self._answer(self.kill)
             place += len(data)
-            self.when_sent(place, size)
         return f"upload-{token}"
 
     # ------------------------------------------------------------ output and end

@@ -7,9 +7,10 @@ Imported by the lean fork server, so it imports only what is cheap. The operatio
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +18,8 @@ import msgspec
 from ...storage import errors
 from ...storage.jobs import job_bounds
 from ...storage.opcodes import Opcode, OperationContext, OperationError
-from ...storage.opcodes.catalogue import OpNodeCall, OpTestDelay
+from ...storage.opcodes.catalogue import OpTestDelay
+from ...storage.opcodes.node_opcodes import OpNodeCall, OpNodeCopy
 from ...storage.wording import text_of
 from . import commands
 
@@ -31,18 +33,44 @@ _SOCKET_NAME = "sock"
 
 
 def run_delay(opcode: OpTestDelay, context: OperationContext) -> None:
-    """Wait for ``duration`` seconds: once silently, or ``repeat`` times, each announced."""
+    """Wait for ``duration`` seconds: once silently, or ``repeat`` times, each announced.
+
+    Nodes that have a host wait there, all at the same time; for the others this process does.
+    """
     if not opcode.duration > 0:
         raise OperationError("OpPrereqError", "Duration must be greater than zero")
     if context.dry_run:
         return
+    joined: set[str] = set()
+    if opcode.on_nodes and not opcode.interruptible:
+        joined = context.joined_nodes()  # type: ignore[attr-defined]
+    there = _with_hosts(opcode.on_nodes, joined)
+    is_here = opcode.on_master or len(there) < len(set(opcode.on_nodes))
     for iteration in range(opcode.repeat or 1):
         if opcode.repeat:
             context.log(f" - INFO: Test delay iteration {iteration}/{opcode.repeat - 1}")
         if opcode.interruptible:
             _interruptible_delay(opcode.duration, context)
-        else:
-            _wait([], context.clock() + opcode.duration, context)
+            continue
+        deadline = context.clock() + opcode.duration
+        if not there:
+            _wait([], deadline, context)
+            continue
+        # The lean fork server does without.
+        from . import named_calls  # noqa: PLC0415
+
+        here = functools.partial(_wait, [], deadline, context) if is_here else None
+        named_calls.delay(there, opcode.duration, context, here)  # type: ignore[arg-type]
+
+
+def _with_hosts(names: Iterable[str], joined: Collection[str]) -> list[str]:
+    """Those of these nodes under whose names hosts have joined; a name may be cut at a dot."""
+    found = []
+    for name in dict.fromkeys(names) if joined else ():
+        alike = [one for one in joined if one.startswith(f"{name}.")]
+        if name in joined or len(alike) == 1:
+            found.append(name if name in joined else alike[0])
+    return found
 
 
 def _run_call(opcode: OpNodeCall, context: OperationContext) -> object:
@@ -52,9 +80,17 @@ def _run_call(opcode: OpNodeCall, context: OperationContext) -> object:
     return named_calls.run_call(opcode, context)  # type: ignore[arg-type]
 
 
+def _run_copy(opcode: OpNodeCopy, context: OperationContext) -> object:
+    # As above.
+    from . import copies  # noqa: PLC0415
+
+    return copies.run_copy(opcode, context)  # type: ignore[arg-type]
+
+
 OPERATIONS: dict[str, Operation] = {
     "OP_EXEC": commands.run_command,
     "OP_NODE_CALL": _run_call,
+    "OP_NODE_COPY": _run_copy,
     "OP_TEST_DELAY": run_delay,
 }
 """The built-in operations by the id of their opcode."""
@@ -83,6 +119,12 @@ def encode_exception(error: BaseException) -> list[Any]:
 
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
+    if opcode.runs_on_nodes and (nodes := opcode.targets()):  # type: ignore[attr-defined]
+        from . import on_node  # noqa: PLC0415 - for the few that have nodes
+
+        fields, lost_after = on_node.fields_of(opcode), opcode.lost_after  # type: ignore[attr-defined]
+        found = on_node.run_all(context, nodes, fields, lost_after=lost_after)  # type: ignore[arg-type]
+        return found[opcode.node] if opcode.node is not None else found  # type: ignore[attr-defined]
     # `printing` imports threads and tracebacks, which the lean fork server does without.
     from . import current, printing  # noqa: PLC0415
 

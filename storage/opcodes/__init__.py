@@ -6,6 +6,7 @@ with its ``OP_ID``; inside an operation it is a typed value.
 - `declarations`: the base class, lock needs, and what an operation may call.
 - `catalogue`: finds the class of an opcode (Ganger's own, those of packages, those of families such
   as `storage.ganeti.opcodes`), and says in a line what one does.
+- `node_opcodes`: Ganger's opcodes about nodes. `fields`: what fields of several opcodes share.
 - `checks`: checks submitted ones, reads stored ones. `explanations`: what is wrong, in words.
 - `interrupts`: tells Ctrl-C from an error of a user's code.
 

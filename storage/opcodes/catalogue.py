@@ -11,7 +11,7 @@ A new one of Ganger's is a class here and a line in `_OWN`, an operation in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import msgspec
@@ -26,7 +26,9 @@ from .declarations import (
     Opcode,
     misdeclared,
 )
+from .fields import check_targets, from_base64, locks_on_nodes
 from .interrupts import is_ctrl_c
+from .node_opcodes import OpNodeCall, OpNodeCopy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +59,7 @@ class OpExec(Opcode, kw_only=True):
         "user",
         "lost_after",
         "lock_uuids",
+        "nodes",
     )
     built_in: ClassVar[bool] = True
     reuses_process: ClassVar[bool] = True
@@ -86,7 +89,10 @@ class OpExec(Opcode, kw_only=True):
     """The locks that the job holds while the command runs."""
 
     node: NonEmptyStr | None = None
-    """The node to run it on; this machine if unset."""
+    """The node to run it on; this machine if neither this nor ``nodes`` is set."""
+
+    nodes: list[NonEmptyStr] | None = None
+    """The nodes to run it on, at the same time: the result is that of each by its name."""
 
     user: NonEmptyStr | None = None
     """The user to run it as; the daemon's own if unset."""
@@ -111,6 +117,7 @@ class OpExec(Opcode, kw_only=True):
     """Bytes of output to keep, before compression; 1 GiB if unset. The rest is dropped."""
 
     def __post_init__(self) -> None:
+        check_targets(self.node, self.nodes)
         if not self.argv[0]:
             raise ValueError("argv: the program's name is empty")
         if any("\0" in text for text in self.argv):
@@ -132,7 +139,7 @@ class OpExec(Opcode, kw_only=True):
 
     def lock_needs(self) -> LockNeeds:
         """The locks that the submitter declared, and the node where it runs, shared at least."""
-        nodes = [] if self.node is None else [self.node]
+        nodes = self.nodes or [] if self.node is None else [self.node]
         return locks_on_nodes(self.locks, nodes, self.lock_uuids or {})
 
     @classmethod
@@ -146,27 +153,6 @@ class OpExec(Opcode, kw_only=True):
             text = "".join(sign if sign.isprintable() else "?" for sign in text)
         room = SUMMARY_CHARACTERS_MAX - len("EXEC()")
         return text if len(text) <= room else text[: room - 3] + "..."
-
-
-def locks_on_nodes(
-    declared: LockNeeds, nodes: Sequence[str], uuids: Mapping[str, str]
-) -> LockNeeds:
-    """The locks of an opcode that runs on these nodes: declared ones, and the nodes shared.
-
-    ``uuids``: as `OpExec.lock_uuids`.
-    """
-    needs = declared.renamed(uuids)
-    return needs.with_nodes([uuids.get(f"node/{node}", node) for node in nodes])
-
-
-def from_base64(text: str) -> bytes:
-    """The bytes that ``stdin_base64`` stands for; `ValueError` if it is malformed."""
-    import binascii  # noqa: PLC0415 - seldom, and the fork server needs no more
-
-    try:
-        return binascii.a2b_base64(text, strict_mode=True)
-    except ValueError as error:
-        raise ValueError(f"stdin_base64: not Base64: {error}") from error
 
 
 _STDINS = 3
@@ -221,53 +207,6 @@ class OpTestDelay(Opcode, kw_only=True):
         return f"{round(nanoseconds)} ns" if math.isfinite(nanoseconds) else None
 
 
-class OpNodeCall(Opcode, kw_only=True):
-    """Make a call of a host, by its name: `storage.nodes.named_calls` has those of Ganger."""
-
-    op_id: ClassVar[str] = "OP_NODE_CALL"
-    runs_on_nodes: ClassVar[bool] = True
-    summary_field: ClassVar[str | None] = "call"
-    built_in: ClassVar[bool] = True
-
-    call: NonEmptyStr
-    """The call's name, such as ``node_info``."""
-
-    arguments: dict[str, Any] = {}
-    """Its arguments by name. The host checks them."""
-
-    node: NonEmptyStr | None = None
-    """The node that answers; this machine if neither this nor ``nodes`` is set."""
-
-    nodes: list[NonEmptyStr] = []
-    """The nodes that answer, at the same time: the result has the reply of each by its name."""
-
-    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """Seconds that the answer may take; that of the call itself if unset."""
-
-    lost_after: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """As in ``OP_EXEC``."""
-
-    lock_uuids: dict[NonEmptyStr, NonEmptyStr] | None = None
-    """As in ``OP_EXEC``."""
-
-    def __post_init__(self) -> None:
-        check_targets(self.node, self.nodes)
-
-    def targets(self) -> list[str]:
-        """The nodes that answer; empty: this machine."""
-        return [self.node] if self.node is not None else self.nodes
-
-    def lock_needs(self) -> LockNeeds:
-        """The nodes that answer, shared."""
-        return locks_on_nodes(NO_LOCKS, self.targets(), self.lock_uuids or {})
-
-
-def check_targets(node: str | None, nodes: Sequence[str]) -> None:
-    """`ValueError` if an opcode has a node, and a list of nodes besides."""
-    if node is not None and nodes:
-        raise ValueError("nodes: expected one of node and nodes")
-
-
 class Family(Protocol):
     """A module with many opcodes, each made when it is first asked for."""
 
@@ -288,7 +227,7 @@ class UserOpcodes(msgspec.Struct, frozen=True):
 
 
 _OWN: dict[str, type[Opcode]] = {
-    declared.op_id: declared for declared in (OpExec, OpTestDelay, OpNodeCall)
+    declared.op_id: declared for declared in (OpExec, OpTestDelay, OpNodeCall, OpNodeCopy)
 }
 _problems: list[str] = []
 _PROBLEM_CHARACTERS_MAX = 1_000

@@ -12,7 +12,8 @@ from .. import errors
 from ..cluster.delays import uuid_of
 from ..cluster.objects import ObjectKind
 from ..opcodes import LockNeeds
-from ..opcodes.catalogue import MASTER_NODE, locks_on_nodes
+from ..opcodes.catalogue import MASTER_NODE
+from ..opcodes.fields import locks_on_nodes
 from .declared_needs import MalformedError, OpcodeInput, alone
 from .lock_types import NO_LOCKS, UNKNOWN_EXCLUSIVE, LockForecast, forecast_of
 from .needs import forecast_of_needs
@@ -22,11 +23,12 @@ def command(asked: OpcodeInput) -> LockForecast:
     """The locks that the submitter declared, and the node where it runs."""
     plain, uuids = asked.parameters.get("locks"), asked.parameters.get("lock_uuids") or {}
     node = asked.text("node")
+    nodes = asked.texts("nodes") if node is None else [node]
     if not isinstance(uuids, dict):
         raise MalformedError("lock_uuids")
-    if node is not None or uuids:
+    if nodes or uuids:
         needs = plain if isinstance(plain, LockNeeds) else _needs(plain)
-        return forecast_of_needs(locks_on_nodes(needs, [] if node is None else [node], uuids))
+        return forecast_of_needs(locks_on_nodes(needs, nodes, uuids))
     if not plain:
         return NO_LOCKS
     if isinstance(plain, LockNeeds):
@@ -84,6 +86,7 @@ def test_delay(asked: OpcodeInput) -> LockForecast:
 DECLARED: Final = {
     "OP_EXEC": (command, ()),
     "OP_NODE_CALL": (on_nodes, ("node", "nodes", "lock_uuids")),
+    "OP_NODE_COPY": (on_nodes, ("node", "nodes", "lock_uuids")),
     "OP_TEST_DELAY": (test_delay, ("on_nodes", "on_node_uuids", "on_master")),
 }
 """By opcode: its declaration, and the parameters that this reads."""

@@ -16,7 +16,7 @@ def names(count: int) -> list[str]:
 
 
 def test_each_node_has_a_job_of_its_name_and_without_more_they_do_not_wait() -> None:
-    planned = plan_of(OPCODE, ["a", "b"], Spread(), [(7, ["success"])], "x")
+    planned = plan_of([OPCODE], ["a", "b"], Spread(), [(7, ["success"])], "x")
     assert [(one.name, one.ops[0]["node"], one.depends) for one in planned] == [
         ("a", "a", [(7, ["success"])]),
         ("b", "b", [(7, ["success"])]),
@@ -24,7 +24,7 @@ def test_each_node_has_a_job_of_its_name_and_without_more_they_do_not_wait() -> 
 
 
 def test_a_limit_is_one_bucket_for_all() -> None:
-    planned = plan_of(OPCODE, names(3), Spread(2), [], "label")
+    planned = plan_of([OPCODE], names(3), Spread(2), [], "label")
     assert {one.ops[0]["reason"][0][1] for one in planned} == {"rate-limit:2:label"}
     assert all(one.depends == [] for one in planned)
 
@@ -34,7 +34,7 @@ def test_with_a_stop_no_more_than_the_limit_run_and_none_begins_behind_a_failure
     width: int,
 ) -> None:
     count = 10
-    planned = plan_of(OPCODE, names(count), Spread(width, stops_on_failure=True), [], "x")
+    planned = plan_of([OPCODE], names(count), Spread(width, stops_on_failure=True), [], "x")
     needs = [{place + target for target, _ in one.depends} for place, one in enumerate(planned)]
     behind: list[set[int]] = []
     for own in needs:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.faults.harness import Daemon
 from tests.system.gates import Gate
+from tests.system.hosts import Host, joined_host
 from tests.system.passed_on import PassedOn
 
 from ganger import Client
@@ -49,6 +50,13 @@ def client_of_it(daemon: Daemon) -> Iterator[Client]:
 def jobs_wait_with_a_process(daemon: Daemon) -> None:
     """Jobs that wait for locks have a run slot and a process: none is held back."""
     daemon.run("cluster", "modify", "--no-hold-back")
+
+
+@pytest.fixture(name="host")
+def host_web1(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
+    """A host that has joined as ``web1``."""
+    with joined_host(daemon, tmp_path / "host", "web1") as host:
+        yield host
 
 
 @pytest.fixture(name="gate")

@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.faults.harness import Daemon, wait_until_true
-from tests.system import hosts
 from tests.system.gates import PATIENCE_SECONDS
 from tests.system.hosts import Host, until_there
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ganger import Client
-
-
-@pytest.fixture(name="host")
-def joined_host(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
-    """A host that has joined as ``web1``."""
-    with hosts.joined_host(daemon, tmp_path / "host", "web1") as host:
-        yield host
 
 
 def touch(path: Path) -> dict[str, object]:

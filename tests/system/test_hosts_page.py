@@ -6,21 +6,22 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.faults.harness import Daemon
 from tests.system.gates import PATIENCE_SECONDS
-from tests.system.hosts import Host, free_endpoint, until_there
+from tests.system.hosts import Host, free_endpoint, joined_host, until_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.faults.harness import Daemon
 
     from ganger import Client
 
 PAGE = Path(__file__).parents[2] / "docs" / "hosts.md"
 TOKEN = "gnj1.…"
+FOLDER = "/srv"
+"""Where the page puts files: a folder of the test."""
 ENDPOINT, LISTEN = "tcp://10.0.0.1:7611", "tcp://0.0.0.0:7611"
 
 
@@ -34,7 +35,8 @@ class Step(NamedTuple):
 
 def steps(text: str) -> Iterator[Step]:
     """The commands of the page in order, each with what must come of it."""
-    for block in re.findall(r"(?:^ {4}.*\n)+", text, re.MULTILINE):
+    shells = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    for block in re.findall(r"(?:^ {4}.*\n)+", shells, re.MULTILINE):
         lines = [line[4:] for line in block.splitlines()]
         starts = [at for at, line in enumerate(lines) if re.match(r"\w+\$ ", line)]
         for at, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -72,14 +74,20 @@ def hosts_of_the_page(tmp_path: Path) -> Iterator[dict[str, Host]]:
 
 
 def test_the_page_of_hosts_is_what_happens(
-    daemon: Daemon, client: Client, hosts: dict[str, Host]
+    daemon: Daemon, client: Client, hosts: dict[str, Host], tmp_path: Path
 ) -> None:
     endpoint, token = free_endpoint(), ""
+    folder = tmp_path / "srv"
+    folder.mkdir()
+    files = {name: tmp_path / name for name in ("site.conf", "app.conf")}
+    for path in files.values():
+        path.write_text("listen 80\n")
     for step in steps(PAGE.read_text(encoding="utf-8")):
         machine = hosts.get(step.machine, daemon)
         assert step.words[0] == "ganger"
         words = [token if word == TOKEN else word for word in step.words[1:]]
         words = [endpoint if word in (ENDPOINT, LISTEN) else word for word in words]
+        words = [str(files.get(word, word)).replace(f":{FOLDER}", f":{folder}") for word in words]
         done = machine.run(*words, check=False)
         end = time.monotonic() + PATIENCE_SECONDS
         while words[:2] == ["job", "why"] and not agrees(step.output, done.stdout):
@@ -88,10 +96,55 @@ def test_the_page_of_hosts_is_what_happens(
             done = machine.run(*words, check=False)
         shown = f"{step.machine}$ {shlex.join(words)}\n{done.stdout}\n{done.stderr}"
         assert done.returncode == step.code, shown
-        assert agrees(step.output.replace(ENDPOINT, endpoint), done.stdout), shown
+        output = step.output.replace(ENDPOINT, endpoint).replace(f":{FOLDER}", f":{folder}")
+        assert agrees(output, done.stdout), shown
         assert not step.complaint or agrees(step.complaint, done.stderr), shown
         if words[:2] == ["node", "invite"]:
             token = done.stdout.split()[-1]
         elif words[:2] in (["node", "join"], ["node", "up"], ["node", "rotate-key"]):
             machine.begun(done)
             until_there(client, step.machine)
+
+
+def test_the_operations_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    install(tmp_path / "packages", code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    with (
+        Daemon(tmp_path) as daemon,
+        daemon.client() as client,
+        joined_host(daemon, tmp_path / "host", "web1"),
+        joined_host(daemon, tmp_path / "host2", "web2", is_first=False),
+    ):
+        for name in ("web1", "web2"):
+            until_there(client, name)
+        enough = result(client, OP_ID="OP_FREE_SPACE", host="web1", least=0)
+        assert enough["free"] > 0
+        cleaned = result(client, OP_ID="OP_FREE_SPACE", host="web1", least=10**9)
+        assert cleaned["said"] == "cleaned\n"
+        call = {"OP_ID": "OP_NODE_CALL", "call": "users"}
+        found = result(client, **call, node="web1", arguments={"shell": ""})
+        assert "root" in found
+        where = result(client, OP_ID="OP_WHERE", nodes=["web1", "web2"])
+        assert [*where] == ["web1", "web2"]
+        assert where["web1"] == where["web2"] == result(client, OP_ID="OP_WHERE")
+
+
+def install(folder: Path, code: str) -> None:
+    """A package with what the page shows."""
+    about = folder / "shown-1.dist-info"
+    about.mkdir(parents=True)
+    (folder / "shown.py").write_text(code)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shown\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        "[ganger.opcodes]\nfree_space = shown:OpFreeSpace\nwhere = shown:OpWhere\n"
+        "[ganger.node_calls]\nusers = shown:Users\n"
+    )
+
+
+def result(client: Client, **opcode: Any) -> Any:
+    """The result of an opcode that must succeed."""
+    [job] = client.wait(client.submit(opcode))
+    assert job.outcome == "success", job.reason_ended
+    [op] = client.job(job.id).ops or []
+    return op.result

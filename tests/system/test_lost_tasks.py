@@ -6,9 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
 from tests.faults.harness import Daemon, process_of, until, wait_until_gone, wait_until_true
-from tests.system import hosts
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
 from tests.system.hosts import Host, running_tasks, until_there
 
@@ -16,20 +14,10 @@ from ganger import JobStatus
 from ganger.cli import named_locks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from ganger import Client
 
 ENDED = "the command on web1 was ended"
 WAITS = "job 1 is running: its process is lost; waiting until node web1"
-
-
-@pytest.fixture(name="host")
-def joined_host(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
-    """A host that has joined as ``web1``."""
-    with hosts.joined_host(daemon, tmp_path / "host", "web1") as host:
-        yield host
 
 
 def begin(client: Client, host: Host, gate: Gate, **fields: object) -> int:

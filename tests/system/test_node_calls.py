@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.system.hosts import Host, joined_host, until_there
+from tests.faults.harness import wait_until_true
+from tests.system.hosts import joined_host, running_tasks, until_there
 
+from ganger.storage import errors
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.version import version
+from ganger.transport.messages import ObjectChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.faults.harness import Daemon
+    from tests.system.hosts import Host
 
     from ganger import Client
-
-
-@pytest.fixture(name="host")
-def host_web1(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
-    """A host that has joined as ``web1``."""
-    with joined_host(daemon, tmp_path / "host", "web1") as host:
-        yield host
 
 
 def result_of(client: Client, **fields: Any) -> Any:
@@ -52,3 +51,103 @@ def test_a_node_answers_calls_by_name(client: Client, tmp_path: Path) -> None:
         6,
         0o640,
     )
+
+
+@pytest.mark.usefixtures("host")
+def test_what_a_node_does_not_answer_is_one_line_that_names_it(client: Client) -> None:
+    until_there(client, "web1")
+    for fields, told in (
+        (
+            {"call": "reboot"},
+            "web1: there is no call 'reboot'; calls of this host: get_",
+        ),
+        ({"call": "node_info", "arguments": {"path": "/"}}, "web1: call 'node_info': Object "),
+        (
+            {"call": "test_delay", "arguments": {"duration": 60}, "timeout": 0.2},
+            "web1: call 'test_delay' has not answered within 0.2 s, and was ended",
+        ),
+    ):
+        name, [text, *_] = result_of(client, node="web1", **fields)
+        assert text.startswith(told), (name, text)
+    for node, told in (("web7", "no host has joined as 'web7'; nodes: "), ("", "node")):
+        with pytest.raises(errors.OpcodeError, match=told):
+            client.submit({"OP_ID": "OP_NODE_CALL", "call": "version", "nodes": [node]})
+
+
+def test_a_node_refuses_the_calls_that_its_settings_do_not_name(client: Client, host: Host) -> None:
+    until_there(client, "web1")
+    host.places.node_settings.write_text('[tasks]\ncalls = ["node_info"]\n')
+    assert result_of(client, node="web1", call="version") == [
+        "OpExecError",
+        ["web1: call 'version' may not be made: the host's node.toml does not allow it (calls)"],
+    ]
+    assert "memory_total" in result_of(client, node="web1", call="node_info")
+
+
+@pytest.mark.usefixtures("host")
+def test_a_command_on_several_nodes_gives_the_result_of_each(
+    daemon: Daemon, client: Client, tmp_path: Path
+) -> None:
+    with joined_host(daemon, tmp_path / "host2", "web2", is_first=False):
+        for name in ("web1", "web2"):
+            until_there(client, name)
+        argv = ["sh", "-c", "echo $GANGER_NODE; test $GANGER_NODE = web1"]
+        command = {"OP_ID": "OP_EXEC", "argv": argv, "nodes": ["web1", "web2"]}
+        [job] = client.wait(client.submit(command))
+        assert job.outcome == "failed"
+        [op] = client.job(job.id).ops or []
+        _, [text, found] = op.result
+        assert text == "web2: command exited with code 1"
+        assert found["results"]["web1"]["stdout_tail"] == "web1\n"
+
+
+def test_a_delay_on_nodes_runs_where_hosts_have_joined(client: Client, host: Host) -> None:
+    until_there(client, "web1")
+    delay = {"OP_ID": "OP_TEST_DELAY", "duration": 0.3, "on_master": False, "on_nodes": ["web1"]}
+    [job] = client.wait(client.submit(delay))
+    assert job.outcome == "success", job.reason_ended
+    with host.client() as there:
+        [task] = there.jobs()
+    assert (task.outcome, task.summary) == ("success", "NODE_CALL(test_delay)")
+    # Nodes without a host wait here, as they did.
+    [job] = client.wait(client.submit({**delay, "on_nodes": ["elsewhere"], "duration": 0.01}))
+    assert job.outcome == "success", job.reason_ended
+
+
+@pytest.mark.usefixtures("host")
+def test_a_node_that_has_never_joined_is_told_at_once(client: Client) -> None:
+    """A node of the configuration, as one that came from Ganeti, has no host."""
+    [web1] = client.objects("nodes")
+    other = {**web1, "name": "old1", "uuid": "0a5e2a6c-54cf-4f93-8a5a-8a0a4a3b2c1d"}
+    other["primary_ip"] = other["secondary_ip"] = "192.0.2.1"
+    other.pop("serial_no", None)
+    change = ObjectChange(kind=ObjectKind.NODE, uuid=other["uuid"], object=other, serial_no=0)
+    client.change_objects(change, why="a node from Ganeti")
+    assert result_of(client, node="old1", call="version") == [
+        "OpPrereqError",
+        ["old1: there is no node 'old1'; nodes that have joined: web1"],
+    ]
+
+
+def test_the_tasks_of_a_job_whose_process_dies_end_before_its_locks_are_free(
+    daemon: Daemon, client: Client, host: Host, tmp_path: Path
+) -> None:
+    with joined_host(daemon, tmp_path / "host2", "web2", is_first=False) as host2:
+        for name in ("web1", "web2"):
+            until_there(client, name)
+        command = {"OP_ID": "OP_EXEC", "argv": ["sleep", "600"], "nodes": ["web1", "web2"]}
+        job_id = client.submit(command)
+        both = [host, host2]
+        wait_until_true(lambda: [*map(running_tasks, both)] == [1, 1], "the tasks run")
+        host2.kill()
+        until_there(client, "web2", is_there=False)
+        os.kill(client.job(job_id).process_id or 0, signal.SIGKILL)
+        wait_until_true(lambda: running_tasks(host) == 0, "the task of the one is ended")
+        [waiting] = client.jobs([job_id])
+        assert waiting.status == "running"
+        assert [row for row in client.locks() if row.owners]
+        host2.up()
+        [ended] = client.wait(job_id)
+        assert ended.reason_ended.count("the command on web") == 2, ended.reason_ended
+        assert running_tasks(host2) == 0
+        wait_until_true(lambda: not client.locks(), "the locks are free")

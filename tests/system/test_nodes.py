@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.harness import Daemon, until, wait_until_true
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
-from tests.system.hosts import Host, free_endpoint, joined_host, until_there
+from tests.system.hosts import Host, free_endpoint, until_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +24,6 @@ def at() -> tuple[str, ...]:
 
 
 SCRIPT = "echo $GANGER_JOB_ID; echo to stderr >&2; exit 3"
-
-
-@pytest.fixture(name="host")
-def host_web1(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
-    """A host that has joined as ``web1``."""
-    with joined_host(daemon, tmp_path / "host", "web1") as host:
-        yield host
 
 
 @pytest.fixture(name="gate")

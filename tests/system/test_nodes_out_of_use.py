@@ -7,22 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.faults.harness import Daemon
 from tests.system.gates import Gate, until_running
-from tests.system.hosts import Host, joined_host
+from tests.system.hosts import Host
 
 from ganger import OpcodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from ganger import Client
-
-
-@pytest.fixture(name="host")
-def host_web1(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
-    """A host that has joined as ``web1``."""
-    with joined_host(daemon, tmp_path / "host", "web1") as host:
-        yield host
 
 
 TRUE = {"OP_ID": "OP_EXEC", "argv": ["true"], "node": "web1"}

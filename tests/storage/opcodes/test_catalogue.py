@@ -322,7 +322,13 @@ def test_an_opcode_of_a_family_is_found_after_our_own(monkeypatch: pytest.Monkey
     assert catalogue.find("OP_TEST_DELAY") is catalogue.OpTestDelay
     assert catalogue.find("OP_DRY") is None
     assert asked == ["OP_WASH", "OP_DRY"]
-    assert catalogue.known_ids() == ["OP_EXEC", "OP_NODE_CALL", "OP_TEST_DELAY", "OP_WASH"]
+    assert catalogue.known_ids() == [
+        "OP_EXEC",
+        "OP_NODE_CALL",
+        "OP_NODE_COPY",
+        "OP_TEST_DELAY",
+        "OP_WASH",
+    ]
 
 
 def test_a_job_process_that_knows_its_families_looks_for_no_packages() -> None:

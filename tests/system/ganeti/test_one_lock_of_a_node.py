@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.faults.harness import Daemon, wait_until_true
 from tests.system.gates import Gate, end, statuses, until_running
-from tests.system.hosts import Host, joined_host
+from tests.system.hosts import Host
 
 from ganger import JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from ganger import Client
 
 SUCCESS = JobStatus.SUCCESS
 DRAIN = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "web1", "drained": True}
-
-
-@pytest.fixture(name="host")
-def host_web1(daemon: Daemon, tmp_path: Path) -> Iterator[Host]:
-    """A host that has joined as ``web1``."""
-    with joined_host(daemon, tmp_path / "host", "web1") as host:
-        yield host
 
 
 @pytest.fixture(name="uuid")

@@ -119,6 +119,10 @@ def cases(snapshot: Configuration) -> dict[str, list[Case]]:
             for some_nodes in ([nodes[0]], nodes[1:3])
             for alone in (False, True)
         ],
+        "OP_NODE_COPY": [
+            {"path": "/a", "content": "", "nodes": ["n1"]},
+            {"path": "/a", "content": "", "node": "n1"},
+        ],
         "OP_QUERY": queries(instances, nodes),
         "OP_QUERY_FIELDS": [{"what": "node"}],
         "OP_TAGS_DEL": [{**one, "tags": ["a"]} for one in tagged],

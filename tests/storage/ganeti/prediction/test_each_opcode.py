@@ -450,6 +450,8 @@ TABLE = [
     declares("NODE_CALL", "", "", call="version"),
     declares("NODE_CALL", *["node s a"] * 2, call="version", node="a"),
     declares("NODE_CALL", *["node s a b"] * 2, call="version", nodes=["b", "a", "b"]),
+    declares("NODE_COPY", *["node s a"] * 2, path="/a", source="/a", node="a"),
+    declares("EXEC", *["node s a b"] * 2, argv=["true"], nodes=["a", "b"]),
     declares("TEST_DELAY", "node X?", "node X a b n0", duration=1, on_nodes=["b", "a"]),
     declares("TEST_DELAY", "node X?", "node X n2 n3", on_nodes=["node2", "node3"], on_master=False),
     declares("TEST_DELAY", "", "", duration=1, on_master=False),
