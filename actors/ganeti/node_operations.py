@@ -18,7 +18,7 @@ from ...storage.ganeti.operations import group_checks
 from ...storage.ganeti.operations.base import warning
 from ...storage.nodes.named_calls import RestrictedCommand, WriteSsconfFiles
 from ...storage.opcodes import OperationError
-from ...storage.opcodes.catalogue import OpNodeCall
+from ...storage.opcodes.node_opcodes import OpNodeCall
 from ...storage.version import version
 from ...transport import messages
 from ...transport.messages.base import PROTOCOL
