@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.actors.runtime.stage import Stage
 from tests.compatibility import ganeti_tools
 from tests.compatibility.ganeti_tools import Tools
 from tests.faults.harness import Daemon
+
+UNPACKED = Path(__file__).parents[2] / ".ganeti" / "usr" / "lib" / "python3" / "dist-packages"
 
 
 @pytest.fixture
@@ -35,3 +40,18 @@ def tools(served: tuple[Tools, Daemon]) -> Tools:
 @pytest.fixture(scope="package")
 def daemon(served: tuple[Tools, Daemon]) -> Daemon:
     return served[1]
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[Any]:
+    """Ganeti's own client of the remote API."""
+    if not (UNPACKED / "ganeti" / "rapi" / "client.py").exists():
+        pytest.skip("needs Debian's python3-ganeti-rapi (make test unpacks it)")
+    # At the end: the packages beside it must not hide others.
+    sys.path.append(str(UNPACKED))
+    try:
+        yield importlib.import_module("ganeti.rapi.client")
+    finally:
+        sys.path.remove(str(UNPACKED))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "ganeti"]:
+            del sys.modules[name]

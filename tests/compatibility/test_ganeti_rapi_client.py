@@ -5,10 +5,8 @@ It is Debian's package python3-ganeti-rapi, which `make test` unpacks. Every cal
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from tests.rapi.served import Served, password
 from ganger.storage.access import rapi_certificates
 
 DATA = Path(__file__).parent / "data"
-UNPACKED = Path(__file__).parents[2] / ".ganeti" / "usr" / "lib" / "python3" / "dist-packages"
 NODE, INSTANCE, GROUP, NETWORK = "node1.example.com", "inst1.example.com", "default", "net1"
 ALLOCATION = {"mode": "create", "name": "new", "disk_template": "diskless", "disks": [], "nics": []}
 TAGS = ["a", "b"]
@@ -178,20 +175,6 @@ IN_TESTS = {
     "InstanceAllocation",
 }  # fmt: skip
 """Calls that tests below make."""
-
-
-@pytest.fixture(scope="module")
-def library() -> Iterator[Any]:
-    if not (UNPACKED / "ganeti" / "rapi" / "client.py").exists():
-        pytest.skip("needs Debian's python3-ganeti-rapi (make test unpacks it)")
-    # At the end: the packages beside it must not hide others.
-    sys.path.append(str(UNPACKED))
-    try:
-        yield importlib.import_module("ganeti.rapi.client")
-    finally:
-        sys.path.remove(str(UNPACKED))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "ganeti"]:
-            del sys.modules[name]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from tests.compatibility import ganeti_tools
 from tests.compatibility.ganeti_tools import Tools, good
 from tests.faults.harness import Daemon, wait_until_true
+from tests.system.gates import until_running
 from tests.system.hosts import Host, joined_host, until_there
 
 from ganger import Client
@@ -282,3 +283,14 @@ def test_a_node_that_ganetis_tool_removes_is_refused_until_it_is_invited(cluster
         cluster.web2.join(cluster.daemon, None)
     until_there(cluster.client, "web2")
     assert cluster.good("gnt-node list --no-headers -o name").split() == ["web1", "web2"]
+
+
+def test_the_locks_of_a_command_on_a_host_are_shown_as_ganetis(cluster: Cluster) -> None:
+    [node] = cluster.client.objects("nodes", "web1")
+    command = {"OP_ID": "OP_EXEC", "argv": ["sleep", "600"], "node": "web1"}
+    job_id = cluster.client.submit(command)
+    until_running(cluster.client, job_id)
+    shown = cluster.good("gnt-debug locks")
+    assert re.search(rf"^node/{node['uuid']} +shared +{job_id} +-$", shown, re.MULTILINE), shown
+    cluster.client.cancel(job_id, kill=True)
+    cluster.client.wait(job_id)
