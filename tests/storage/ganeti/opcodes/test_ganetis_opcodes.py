@@ -74,7 +74,7 @@ FROM_GANETI: list[dict[str, Any]] = [
 ]
 
 
-OURS = {"OP_EXEC", "OP_NODE_CALL"}
+OURS = {"OP_EXEC", "OP_NODE_CALL", "OP_NODE_COPY"}
 """The opcodes that Ganeti does not have."""
 
 
