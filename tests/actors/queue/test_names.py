@@ -170,3 +170,13 @@ def test_another_name_under_the_same_key_is_another_submission(queue: Queue) -> 
     assert queue.submitted(spec(name="a"), key="k") == [1]
     assert queue.submitted(spec(name="a"), key="k") == [1]
     assert queue.submit(spec(name="b"), key="k").refusal[0] == "BadRequestError"
+
+
+def test_what_a_job_submits_is_its_users_and_is_stored_once(queue: Queue) -> None:
+    queue.submitted(spec(), submitter=ALICE)
+    asked = messages.SubmitFromJob(job_id=1, jobs=[spec(), spec()], key="jobs of 1")
+    first = queue.actor.ask(asked).answer_as(messages.JobsSubmitted)
+    again = queue.actor.ask(asked).answer_as(messages.JobsSubmitted)
+    assert (first.ids, first.is_repeat) == ([2, 3], False)
+    assert (again.ids, again.is_repeat) == ([2, 3], True)
+    assert {row(queue, job_id).user for job_id in first.ids} == {"alice"}
