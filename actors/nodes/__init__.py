@@ -10,6 +10,7 @@ On the master:
 - `seen_tasks`: how far the ids of tasks have come on each node.
 - `node_calls`: the calls that nodes have not answered.
 - `node_figures`: what hosts say of themselves when a query asks.
+- `silences`: since when nodes are silent, and why.
 - `left_tasks`: the tasks that dead processes of jobs have left on nodes, and that must end there.
 
 On a host:

@@ -34,7 +34,8 @@ class NodeCalls:
     """All of them, by number. ``say`` sends a node a frame, if it is there.
 
     ``since``: since when a node is silent. ``there_since``: or is there; 0.0: it is not.
-    ``started`` is told how it has answered the start of a task.
+    ``started`` is told how it has answered the start of a task. ``why``: why a node is silent; "":
+    nobody knows.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class NodeCalls:
         next_number: Callable[[], int],
         there_since: Callable[[str], float],
         started: Callable[[str, messages.TaskAnswered], None],
+        *,
+        why: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._say = say
         self._since = since
         self._next_number = next_number
         self._there_since = there_since
         self._started = started
+        self._why = why
         self._calls: dict[int, _Call] = {}
 
     def count(self, node: str) -> int:
@@ -120,4 +124,5 @@ class NodeCalls:
 
     def _tell_silent(self, call: _Call) -> None:
         call.told_silent = True
-        call.envelope.reply(messages.NodeSilent(since=self._since(call.node)))
+        silent = messages.NodeSilent(since=self._since(call.node), why=self._why(call.node))
+        call.envelope.reply(silent)

@@ -29,6 +29,7 @@ from .node_calls import NodeCalls
 from .node_figures import NodeFigures
 from .node_records import NodeRecords
 from .seen_tasks import SeenTasks
+from .silences import Silences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,15 +58,16 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._sessions: dict[str, Session] = {}
         self._names: dict[bytes, str] = {}
         """Which node has the connection of this peer."""
-        self._silent_since: dict[str, float] = {}
+        self._silences = Silences(runtime.wall_clock)
         self._numbers = itertools.count(1)
         self._records = NodeRecords(runtime)
         self._seen = SeenTasks(runtime, self.places.hosts.with_name("seen.json"))
-        sending = self._say_to, self._silence_of, self._numbers.__next__
+        sending = self._say_to, self._silences.since_of, self._numbers.__next__
         self._calls, self._left = (
-            NodeCalls(*sending, self._there_since, self._seen.note_start),
+            NodeCalls(*sending, self._there_since, self._seen.note_start, why=self._silences.why),
             LeftTasks(*sending),
         )
+        self._silences.tell = self._calls.note_silence
         self._figures = NodeFigures(runtime, self._say_to, self._numbers.__next__)
 
     def boot(self) -> None:
@@ -183,6 +185,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             self._take_in(incoming)
         for key, address in self._router.take_refused():
             self.log.warning("a host is refused: its key is unknown", key=key, address=address)
+            self._silences.refuse_caller(address)
         for peer in self._router.take_left():
             self._forget_peer(peer)
 
@@ -267,11 +270,9 @@ class NodeHub(Component[messages.NodeHubMessage]):
         """Store this table, unless it is the present one."""
         if table is not self._table:
             host_table.write(self.places.hosts, table)
-            is_anew = (
-                self._table is None or self._table.hosts[name].joined < table.hosts[name].joined
-            )
+            joined = 0.0 if self._table is None else self._table.hosts[name].joined
             self._table = table
-            if is_anew:
+            if joined < table.hosts[name].joined:
                 self._seen.forget(name)
             self.log.info(event, node=name)
 
@@ -296,7 +297,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         session = Session(incoming.peer, address, now, message.live, message.run)
         self._sessions[visitor.name] = session
         self._names[incoming.peer] = visitor.name
-        self._silent_since.pop(visitor.name, None)
+        self._silences.end(visitor.name)
         self._say(incoming.peer, number, self._greeting(visitor.name))
         self.log.info("a node has called", node=visitor.name, address=incoming.identity.address)
         self._check_object(visitor.name)
@@ -330,6 +331,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             host_table.write(self.places.hosts, table)
             self._table = table
         if problem:
+            self._silences.refuse(host.name, problem)
             raise errors.NotAllowedError(problem)
 
     def _look_again(self, name: str) -> None:
@@ -380,7 +382,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         del self._names[session.peer]
         if self._router is not None:
             self._router.end(session.peer)
-        self._silent_since[name] = self.runtime.wall_clock()
+        self._silences.begin(name, session.address)
         self.log.warning("a node is silent", node=name)
         self._calls.note_silence(name)
         self._left.note_silence(name)
@@ -393,9 +395,6 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _there_since(self, node: str) -> float:
         session = self._sessions.get(node)
         return 0.0 if session is None else session.since
-
-    def _silence_of(self, node: str) -> float:
-        return self._silent_since.setdefault(node, self.runtime.wall_clock())
 
     # ------------------------------------------------------------ what operators ask
 
@@ -444,7 +443,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             listing.state(
                 host,
                 self._sessions.get(name),
-                silent_since=self._silent_since.get(name, 0.0),
+                silent_since=self._silences.since.get(name, 0.0),
                 open_calls=self._calls.count(name),
                 left_tasks=self._left.count(name),
             )

@@ -427,7 +427,7 @@ class Task:
                 raise OperationError("OpExecError", self._lost_text())
             number, said = found
             if isinstance(said, messages.NodeSilent):
-                self._note_silence(said.since or None)
+                self._note_silence(said.since or None, said.why)
                 continue
             assert isinstance(said, messages.TaskAnswered)
             self._note_silence(None)
@@ -452,13 +452,14 @@ class Task:
             self._context.tell_silent(f"node {self._node} takes no work now: {error.text}")
             self._context.poll([], settings.DISK_RETRY_SECONDS)
 
-    def _note_silence(self, since: float | None) -> None:
+    def _note_silence(self, since: float | None, why: str = "") -> None:
         if since:
             if self._lost_at is None and self._lost_after is not None:
                 self._lost_at = self._context.clock() + self._lost_after
             self._is_silent = True
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
-            self._context.tell_silent(f"node {self._node} is silent since {when}")
+            reason = f"; {why}" if why else ""
+            self._context.tell_silent(f"node {self._node} is silent since {when}{reason}")
         elif self._is_silent:
             self._is_silent = False
             self._lost_at = None

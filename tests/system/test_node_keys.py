@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from tests.faults.harness import Daemon
-from tests.system.hosts import free_endpoint, joined_host, until_there
+from tests.faults.harness import Daemon, wait_until_true
+from tests.system.hosts import free_endpoint, joined_host, running_tasks, until_there
 
 from ganger.storage.nodes import host_table, membership
 from ganger.transport.client import joining
@@ -81,3 +81,33 @@ def test_a_new_key_replaces_the_old_one_when_the_host_calls_with_it() -> None:
     after = host_table.called(table, "web1", "new")
     assert after.hosts["web1"] == msgspec.structs.replace(host, key="new")
     assert host_table.visitor_of(after, "old") is None
+
+
+def test_a_job_says_why_its_node_is_silent_whose_key_is_refused(
+    daemon: Daemon, client: Client, tmp_path: Path
+) -> None:
+    with joined_host(daemon, tmp_path / "host", "web1") as host:
+        until_there(client, "web1")
+        client.submit({"OP_ID": "OP_EXEC", "argv": ["sleep", "60"], "node": "web1"})
+        wait_until_true(lambda: running_tasks(host) == 1, "the task runs")
+        host.kill()
+        until_there(client, "web1", is_there=False)
+        pair = new_key_pair()
+        found = membership.read(host.places)
+        assert found is not None
+        other = msgspec.structs.replace(found, public=pair.public, secret=pair.secret)
+        membership.write(host.places, other)
+        host.up()
+
+        def why() -> str:
+            return str(daemon.run("job", "why", "1").stdout)
+
+        wait_until_true(lambda: "calls with a key that is not known" in why(), "it says why")
+        assert "node web1 is silent since " in why()
+        # With its own key it is let in, and the job goes on.
+        host.kill()
+        membership.write(host.places, found)
+        host.up()
+        until_there(client, "web1")
+        wait_until_true(lambda: "silent" not in why(), "it is not silent any more")
+        client.cancel(1, kill=True)

@@ -100,10 +100,12 @@ class TasksForgotten(Reply, frozen=True):
 class NodeSilent(InterimReply, frozen=True):
     """The node is not there now; the call goes to it when it is back.
 
-    ``since``: epoch seconds; 0.0: it is back, and has the call.
+    ``since``: epoch seconds; 0.0: it is back, and has the call. ``why``: why its daemon is refused;
+    empty: nobody knows of one that was.
     """
 
     since: float
+    why: str = ""
 
 
 class CallNode(Request[TaskAnswered], frozen=True):

@@ -1,0 +1,54 @@
+"""Since when nodes are silent, and why, where the hub can know: a host that it has refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage.nodes import node_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Silences:
+    """All of them by node. ``tell`` lets those who wait for a node know that there is a reason."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.tell: Callable[[str], object] = lambda _: None
+        self.since: dict[str, float] = {}
+        self._now = now
+        self._addresses: dict[str, str] = {}
+        """From where each has called last, without the port."""
+        self._reasons: dict[str, str] = {}
+
+    def begin(self, node: str, address: str) -> None:
+        """The node's connection from this address has ended."""
+        self.since[node] = self._now()
+        self._addresses[node] = node_objects.plain_address(address)
+
+    def end(self, node: str) -> None:
+        """The node is there."""
+        self.since.pop(node, None)
+        self._reasons.pop(node, None)
+
+    def since_of(self, node: str) -> float:
+        """Since when the node is silent; for all that is known since now."""
+        return self.since.setdefault(node, self._now())
+
+    def why(self, node: str) -> str:
+        """Why the node is silent; empty: nobody knows."""
+        return self._reasons.get(node, "")
+
+    def refuse(self, node: str, why: str) -> None:
+        """The node's daemon calls, and is not let in."""
+        if self._reasons.get(node) != why:
+            self._reasons[node] = why
+            self.tell(node)
+
+    def refuse_caller(self, address: str) -> None:
+        """A host has called from there with an unknown key: a silent node may have lost its own."""
+        where = node_objects.plain_address(address)
+        for node in self.since:
+            if self._addresses.get(node) == where:
+                again = f"`ganger node invite {node}` lets it join anew"
+                self.refuse(node, f"a host at {where} calls with a key that is not known; {again}")

@@ -1,0 +1,28 @@
+"""Why a node is silent, as far as the hub can know."""
+
+from __future__ import annotations
+
+from ganger.actors.nodes.silences import Silences
+
+WHERE = "10.0.0.7"
+WHY = (
+    "a host at 10.0.0.7 calls with a key that is not known; "
+    "`ganger node invite web1` lets it join anew"
+)
+
+
+def test_a_silent_node_whose_key_is_not_known_any_more_is_told_of() -> None:
+    told: list[str] = []
+    silences = Silences(lambda: 5.0)
+    silences.tell = told.append
+    silences.begin("web1", WHERE)
+    silences.begin("web2", "[fd00::7]:41234")
+    silences.refuse_caller("10.0.0.8")
+    assert (told, silences.why("web1")) == ([], "")
+    for port in (41_234, 41_235):
+        silences.refuse_caller(f"{WHERE}:{port}")
+    assert (told, silences.why("web1"), silences.why("web2")) == (["web1"], WHY, "")
+    silences.refuse_caller("fd00::7")
+    assert told == ["web1", "web2"]
+    silences.end("web1")
+    assert (silences.why("web1"), silences.since) == ("", {"web2": 5.0})
