@@ -115,7 +115,7 @@ def run(context: NodeContext) -> object:
 @pytest.mark.parametrize(
     ("size", "is_truncated", "more"), [(0, False, 0), (0, True, 1), (5, False, 1)]
 )
-def test_a_command_whose_output_has_come_takes_three_requests(
+def test_the_end_of_a_short_command_says_whether_there_is_output_to_ask_for(
     size: int, more: int, *, is_truncated: bool
 ) -> None:
     result = {"stdout_bytes": size, "stderr_bytes": 0, "truncated": is_truncated}
@@ -123,7 +123,7 @@ def test_a_command_whose_output_has_come_takes_three_requests(
     assert run(context) == result
     assert context.marks == ["web1", ""]
     assert [type(one).__name__ for one in context.asked] == [
-        *("SubmitJobs", "AwaitTask", "ReadOutput"),
+        *("SubmitJobs", "AwaitTask"),
         *["ReadOutput"] * more,
     ]
 

@@ -110,6 +110,8 @@ LATE: tuple[type[Message], ...] = (
     messages.TaskEndDue,
     messages.LeftTaskDue,
     messages.SeenTasksDue,
+    messages.ReadFigures,
+    messages.NodesRemoved,
     messages.TaskEnded,
     messages.HubWanted,
 )
@@ -117,6 +119,7 @@ LATE: tuple[type[Message], ...] = (
 
 IN_LINE: tuple[type[Message], ...] = (
     messages.SubmitJobs,
+    messages.SubmitFromJob,
     messages.StoreInput,
     messages.RetryJob,
     messages.ListJobs,
@@ -224,6 +227,10 @@ ONCE: tuple[type[Message], ...] = (
     notices.OpcodeDecided,
     notices.HostMeasured,
     messages.ReplyDue,
+    messages.OwnFiguresMeasured,
+    # Timers of the hub, each for one thing.
+    messages.FiguresDue,
+    messages.FormerListenerDue,
     # From the supervisor, or its own timer, to the keeper of a process, which starts it once.
     messages.StartComponent,
     messages.ReplaceProcess,
