@@ -294,3 +294,14 @@ def test_the_locks_of_a_command_on_a_host_are_shown_as_ganetis(cluster: Cluster)
     assert re.search(rf"^node/{node['uuid']} +shared +{job_id} +-$", shown, re.MULTILINE), shown
     cluster.client.cancel(job_id, kill=True)
     cluster.client.wait(job_id)
+
+
+def test_gnt_debug_delay_waits_on_the_nodes_that_it_names(cluster: Cluster) -> None:
+    with cluster.web1.client() as there:
+        before = len(list(there.jobs()))
+        began = time.monotonic()
+        cluster.good("gnt-debug delay --no-master -n web1 1")
+        assert time.monotonic() - began >= 1
+        tasks = list(there.jobs())
+    assert len(tasks) == before + 1
+    assert tasks[-1].summary == "NODE_CALL(test_delay)"

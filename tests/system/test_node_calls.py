@@ -7,10 +7,11 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import wait_until_true
+from tests.clusters import made_configuration
+from tests.faults.harness import Daemon, wait_until_true
 from tests.system.hosts import joined_host, running_tasks, until_there
 
-from ganger.storage import errors
+from ganger.storage import config_files, errors
 from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.version import version
 from ganger.transport.messages import ObjectChange
@@ -18,7 +19,6 @@ from ganger.transport.messages import ObjectChange
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.harness import Daemon
     from tests.system.hosts import Host
 
     from ganger import Client
@@ -151,3 +151,22 @@ def test_the_tasks_of_a_job_whose_process_dies_end_before_its_locks_are_free(
         assert ended.reason_ended.count("the command on web") == 2, ended.reason_ended
         assert running_tasks(host2) == 0
         wait_until_true(lambda: not client.locks(), "the locks are free")
+
+
+def test_without_any_host_a_node_of_the_configuration_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    config_files.write(
+        tmp_path / "data/config.data", made_configuration(nodes=2, instances=0, groups=1)
+    )
+    with Daemon(tmp_path) as daemon, daemon.client() as client:
+        told = "there is no node 'node1.example.com'; nodes that have joined: none"
+        for opcode in (
+            {"OP_ID": "OP_EXEC", "argv": ["true"]},
+            {"OP_ID": "OP_NODE_CALL", "call": "version"},
+            {"OP_ID": "OP_NODE_COPY", "content": "", "path": "/nowhere/x"},
+        ):
+            [job] = client.wait(client.submit({**opcode, "node": "node1.example.com"}), timeout=30)
+            assert told in job.reason_ended
+        delay = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "on_nodes": ["node1.example.com"]}
+        [job] = client.wait(client.submit(delay), timeout=30)
+        assert job.outcome == "success"
