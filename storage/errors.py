@@ -57,6 +57,10 @@ class OpcodeError(BadRequestError):
     """An opcode is unknown, or one of its parameters is missing, unknown or mistyped."""
 
 
+class InputLostError(OpcodeError):
+    """What was sent before, as the input of an opcode, is gone: all of it must be sent again."""
+
+
 class OperationMissingError(OpcodeError):
     """The opcode is known, but nothing on this system can run it."""
 

@@ -257,7 +257,7 @@ def _untimed(trail: object) -> object:
 def no_input(name: object) -> spool.Stored:
     """A submission may name no file, but what was sent before for it. Raises `OpcodeError`."""
     if spool.upload_of(name) is not None:
-        raise errors.OpcodeError("what was sent before is gone; send it again")
+        raise errors.InputLostError("what was sent before is gone; send it again")
     raise errors.OpcodeError("the queue sets this itself; give stdin")
 
 
@@ -271,7 +271,7 @@ def _take_input(
         try:
             source = (find_input or no_input)(stored)
         except errors.OpcodeError as error:
-            raise errors.OpcodeError(f"{place}{op_id}: stdin_file: {error.text}") from error
+            raise type(error)(f"{place}{op_id}: stdin_file: {error.text}") from error
         given["stdin_file"] = name
         return [(name, source)]
     plain, encoded = _INPUTS[op_id]

@@ -110,8 +110,10 @@ class _Sent:
         self._sent = 0
         self._told_at = context.clock()
 
-    def note(self, data: bytes, size: int) -> None:
+    def note(self, place: int, data: bytes, size: int) -> None:
         """This piece is sent; the whole has ``size`` bytes."""
+        if place == 0:
+            self._digest, self._sent = hashlib.sha256(), 0
         self._digest.update(data)
         self._sent += len(data)
         # What is submitted after the last piece.

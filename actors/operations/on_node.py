@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 
 _INPUT_BYTES = 1024 * 1024
+_INPUT_TRIES = 10
+"""How often a large input is sent to a node whose daemon was restarted meanwhile."""
 
 _FIRST_LOOK_SECONDS = 0.05
 """How long a command may run before its output is asked for: most are over by then, and the end
@@ -237,13 +239,15 @@ class Task:
         self._outputs = {
             kind: Output(-1, kind, self._log, context) for kind in ("stdout", "stderr")
         }
-        self.when_sent: Callable[[bytes, int], None] = lambda _data, _size: None
-        """Is told each piece that is sent to the node as its input, and the size of the whole."""
+        self._source: int | None = None
+        self.when_sent: Callable[[int, bytes, int], None] = lambda _place, _data, _size: None
+        """Is told each piece that is sent to the node as its input: place, data, size of all."""
 
     def begin(self, source: int | None = None) -> None:
         """Ask the node to start it, and do not wait for the answer.
 
-        ``source``: a file whose content the opcode there finds as its ``stdin_file``. Raises
+        ``source``: a file whose content the opcode there finds as its ``stdin_file``; it stays open
+        until the end: a node that was restarted gets all of it again. Raises
         `OperationError`, and the error for which the node takes no commands.
         """
         try:
@@ -252,12 +256,28 @@ class Task:
             text = f"command was killed on request before {self._node} had it"
             raise OperationError("OpExecError", text) from None
         self._key = self._context.mark_task(self._node)
-        if source is not None:
-            self.fields["stdin_file"] = self._send_input(source)
+        self._source = source
         if self._context.dry_run:
             self.fields["dry_run"] = True
+        if source is not None:
+            self._send_input(source)
+        self._submit()
+
+    def _submit(self) -> None:
         spec = messages.JobSpec(ops=[self.fields], name=self._key)
         self._call("ask", messages.SubmitJobs(jobs=[spec], key=self._key))
+
+    def _submitted(self, kill: Callable[[], None]) -> messages.Message:
+        """The answer to the submission. What the node has lost of the input is sent again."""
+        for _ in range(_INPUT_TRIES):
+            try:
+                return self._answer(kill)
+            except OperationError as error:
+                if self._source is None or not isinstance(error.__cause__, errors.InputLostError):
+                    raise
+            self._send_input(self._source)
+            self._submit()
+        return self._answer(kill)
 
     def end(self, when_killed: Callable[[], None] | None = None) -> Any:  # noqa: ANN401 - as the opcode has it
         """Follow it to its end: its result, or `OperationError`.
@@ -265,7 +285,7 @@ class Task:
         ``when_killed``: kills all tasks that run beside this one, and this one, too.
         """
         kill = when_killed or self.kill
-        submitted = self._answer(kill)
+        submitted = self._submitted(kill)
         assert isinstance(submitted, messages.JobsSubmitted)
         if not submitted.ids:
             self._context.unmark_task(self._key)
@@ -285,10 +305,10 @@ class Task:
         if self._job_id and self._ended is None:
             self._call("kill", messages.CancelJob(id=self._job_id, kill=True))
 
-    def _send_input(self, source: int) -> str:
-        """Send the content of a file there; under which name the opcode finds it."""
-        token, place = hashlib.sha256(self._key.encode()).hexdigest()[:32], 0
-        size, is_last = os.fstat(source).st_size, False
+    def _send_input(self, source: int) -> None:
+        """Send the content of a file there, from its beginning again if the node has lost it."""
+        token, tries = hashlib.sha256(self._key.encode()).hexdigest()[:32], _INPUT_TRIES
+        size, place, is_last = os.fstat(source).st_size, 0, False
         while not is_last:
             data = os.pread(source, _INPUT_BYTES, place)
             if not data and place < size:
@@ -297,10 +317,17 @@ class Task:
             is_last = place + len(data) >= size
             part = messages.StoreInput(token=token, offset=place, data=data, is_last=is_last)
             self._call("ask", part)
-            self.when_sent(data, size)
-            self._answer(self.kill)
-            place += len(data)
-        return f"upload-{token}"
+            self.when_sent(place, data, size)
+            try:
+                self._answer(self.kill)
+                place += len(data)
+            except OperationError as error:
+                tries -= 1
+                if not tries or not isinstance(error.__cause__, errors.InputLostError):
+                    raise
+                # The node's daemon was restarted: it has deleted what no job has.
+                place, is_last = 0, False
+        self.fields["stdin_file"] = f"upload-{token}"
 
     # ------------------------------------------------------------ output and end
 

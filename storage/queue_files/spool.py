@@ -311,5 +311,5 @@ def _flush(path: str) -> None:
             os.close(descriptor)
 
 
-def _lost_upload() -> errors.BadRequestError:
-    return errors.BadRequestError("stdin: what was sent before is gone; send all of it again")
+def _lost_upload() -> errors.InputLostError:
+    return errors.InputLostError("stdin: what was sent before is gone; send all of it again")

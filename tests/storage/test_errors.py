@@ -62,6 +62,7 @@ def test_codes_are_valid_for_shells_and_browsers(kind: type[errors.GangerError])
     ("kind", "code"),
     [
         (errors.OpcodeError, 1),
+        (errors.InputLostError, 1),
         (errors.UsageError, 2),
         (errors.DaemonUnreachableError, 1),
         (errors.DataDirectoryError, 1),

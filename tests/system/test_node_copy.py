@@ -139,21 +139,41 @@ def test_what_the_host_does_not_let_be_is_one_line(
     assert [one.name for one in there.iterdir()] == ["a"]
 
 
+def begun(client: Client, host: Host, source: Path, there: Path) -> int:
+    """The id of a job that copies the file; some of it is on the host."""
+    copy = {"OP_ID": "OP_NODE_COPY", "node": "web1", "source": str(source), "path": str(there)}
+    job_id = client.submit(copy)
+    spool = host.places.queue / "spool"
+
+    def is_under_way() -> bool:
+        return any(path.stat().st_size > 0 for path in spool.rglob("*input*"))
+
+    wait_until_true(is_under_way, "some of the file is there")
+    return job_id
+
+
+def test_a_copy_goes_on_when_the_daemon_of_its_node_is_back(
+    client: Client, host: Host, tmp_path: Path
+) -> None:
+    source, there = tmp_path / "source", tmp_path / "there"
+    source.write_bytes(os.urandom(1024 * 1024) * 150)
+    job_id = begun(client, host, source, there)
+    host.kill()
+    until_there(client, "web1", is_there=False)
+    assert not there.exists()
+    host.up()
+    [ended] = client.wait(job_id)
+    assert ended.outcome == "success", ended.reason_ended
+    assert there.read_bytes() == source.read_bytes()
+
+
 def test_a_copy_that_is_killed_in_the_middle_leaves_nothing(
     daemon: Daemon, client: Client, host: Host, tmp_path: Path
 ) -> None:
     source, there = tmp_path / "source", tmp_path / "there"
     with source.open("wb") as file:
         file.truncate(512 * 1024 * 1024)
-    copy = {"OP_ID": "OP_NODE_COPY", "node": "web1", "source": str(source), "path": str(there)}
-    job_id = client.submit(copy)
-    uploads = host.places.queue / "spool"
-
-    def is_under_way() -> bool:
-        found = list(uploads.rglob("*input*"))
-        return any(path.stat().st_size > 0 for path in found)
-
-    wait_until_true(is_under_way, "some of the file is there")
+    job_id = begun(client, host, source, there)
     client.cancel(job_id, kill=True)
     [ended] = client.wait(job_id)
     assert ended.outcome == "killed"

@@ -60,7 +60,7 @@ def test_what_no_job_has_taken_is_gone_after_a_restart(queue: Queue) -> None:
     take_rules(queue)
     assert files(queue) == {}
     name, text = submit(queue).refusal
-    assert name == "OpcodeError"
+    assert name == "InputLostError"
     assert text == "OP_EXEC: stdin_file: what was sent before is gone; send it again"
     assert send(queue, b"c", 2).refusal == (
         "BadRequestError",
@@ -80,7 +80,7 @@ def test_what_nobody_takes_is_deleted_in_time(queue: Queue) -> None:
 def test_two_jobs_do_not_share_an_input(queue: Queue) -> None:
     finish(queue, send(queue, b"ab", is_last=True))
     submit(queue)
-    assert submit(queue).refusal[0] == "OpcodeError"
+    assert submit(queue).refusal[0] == "InputLostError"
 
 
 def test_too_much_is_refused_by_the_name_of_the_limit(
@@ -105,7 +105,7 @@ def test_a_token_names_no_other_file(queue: Queue, token: str) -> None:
 
 def test_a_gap_is_refused(queue: Queue) -> None:
     send(queue, b"ab")
-    assert send(queue, b"x", 3).refusal[0] == "BadRequestError"
+    assert send(queue, b"x", 3).refusal[0] == "InputLostError"
 
 
 def test_a_full_disk_keeps_no_half_of_an_input(
