@@ -63,7 +63,7 @@ def test_what_no_job_has_taken_is_gone_after_a_restart(queue: Queue) -> None:
     assert name == "InputLostError"
     assert text == "OP_EXEC: stdin_file: what was sent before is gone; send it again"
     assert send(queue, b"c", 2).refusal == (
-        "BadRequestError",
+        "InputLostError",
         "stdin: what was sent before is gone; send all of it again",
     )
 
