@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import time
@@ -9,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from tests.faults.harness import Daemon
+from tests.faults.harness import Daemon, wait_until_true
 from tests.system.gates import PATIENCE_SECONDS
-from tests.system.hosts import Host, free_endpoint, joined_host, until_there
+from tests.system.hosts import Host, free_endpoint, joined_host, running_tasks, until_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,9 @@ def test_the_page_of_hosts_is_what_happens(
         words = [token if word == TOKEN else word for word in step.words[1:]]
         words = [endpoint if word in (ENDPOINT, LISTEN) else word for word in words]
         words = [str(files.get(word, word)).replace(f":{FOLDER}", f":{folder}") for word in words]
+        if words[:2] == ["node", "down"] and isinstance(machine, Host):
+            # The command is on its way there, and must not be when the daemon ends.
+            wait_until_true(functools.partial(_runs_something, machine), "the command runs there")
         done = machine.run(*words, check=False)
         end = time.monotonic() + PATIENCE_SECONDS
         while words[:2] == ["job", "why"] and not agrees(step.output, done.stdout):
@@ -104,6 +108,10 @@ def test_the_page_of_hosts_is_what_happens(
         elif words[:2] in (["node", "join"], ["node", "up"], ["node", "rotate-key"]):
             machine.begun(done)
             until_there(client, step.machine)
+
+
+def _runs_something(host: Host) -> bool:
+    return running_tasks(host) > 0
 
 
 def test_the_operations_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
