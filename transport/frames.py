@@ -127,7 +127,7 @@ def _decode_in_parts(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401
         raise errors.FrameError("the second part of a frame is the request's number")
     if isinstance(version, bool) or version != PROTOCOL:
         text = f"the frame has protocol version {version!r}, expected {PROTOCOL}"
-        raise UnreadableMessageError(text, number)
+        raise UnreadableMessageError(text, number, is_of_other_version=True)
     if deadline is not None and not _is_number(deadline):
         raise UnreadableMessageError("the deadline is a number of seconds or nil", number)
     try:
@@ -140,9 +140,13 @@ def _decode_in_parts(data: bytes, allowed: Any) -> Frame:  # noqa: ANN401
 class UnreadableMessageError(errors.FrameError):
     """The receiver does not know the message of the frame."""
 
-    def __init__(self, text: str | None = None, number: int = 0) -> None:
+    def __init__(
+        self, text: str | None = None, number: int = 0, *, is_of_other_version: bool = False
+    ) -> None:
         super().__init__(text)
         self.number = number
+        self.is_of_other_version = is_of_other_version
+        """Whether its sender would not understand a reply either."""
 
 
 def _unpack(data: bytes) -> object:

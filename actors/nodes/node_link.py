@@ -252,6 +252,11 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
+                if error.is_of_other_version:
+                    # It would answer a reply, and that would be answered, without an end.
+                    self._has_heard = True
+                    self._note(f"the master speaks another version of Ganger: {error.text}")
+                    return
             self.log.warning("the master's request is refused", error=error.text)
             self._say(messages.Failure(error.name, error.text), number)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.torture.hosts import simulated_hosts
 from tests.torture.hosts.hosts_oracle import UNKNOWN
 from tests.torture.hosts.hosts_world import HostsWorld, hosts_world
 from tests.torture.hosts.job import JobProcess
+
+from ganger.transport import frames, messages
+from ganger.transport.messages.base import PROTOCOL
+from ganger.transport.zmq.peers import Credentials, Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,3 +144,32 @@ def test_a_seed_repeats_to_the_letter(tmp_path: Path) -> None:
     ]
     assert traces[0] == traces[1]
     assert len(traces[0] or ()) > 10
+
+
+def test_a_master_of_another_version_gets_no_reply_and_the_host_says_why_it_has_none(
+    scene: Scene,
+) -> None:
+    """Each would answer the other's frames, which neither understands, for ever."""
+    link: Any = scene.host.side.actors["node_link"].component
+    said: list[bytes] = []
+    link._dealer.send = said.append
+    frame = bytearray(frames.encode(messages.Failure("BadRequestError", "?"), 7))
+    frame[1] += 1
+    link._take_in(bytes(frame))
+    problem = "the master speaks another version of Ganger: the frame has protocol version 2"
+    assert said == []
+    assert scene.host.side.host.master_states[-1].problem.startswith(problem)
+
+
+def test_a_host_of_another_version_is_answered_and_not_let_in(scene: Scene) -> None:
+    hub: Any = scene.master.side.actors["node_hub"].component
+    frame = bytearray(frames.encode(messages.GreetMaster(directory="d"), 7))
+    frame[1] += 1
+    [peer] = [one for one, name in hub._names.items() if name == "web1"]
+    said: list[messages.Message] = []
+    hub._say = lambda _peer, _number, message: said.append(message)
+    identity = Credentials(kind="remote", key=scene.host.key, address="10.0.0.9")
+    hub._take_in(Incoming(peer, bytes(frame), identity))
+    [failure] = said
+    assert isinstance(failure, messages.Failure)
+    assert failure.text == f"the frame has protocol version {PROTOCOL + 1}, expected {PROTOCOL}"
