@@ -5,7 +5,7 @@ it (a reply, an announcement) waits until `Ledger.commit` has found that positio
 machine that is a flush in the same turn. A replicated log makes it later: then the effect waits for
 the turn that a message begins, and whoever hung it there learns of nothing.
 
-- `ledger`: what was promised, and the effects that wait. `recovered`: what a start finds for it.
+- `ledger`: what was promised, and the `effects` that wait. `recovered`: what a start finds for it.
 - `log_segments`: when a new segment of the log begins, and when older ones go.
 - `change_log`: the changes of the configuration.
 - `file_writer`: writes the files of jobs, and keeps each state that is newer than its file.

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 SHORT = f"the disk is full, and what is left is kept for removing jobs; {reserve.REMEDY}"
 
 
+_STATES_OF_CANCELED = 3
+"""Those with which a process ends its canceled job, and one by the queue if the file lacks them."""
+
+_ADDED_BY_END_BYTES = 512
+"""Times, results and the like, which such a state has more than the one before."""
+
+
+def bytes_of_cancelation(body: bytes) -> int:
+    """What the states take with which a job of this text ends when it is canceled."""
+    return _STATES_OF_CANCELED * (len(body) + _ADDED_BY_END_BYTES)
+
+
 class DiskState:
     """Read-only from the first refused write until `Ledger.retry` has gone well.
 

@@ -17,8 +17,8 @@ deleted, and what is repeated then, is the matter of ``segments`` (`log_segments
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from typing import TYPE_CHECKING
 
 from ...storage import errors, settings, wording
 from ...storage.disk import reserve
@@ -32,7 +32,8 @@ from ...storage.log.records import (
     StoredRecord,
 )
 from ...storage.queue_files import replay
-from .disk_state import DiskState
+from .disk_state import DiskState, bytes_of_cancelation
+from .effects import Effects, ignore, nothing
 from .file_writer import FileWriter
 from .log_segments import InThread, LogSegments
 
@@ -45,32 +46,8 @@ if TYPE_CHECKING:
     from ...storage.log.segment_ahead import SegmentAhead
     from ...storage.queue_files.compaction import Compaction
     from ...storage.queue_files.job_files import QueueDirectory
+    from .effects import Failed
     from .recovered import Recovered
-
-    Failed = Callable[[errors.GangerError], None]
-
-
-_STATES_OF_CANCELED = 3
-"""Those with which a process ends its canceled job, and one by the queue if the file lacks them."""
-
-_ADDED_BY_END_BYTES = 512
-"""Times, results and the like, which such a state has more than the one before."""
-
-
-class _Effect(NamedTuple):
-    """What may happen once the log is durable up to a position."""
-
-    position: int
-    done: Callable[[], None]
-    failed: Failed
-
-
-def _ignore(_: errors.GangerError) -> None:
-    """No request depends on the outcome."""
-
-
-def _nothing() -> None:
-    """Nothing is left to be done."""
 
 
 class Ledger:
@@ -107,9 +84,7 @@ class Ledger:
             last_id=lambda: self.last_id,
         )
         self._staged: dict[int, bytes] = {}
-        self._effects: deque[_Effect] = deque()
-        self._awaited = 0
-        """The position of the last record for which an effect waits, or has waited."""
+        self._effects = Effects()
         self.has_lazy = False
         """Whether a state that `store_lazily` has taken is still to be written."""
         self._written_serial = self._tried_serial = 0
@@ -220,13 +195,13 @@ class Ledger:
             self.segments.cover([job_id for job_id, _, _ in jobs])
             self.files.add_new(jobs)
 
-        self._append(JobsStored(jobs) if record is None else record, stored, failed)
+        self._append_all([JobsStored(jobs) if record is None else record], stored, failed)
 
     def store_state(
         self,
         state: tuple[int, int, bytes],
         done: Callable[[], None],
-        failed: Failed = _ignore,
+        failed: Failed = ignore,
         *,
         is_cancelation: bool = False,
     ) -> None:
@@ -260,8 +235,7 @@ class Ledger:
     ) -> None:
         """As `store_state`, but it goes into the log with the next flush, which nobody awaits.
 
-        For an end that a restart may forget: the job is final in its file as well, which survives
-        everything but a loss of power.
+        For an end that a loss of power may take: the job is final in its file as well.
         """
         job_id, serial, body = state
         if self.is_read_only:
@@ -284,20 +258,20 @@ class Ledger:
         body = self.newest(job_id) if self._takes_removals else None
         if body is None or len(body) > settings.JOURNALED_STATE_BYTES_MAX:
             return False
-        size = _STATES_OF_CANCELED * (len(body) + _ADDED_BY_END_BYTES)
-        return self._journal.has_half_of_last_room(size)
+        return self._journal.has_half_of_last_room(bytes_of_cancelation(body))
 
     def store_filed(
         self, state: tuple[int, int, bytes], done: Callable[[], None], failed: Failed
     ) -> None:
         """A job's new state that its file has, flushed: id, serial and digest of the text."""
-        self._append(StateFiled(*state), done, failed)
+        self._append_all([StateFiled(*state)], done, failed)
 
     def store_archived(
-        self, job_id: int, done: Callable[[], None], failed: Failed = _ignore
+        self, job_id: int, done: Callable[[], None], failed: Failed = ignore
     ) -> None:
         """The job goes to the archive; its file is moved once that is durable."""
-        self._append(JobArchived(job_id), lambda: self.segments.archive(job_id, done), failed)
+        archive = functools.partial(self.segments.archive, job_id, done)
+        self._append_all([JobArchived(job_id)], archive, failed)
 
     def store_purged(
         self, files: Mapping[int, list[str]], done: Callable[[], None], failed: Failed
@@ -337,9 +311,9 @@ class Ledger:
             # With the next flush, whenever that is: without it, they are read once more.
             self._journal.append(record)
 
-    def after_commit(self, done: Callable[[], None], failed: Failed = _ignore) -> None:
+    def after_commit(self, done: Callable[[], None], failed: Failed = ignore) -> None:
         """Do this when everything stored so far is durable, but for what is stored lazily."""
-        self._effects.append(_Effect(self._awaited, done, failed))
+        self._effects.add(done, failed)
 
     def commit(self, meanwhile: Callable[[], None] | None = None) -> None:
         """Make everything durable, run the effects, and repeat that for records that these add.
@@ -359,8 +333,8 @@ class Ledger:
     def write_lazy(self) -> None:
         """Write what `store_lazily` has taken, at rest, when there is nothing else to write."""
         if self.has_lazy and self.patience_seconds == settings.LAZY_SECONDS:
-            self._awaited = self._journal.position
-            self.after_commit(_nothing)
+            self._effects.awaited = self._journal.position
+            self.after_commit(nothing)
             self.commit()
 
     def seal(self) -> None:
@@ -379,7 +353,7 @@ class Ledger:
     def was_compacted(self, failure: errors.StorageError | None = None) -> None:
         """The compactor has come to an end; `LogSegments.was_compacted` says what may follow."""
         for state in self.segments.was_compacted(failure):
-            self.store_state(state, _nothing)
+            self.store_state(state, nothing)
 
     # ------------------------------------------------------------ what is known
 
@@ -483,11 +457,6 @@ class Ledger:
         self._disk.look()
         return self._takes_removals and not self.takes_work
 
-    def _append(
-        self, record: Record | StoredRecord, done: Callable[[], None], failed: Failed
-    ) -> bool:
-        return self._append_all([record], done, failed) > 0
-
     def _append_all(
         self,
         appended: Iterable[Record | EncodedChange | StoredRecord],
@@ -506,32 +475,26 @@ class Ledger:
         for record in appended:
             self._journal.append(record)
         self.segments.is_fresh = False
-        self._awaited = self._journal.position
+        self._effects.awaited = self._journal.position
         self.after_commit(done, failed)
-        return self._awaited
+        return self._effects.awaited
 
     def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> bool:
         """Whether any effect could run: what is not durable yet waits for another turn."""
         try:
-            if self._awaited > self._journal.durable:
+            if self._effects.awaited > self._journal.durable:
                 self._journal.write(self.last_id, meanwhile)
                 self.has_lazy = False
             elif meanwhile is not None:
                 meanwhile()
         except errors.StorageError as error:
-            effects, self._effects = self._effects, deque()
-            self._awaited, self.has_lazy = self._journal.durable, False
+            self.has_lazy = False
             self._staged.clear()
             self.refuse_writes(error)
             is_unknown = isinstance(error, errors.OutcomeUnknownError)
             refusal = error if is_unknown else self.refusal()
-            for effect in effects:
-                effect.failed(refusal)
+            self._effects.fail(refusal, self._journal.durable)
             return True
         # A look costs some microseconds, and a flush much more.
         self._disk.look()
-        has_run = False
-        while self._effects and self._effects[0].position <= self._journal.durable:
-            self._effects.popleft().done()
-            has_run = True
-        return has_run
+        return self._effects.run(self._journal.durable)

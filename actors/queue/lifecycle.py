@@ -86,7 +86,7 @@ class Lifecycle:
             state = (message.job_id, message.serial, message.body)
             refused = functools.partial(self._state_refused, row, envelope)
             is_canceled = message.status in (JobStatus.CANCELING, JobStatus.CANCELED)
-            if message.status.is_final and not is_canceled and _is_task(row):
+            if message.status.is_final and not is_canceled and row.origin.is_task:
                 self._ledger.store_lazily(state, done, refused)
             else:
                 self._ledger.store_state(state, done, refused, is_cancelation=is_canceled)
@@ -459,12 +459,6 @@ class Lifecycle:
         self._ledger.store_state(state, functools.partial(self._ledger.files.write_file, row.id))
         # Its process may have given it back while it waited for locks.
         self._store.back_to_pending(row, job, row_of(job, Phase.PENDING).status)
-
-
-def _is_task(row: Row) -> bool:
-    """Whether a master waits for the job's end, and records it."""
-    submitter = row.origin.submitter
-    return submitter is not None and submitter.via == "node"
 
 
 def _show_times(row: Row, job: jobs.Job) -> None:

@@ -69,6 +69,11 @@ class Origin(msgspec.Struct, frozen=True):
     retry_of: int | None = None
     """The job that it repeats."""
 
+    @property
+    def is_task(self) -> bool:
+        """Whether a master waits for the job's end, and records it."""
+        return self.submitter is not None and self.submitter.via == "node"
+
 
 UNKNOWN: Final = Origin()
 """Of jobs whose files say nothing of it."""
