@@ -16,7 +16,7 @@ INSTALLED_PEERS := $(PEERS:%=.peers/%/.installed)
 
 # Debian packages that the tests and the benchmarks use beside Python.
 SYSTEM_PACKAGES := strace chromium
-BENCH_SYSTEM_PACKAGES := redis-server
+BENCH_SYSTEM_PACKAGES := redis-server openssh-server openssh-client
 PEERS_SYSTEM_PACKAGES := redis-server task-spooler \
 	$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),,postgresql)
 

@@ -20,13 +20,17 @@ import psutil
 from ganger import Client
 from ganger.storage.disk import paths
 
+from . import silent_nodes, ssh_side
 from .figures import Timings, heading, median, row
 from .ganger_side import Ganger
 
-NODES = (1, 10)
+NODES = (1, 10, 100)
+NODE_BYTES = 60_000_000
+"""What a node on this machine takes; where there is no room for so many, there is no such row."""
+
 OUTPUT_BYTES = 200_000_000
 JOIN_SECONDS = 60.0
-REST_SECONDS = 5.0
+REST_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _MIB = 1_048_576
 NOTHING = ["true"]
@@ -82,15 +86,24 @@ def measure(folder: Path, steps: int, jobs: int) -> None:
         [first] = have(1)
         _latency(master.client, first, steps // 5)
         _output(master.client, first)
+        heading("The same commands over the same loopback, by others")
+        port = int(_free_endpoint().rpartition(":")[2])
+        ssh_side.measure(folder, port, steps // 5, jobs, _printing())
         heading("Jobs per second on nodes, beside those here (interleaved)")
         for count in NODES:
+            if count * NODE_BYTES > psutil.virtual_memory().available:
+                row(f"over {count} nodes", "not measured: there is too little memory")
+                break
             _rate(master.client, have(count), jobs)
+            _fan_out(master.client, have(count))
         heading("Memory for nodes")
         for name, size in nodes[0].memory().items():
             row(f"a node, {name}", f"{size / _MIB:8.1f} MiB")
+        row("a node, daemon, shared pages counted in part", f"{_proportional(nodes[0]):8.1f} MiB")
         for name, size in master.client.info().memory.items():
             row(f"the master with {len(nodes)} nodes, {name}", f"{size / _MIB:8.1f} MiB")
         row("a node at rest, wake-ups per second", f"{_wake_ups(nodes[-1]):8.1f}")
+    silent_nodes.measure(folder, _free_endpoint())
 
 
 def _latency(client: Client, node: str, count: int) -> None:
@@ -103,8 +116,12 @@ def _latency(client: Client, node: str, count: int) -> None:
     row("ratio, medians", f"{there.milliseconds(0.5) / here.milliseconds(0.5):.2f}")
 
 
+def _printing() -> list[str]:
+    return ["head", "-c", str(OUTPUT_BYTES), "/dev/urandom"]
+
+
 def _output(client: Client, node: str) -> None:
-    words = ["head", "-c", str(OUTPUT_BYTES), "/dev/urandom"]
+    words = _printing()
     found = {}
     for name, where in (("here", None), ("through a node", node)):
         timings = Timings()
@@ -112,7 +129,24 @@ def _output(client: Client, node: str) -> None:
             _run(client, where, words, timings)
         found[name] = OUTPUT_BYTES / timings.milliseconds(0.5) / 1000
         row(f"output, {name}", f"{found[name]:8.0f} MB per s")
+    timings = Timings()
+    for _ in range(3):
+        with timings.one(), subprocess.Popen(words, stdout=subprocess.PIPE) as source:
+            subprocess.run(["cat"], stdin=source.stdout, stdout=subprocess.DEVNULL, check=True)
+    pipe = OUTPUT_BYTES / timings.milliseconds(0.5) / 1000
+    row("the same bytes through a pipe", f"{pipe:8.0f} MB per s")
     row("ratio", f"{found['through a node'] / found['here']:.2f}")
+    row("ratio to the pipe", f"{found['through a node'] / pipe:.2f}")
+
+
+def _fan_out(client: Client, nodes: list[str]) -> None:
+    """One command on each of these nodes, all at once."""
+    timings = Timings()
+    for _ in range(3):
+        with timings.one():
+            ids = client.submit_many([[_opcode(name, NOTHING)] for name in nodes])
+            client.wait(*ids, timeout=600)
+    row(f"one command on each of {len(nodes)} nodes", timings)
 
 
 def _rate(client: Client, nodes: list[str], jobs: int) -> None:
@@ -155,9 +189,17 @@ def _wake_ups(node: Node) -> float:
             found += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
         return found
 
+    # What the last tasks have left, such as processes that wait for a job, is gone by then.
+    time.sleep(REST_SECONDS)
     before = switches()
     time.sleep(REST_SECONDS)
     return (switches() - before) / REST_SECONDS
+
+
+def _proportional(node: Node) -> float:
+    with Client(node.data) as client:
+        process = psutil.Process(client.info().pid)
+    return float(process.memory_full_info().pss / _MIB)
 
 
 def _until_there(client: Client, count: int) -> None:
