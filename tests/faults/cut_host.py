@@ -1,8 +1,8 @@
 """A master and a host in network namespaces of their own, whose packets are lost: told as JSON.
 
-`test_cut_host` runs this as a program in a namespace for network and mounts. A bridge is not needed
-for two machines: a pair of virtual interfaces joins them. A route that leads nowhere loses what goes
-in one direction; an interface that is down loses all.
+`test_cut_host` runs this as a program in namespaces of its own. A pair of virtual interfaces joins
+both machines. A route that leads nowhere loses what goes in one direction; an interface that is
+down loses all.
 """
 
 from __future__ import annotations
