@@ -119,7 +119,9 @@ class Control:
             row.priority = priority
             row.inputs = None
             if row.phase is Phase.STARTING:
-                self._ledger.files.write_state(row.id)
+                # Where nothing has changed, the file may be all there is.
+                if not is_done:
+                    self._ledger.files.write_state(row.id)
             elif row.phase is not Phase.HANDED_OVER:
                 self._ledger.files.write_file(row.id)
             text = _changed_text(row.id, priority)

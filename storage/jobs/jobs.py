@@ -306,6 +306,9 @@ _OP_KEYS = frozenset(OpcodeEntry.__struct_fields__)
 
 _CHECKSUM_START = f',"{CHECKSUM_KEY}":"'.encode()
 _CHECKSUM = re.compile(re.escape(_CHECKSUM_START) + rb'([0-9a-f]{8})"}')
+_OUR_START = f',"{STATE_SERIAL_KEY}":'.encode()
+"""A text that somebody has written anew after us has spaces, or another order."""
+
 CHECKSUM_BYTES = len(_CHECKSUM_START) + len('00000000"}')
 """Length of the checksum at the end of a job file of ours."""
 
@@ -401,9 +404,15 @@ def _decode_any(data: bytes) -> Job:
 
 
 def _check_sum(data: bytes) -> None:
-    """Compare the text with its checksum, if it has one: Ganeti writes none."""
+    """Compare the text with its checksum, if it has one: Ganeti writes none.
+
+    A text of ours that was cut behind our keys, and goes on with the end of another one, has none.
+    """
     end = data[-CHECKSUM_BYTES:]
-    if end.startswith(_CHECKSUM_START) and not has_right_sum(data) and _CHECKSUM.fullmatch(end):
+    if not (end.startswith(_CHECKSUM_START) and _CHECKSUM.fullmatch(end)):
+        if _OUR_START in data:
+            raise errors.StorageError("not a job: its checksum is missing")
+    elif not has_right_sum(data):
         raise errors.StorageError("not a job: its checksum is wrong")
 
 

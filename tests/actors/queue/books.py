@@ -14,7 +14,7 @@ from ganger.storage.queue_files.job_files import QueueDirectory
 
 
 def body(job_id: int, serial: int, status: str = "queued") -> bytes:
-    text = '{"id":%d,"ops":[{"input":{},"status":"%s"}],"ganger_serial":%d}'
+    text = '{"id": %d, "ops": [{"input": {}, "status": "%s"}], "ganger_serial": %d}'
     return (text % (job_id, status, serial)).encode()
 
 

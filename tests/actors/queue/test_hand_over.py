@@ -325,3 +325,14 @@ def test_the_executor_and_the_process_hear_which_jobs_may_share_one(
     for job_id, reuses in ((1, may_reuse), (2, False)):
         queue.hand_over(job_id)
         assert queue.channels[job_id].answer_as(messages.JobGo).reuses is reuses
+
+
+def test_a_job_that_starts_may_be_given_the_priority_that_it_has(queue: Queue) -> None:
+    """Its file is all there is of it: a campaign of power losses has ended the queue so."""
+    queue.submitted(spec())
+    queue.choose(1)
+    ledger = queue.actor.component.store.ledger
+    ledger.files.write_file(1)
+    assert ledger.in_memory(1) is None
+    reprioritise(queue, 1, 0)
+    assert ledger.in_memory(1) is None

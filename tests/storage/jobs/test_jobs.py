@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -131,8 +132,12 @@ FOREIGN: dict[str, Any] = {
 }
 
 
+FOREIGN_TEXT = json.dumps(FOREIGN).encode()
+"""As another program writes it, without a checksum: with spaces."""
+
+
 def test_unknown_keys_survive_a_rewrite() -> None:
-    read = jobs.decode_job(msgspec.json.encode(FOREIGN))
+    read = jobs.decode_job(FOREIGN_TEXT)
     again = msgspec.json.decode(jobs.encode_job(read))
     defaults: dict[str, Any] = {
         "result": None,
@@ -147,22 +152,34 @@ def test_unknown_keys_survive_a_rewrite() -> None:
 
 
 def test_a_mixture_of_two_versions_is_not_believed() -> None:
-    old = jobs.encode_job(jobs.decode_job(msgspec.json.encode(FOREIGN)))
+    old = jobs.encode_job(jobs.decode_job(FOREIGN_TEXT))
     place = old.index(b'"status":"') + len(b'"status":"')
     mixed = old[:place] + bytes([old[place] ^ 1]) + old[place + 1 :]
     with pytest.raises(errors.StorageError, match="checksum"):
         jobs.decode_job(mixed)
 
 
+def test_an_old_end_behind_our_keys_is_not_believed() -> None:
+    job = jobs.decode_job(FOREIGN_TEXT)
+    job.extra[jobs.SUBMISSION_KEY] = "key-29579177278321"
+    written = jobs.encode_job(job)
+    cut = written.index(b"key-2") + len(b"key-2")
+    # The disk has the first sectors of this text, and the last one and the size of another.
+    mixed = written[:cut] + b'2b"}'
+    assert msgspec.json.decode(mixed)[jobs.SUBMISSION_KEY] == "key-22b"
+    with pytest.raises(errors.StorageError, match="checksum is missing"):
+        jobs.decode_job(mixed)
+
+
 def test_a_file_of_another_program_needs_no_checksum() -> None:
-    job = jobs.decode_job(msgspec.json.encode(FOREIGN))
+    job = jobs.decode_job(FOREIGN_TEXT)
     assert jobs.CHECKSUM_KEY not in job.extra
     written = jobs.encode_job(job)
     assert jobs.decode_job(written) == job
 
 
 def test_unknown_keys_stay_with_their_opcode_when_the_job_goes_on() -> None:
-    read = jobs.decode_job(msgspec.json.encode(FOREIGN))
+    read = jobs.decode_job(FOREIGN_TEXT)
     read.ops[1].apply(OpcodeEvent.START)
     again = msgspec.json.decode(jobs.encode_job(read))
     assert [op.get("another") for op in again["ops"]] == [None, True]
