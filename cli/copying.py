@@ -94,13 +94,7 @@ def copy(
     each, as with `ganger exec --on`.
     """  # noqa: D301 - the mark that keeps lines apart
     found = parsed(target)
-    given = {name: options.pop(name) for name in ("mode", "owner", "group", "lost_after")}
-    path = f"{found.path.rstrip('/')}/" if len(files) > 1 else found.path
-    ops = [
-        {"OP_ID": "OP_NODE_COPY", "source": source, "path": path}
-        | {name: value for name, value in given.items() if value is not None}
-        for source in map(_source, files)
-    ]
+    ops = _opcodes(files, found.path, options)
     is_several = len(found.words) > 1 or any(map(choosing.is_group, found.words))
     if not is_several and (parallel is not None or stop_on_failure):
         raise errors.UsageError("--parallel and --stop-on-failure go with several nodes")
@@ -119,6 +113,18 @@ def copy(
         with repeating.under(key) as used:
             job_id = client.submit(ops, key=used, **options)
         return execute.finish(client, job_id, detach=detach, quiet=quiet)
+
+
+def _opcodes(files: Sequence[str], path: str, options: dict[str, Any]) -> list[dict[str, Any]]:
+    """An opcode for each file, with the parameters that stand among these ``options``."""
+    given = {name: options.pop(name) for name in ("mode", "owner", "group", "lost_after")}
+    if len(files) > 1:
+        path = f"{path.rstrip('/')}/"
+    return [
+        {"OP_ID": "OP_NODE_COPY", "source": source, "path": path}
+        | {name: value for name, value in given.items() if value is not None}
+        for source in map(_source, files)
+    ]
 
 
 def _planned(  # noqa: PLR0917 - what a fan-out needs

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import engine
 from tests import checkout, core_alone, own_children, own_folders, quick, told
 from tests.actors.queue.queue_stage import Queue
@@ -23,14 +23,20 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# No deadline for one example: how long it takes says more about the machine than about the code.
+# No deadline for one example, or for a draw: both say more about the machine than about the code.
 # A failure prints the line that repeats it, and an example: shrinking has a bound of its own, far
 # below that of a test, and is not followed by the phase that tries variants of each draw.
 SHRINKING_SECONDS = 20
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
 engine.MAX_SHRINKING_SECONDS = SHRINKING_SECONDS
-settings.register_profile("ganger", deadline=None, print_blob=True, phases=PHASES, derandomize=True)
-settings.register_profile("explore", deadline=None, print_blob=True, phases=PHASES)
+settings.register_profile(
+    "explore",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    phases=PHASES,
+)
+settings.register_profile("ganger", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("explore" if explores() else "ganger")
 
 LONGEST_FIRST = (

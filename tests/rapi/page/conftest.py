@@ -20,7 +20,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where it is used
 
     home = tmp_path_factory.mktemp("home")
-    options = "--no-sandbox --disable-gpu --in-process-gpu --disable-quic --no-first-run --disable-sync"
+    options = (
+        "--no-sandbox --disable-gpu --in-process-gpu --disable-quic --no-first-run --disable-sync"
+    )
     quiet = "--disable-background-networking --disable-component-update"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

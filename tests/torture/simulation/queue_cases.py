@@ -18,7 +18,13 @@ def run_queue_model(count: int, seed: int, _folder: Path) -> Tally:
     """Play ``count`` cases; the first that fails is made small, and ends the campaign."""
     tally = Tally()
     drawn = hypothesis.settings(
-        TestQueue.settings, max_examples=count, derandomize=False, database=None
+        TestQueue.settings,
+        max_examples=count,
+        derandomize=False,
+        database=None,
+        # Whether a draw is slow says more about the machine than about the queue.
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        deadline=None,
     )
     before = core.global_force_seed
     setattr(core, "global_force_seed", seed)  # noqa: B010 - it is typed as what it is at first
