@@ -25,7 +25,7 @@ from ganger.transport import frames, messages
 from ganger.transport.links.link import Link, Received
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_master": False}
-LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001, "on_nodes": ["n1"]}
+LOCKED = {"OP_ID": "OP_TEST_DELAY", "duration": 0.000001}
 
 
 class FakeLink(DaemonLink):
