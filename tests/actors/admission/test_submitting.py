@@ -207,9 +207,9 @@ def test_standard_input_stays_in_the_opcode_up_to_its_size_as_json(
         ),
         (EXEC | {"depends": [[0, []]]}, "DependencyError", "depends[0]: there is no job 0 (yet)"),
         (
-            {"OP_ID": "OP_CLUSTER_VERIFY"},
+            {"OP_ID": "OP_CLUSTER_DESTROY"},
             "OperationMissingError",
-            "OP_CLUSTER_VERIFY: this opcode is known, but nothing on this system can run it",
+            "OP_CLUSTER_DESTROY: this opcode is known, but nothing on this system can run it",
         ),
     ],
 )

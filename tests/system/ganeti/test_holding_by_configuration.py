@@ -52,7 +52,8 @@ def test_a_host_is_held_whatever_jobs_call_it(daemon: Daemon, client: Client, wr
     others = [client.submit(op(NAMES[1])) for op in ops] + [client.submit(command(NODES[1]))]
     assert set(end(client, *others).values()) == {SUCCESS}
     assert statuses(client, *held) == ["queued"] * 4
-    assert f"it takes node/{NODES[0]} (" in client.explain(held[0]).text
+    # Of two names, people know this one.
+    assert f"it takes node/{NAMES[0]} (" in client.explain(held[0]).text
     daemon.replace_killed()
     run_by(client)
     assert statuses(client, *held) == ["queued"] * 4

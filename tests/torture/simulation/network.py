@@ -13,7 +13,7 @@ import os
 import weakref
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.torture.simulation.core import Core, Handle, Program
 
@@ -89,15 +89,27 @@ class SocketOs:
         return os.geteuid()
 
 
-class Dealer:
-    """Stands for `wire.Dealer`."""
+class Caller(Protocol):
+    """One end of a connection to the router. ``peer``: its name there; None: it has none now."""
 
-    def __init__(self, endpoint: str, pair: object = None) -> None:
+    program: Program
+    peer: bytes | None
+    is_closed: bool
+
+    def arrive(self, data: bytes) -> None:
+        """The router has sent a frame."""
+
+    def lose_connection(self) -> None:
+        """The connection is gone, with the last of what was on its way."""
+
+
+class Dealer:
+    """Stands for `dealer.Dealer`."""
+
+    def __init__(self) -> None:
         core = Core.active
         assert core.current is not None
-        assert pair is None
         self.core = core
-        self.endpoint = endpoint
         self.program = core.current.program
         self.peer: bytes | None = None
         self.is_closed = False
@@ -105,13 +117,10 @@ class Dealer:
         self._frames: deque[tuple[float, bytes]] = deque()
         self._events: deque[tuple[float, ConnectionEvent]] = deque()
         self._last_at = 0.0
-        self.program.closers.append(self.kill)
+        self.program.closers.append(self.close)
         network = Network.of(core)
-        network.dealers.append(self)
+        network.callers.append(self)
         network.connect_later(self)
-
-    def filenos(self) -> list[int]:
-        return [self._notice.number]
 
     def send(self, data: bytes) -> bool:
         self._notice.report()
@@ -132,34 +141,16 @@ class Dealer:
             return self._events.popleft()[1]
         return None
 
-    def receive(self, timeout_seconds: float | None) -> bytes | ConnectionEvent | None:
-        assert timeout_seconds == 0
-        return self.take()
-
     def due(self) -> float:
         """When there is something to take."""
         frames = self._frames[0][0] if self._frames else math.inf
         return min(frames, self._events[0][0] if self._events else math.inf)
 
     def close(self) -> None:
-        self._leave()
-
-    def kill(self) -> None:
-        """Its program is gone: what was on its way goes no further, from some point on."""
-        router = Network.of(self.core).router
-        if router is not None and self.peer is not None:
-            router.lose_tail(self.peer)
-        self._leave()
-
-    def _leave(self) -> None:
-        if self.is_closed:
-            return
-        self.is_closed = True
-        network = Network.of(self.core)
-        network.dealers.remove(self)
-        if network.router is not None and self.peer is not None:
-            network.router.arrive(self.peer, None)
-        self._notice.close()
+        if not self.is_closed:
+            self.is_closed = True
+            Network.of(self.core).leave(self)
+            self._notice.close()
 
     # What the network does.
 
@@ -200,7 +191,7 @@ class Router:
         self.core = core
         self.endpoints = [f"ipc://{local}"]
         self.program = core.current.program
-        self.peers: dict[bytes, Dealer] = {}
+        self.peers: dict[bytes, Caller] = {}
         self._notice = Notice(core, self.program)
         self._incoming: dict[bytes, deque[tuple[float, bytes | None]]] = {}
         self._left: list[bytes] = []
@@ -258,10 +249,10 @@ class Router:
     def send(self, peer: bytes, data: bytes) -> bool:
         self._notice.report()
         self.core.fault_point()
-        dealer = self.peers.get(peer)
-        if dealer is None or dealer.peer != peer or dealer.is_closed:
+        caller = self.peers.get(peer)
+        if caller is None or caller.peer != peer or caller.is_closed:
             return False
-        dealer.arrive(data)
+        caller.arrive(data)
         return True
 
     def try_send(self, peer: bytes, data: bytes) -> Sent:
@@ -278,12 +269,11 @@ class Router:
 
     # What the network does.
 
-    def welcome(self, dealer: Dealer) -> None:
+    def welcome(self, peer: bytes, caller: Caller) -> None:
         """There is a connection, of a process that the kernel knows."""
-        assert dealer.peer is not None
-        self.peers[dealer.peer] = dealer
-        pid = dealer.program.pid
-        self._identities[dealer.peer] = Credentials(kind="local", uid=os.geteuid(), pid=pid)
+        self.peers[peer] = caller
+        pid = caller.program.pid
+        self._identities[peer] = Credentials(kind="local", uid=os.geteuid(), pid=pid)
 
     def arrive(self, peer: bytes, data: bytes | None) -> None:
         """A frame is on its way from ``peer``; None: the end of its connection."""
@@ -306,7 +296,7 @@ class Network:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.router: Router | None = None
-        self.dealers: list[Dealer] = []
+        self.callers: list[Caller] = []
         self.documents: Any = None
         """The socket of LUXI."""
         self._names = itertools.count(1)
@@ -322,40 +312,51 @@ class Network:
     def open(self, router: Router) -> None:
         assert self.router is None, "two daemons serve one socket"
         self.router = router
-        for dealer in self.dealers:
-            self.connect_later(dealer)
+        for caller in self.callers:
+            self.connect_later(caller)
 
     def close(self, router: Router) -> None:
         if self.router is router:
             self.router = None
-            for dealer in self.dealers:
-                dealer.lose_connection()
+            for caller in self.callers:
+                caller.lose_connection()
 
-    def connect_later(self, dealer: Dealer) -> None:
+    def connect_later(self, caller: Caller) -> None:
+        """Those of libzmq connect anew by themselves."""
         router = self.router
 
         def connect() -> None:
-            if router is self.router and not dealer.is_closed and dealer.peer is None:
-                self._connect(dealer)
+            assert isinstance(caller, Dealer)
+            if router is self.router and not caller.is_closed and caller.peer is None:
+                self.connect(caller)
+                caller.happen(ConnectionEvent.REACHED)
+                caller.happen(ConnectionEvent.MADE)
 
-        if router is not None:
+        if router is not None and isinstance(caller, Dealer):
             seconds = self.core.dice.uniform(0.0, RECONNECT_SECONDS_MAX)
             self.core.later(seconds, connect, "message")
 
-    def cut(self, dealer: Dealer) -> None:
-        """A connection breaks; it is made again soon."""
-        if self.router is not None and dealer.peer is not None:
-            self.router.lose_tail(dealer.peer)
-            self.router.arrive(dealer.peer, None)
-            dealer.lose_connection()
-            self.connect_later(dealer)
-
-    def _connect(self, dealer: Dealer) -> None:
+    def connect(self, caller: Caller) -> None:
+        """There is a connection now."""
         assert self.router is not None
-        dealer.peer = b"L%05d" % next(self._names)
-        self.router.welcome(dealer)
-        dealer.happen(ConnectionEvent.REACHED)
-        dealer.happen(ConnectionEvent.MADE)
+        caller.peer = b"L%05d" % next(self._names)
+        self.router.welcome(caller.peer, caller)
+
+    def cut(self, caller: Caller) -> None:
+        """A connection breaks; it is made again soon."""
+        if self.router is not None and caller.peer is not None:
+            self.router.lose_tail(caller.peer)
+            self.router.arrive(caller.peer, None)
+            caller.lose_connection()
+            self.connect_later(caller)
+
+    def leave(self, caller: Caller) -> None:
+        """It is closed. With its program, what was on its way is lost from some point on."""
+        self.callers.remove(caller)
+        if self.router is not None and caller.peer is not None:
+            if not caller.program.is_alive:
+                self.router.lose_tail(caller.peer)
+            self.router.arrive(caller.peer, None)
 
 
 class NoDocuments:

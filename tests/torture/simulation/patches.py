@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import select
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ from unittest.mock import patch
 
 from tests import own_children
 from tests.torture.simulation import (
+    local_sockets,
     network,
     simulated_daemon,
     simulated_processes,
@@ -38,7 +40,7 @@ from ganger.storage.log import journal
 from ganger.storage.opcodes import KilledError, OperationContext, OperationError
 from ganger.storage.opcodes.catalogue import OpExec
 from ganger.storage.queue_files import job_files
-from ganger.transport.zmq import dealer
+from ganger.transport.zmq import local_wire
 
 
 class Select:
@@ -114,6 +116,20 @@ def _asks_clock(name: str) -> Callable[[], float]:
     return ask
 
 
+@functools.cache
+def _watch_real_sockets() -> dict[str, bool]:
+    """What of ours connects to a real socket is not in the world, whose faults pass it by."""
+    world = {"is here": False}
+
+    def watch(event: str, _given: tuple[Any, ...]) -> None:
+        if event == "socket.connect" and world["is here"]:
+            raise AssertionError("a socket for which nothing stands in the simulated world")
+
+    # Nobody can remove it.
+    sys.addaudithook(watch)
+    return world
+
+
 @contextmanager
 def simulated() -> Iterator[None]:
     """Within, every component and job lives in the world that is active."""
@@ -156,7 +172,7 @@ def simulated() -> Iterator[None]:
         (settings, "FILES_UNWRITTEN_MAX", settings.FILES_UNWRITTEN_MAX),
         (channels, "pair", sockets.pair),
         (channels, "select", Select),
-        (dealer, "Dealer", network.Dealer),
+        (local_wire, "_socket", local_sockets.Module),
         (listener, "Router", network.Router),
         (listener, "os", network.SocketOs()),
         (wconfd_listener, "DocumentSocket", network.NoDocuments),
@@ -180,4 +196,5 @@ def simulated() -> Iterator[None]:
         for place, name, instead in replaced:
             stack.enter_context(patch.object(place, name, instead))
         stack.enter_context(patch.dict(registry.OPERATIONS, {"OP_EXEC": run_simulated}))
+        stack.enter_context(patch.dict(_watch_real_sockets(), {"is here": True}))
         yield

@@ -109,7 +109,7 @@ class User(Task):
         core.run_as(self.program, self._connect)
 
     def _connect(self) -> None:
-        self.dealer = Dealer("ipc://")
+        self.dealer = Dealer()
         self.session.opened(self.core.clock.now)
 
     @property

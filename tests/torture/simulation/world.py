@@ -356,7 +356,7 @@ class World(Core):
             case "wire":
                 self.injected["connection lost"] += 1
                 network = Network.of(self)
-                network.cut(dice.choice(network.dealers))
+                network.cut(dice.choice(network.callers))
             case "server":
                 for task in self.tasks:
                     if isinstance(task, ForkServer):
