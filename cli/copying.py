@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -149,22 +150,27 @@ def parsed(text: str) -> Target:
     Target(words=['web1', 'tag:db'], path='/srv/a:b')
     """
     names, colon, path = text.partition(":/")
-    words = [word for word in names.split(",") if word]
+    words = choosing.words_of([names])
     if not (colon and words):
         raise errors.UsageError(
             f"NODE:PATH: expected nodes and an absolute path, such as web1:/srv/, got {text!r}"
         )
-    return Target([*dict.fromkeys(words)], f"/{path}")
+    return Target(words, f"/{path}")
 
 
 def _source(name: str) -> str:
     """The file's absolute path; `UsageError` if it cannot be read."""
     path = Path(name).absolute()
     try:
-        with path.open("rb", buffering=0) as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        # A pipe without a writer would hold up who opens it otherwise.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            kind = stat.S_IFMT(os.fstat(file).st_mode)
+        finally:
+            os.close(file)
     except OSError as error:
         raise errors.UsageError(f"{name}: {os.strerror(error.errno or 0)}") from error
-    if not is_file:
-        raise errors.UsageError(f"{name}: is no regular file")
+    if kind != stat.S_IFREG:
+        reason = os.strerror(errno.EISDIR) if kind == stat.S_IFDIR else "is no regular file"
+        raise errors.UsageError(f"{name}: {reason}")
     return os.fspath(path)

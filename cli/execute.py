@@ -59,7 +59,7 @@ _NOT_STARTED = "command cannot be started: "
     multiple=True,
     metavar="NODE|tag:TAG",
     help="Run it on this node, which the job locks shared unless --lock says more; or on all nodes "
-    "with this tag. Repeated: on each, in a job of its own.",
+    "with this tag. Repeated, or with commas: on each, in a job of its own.",
 )
 @click.option(
     "--parallel",
@@ -191,6 +191,9 @@ def _on_nodes(
     **options: Any,  # noqa: ANN401 - as `_submitted`
 ) -> int:
     """Run it here, on the node, or on each of several; the exit code."""
+    given, nodes = nodes, choosing.words_of(nodes)
+    if given and not nodes:
+        raise errors.UsageError(f"--on: expected a node, or tag:TAG, got {given[0]!r}")
     if len(nodes) > 1 or any(map(choosing.is_group, nodes)):
         return _on_several(call, opcode, nodes, spread, detach=detach, quiet=quiet, **options)
     if any(spread):

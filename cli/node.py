@@ -71,8 +71,8 @@ def invite(
 ) -> None:
     """Let a host join as the node NAME: print the line to run there.
 
-    The token in it is good for one host. Whoever has it can join in its place until then. The line
-    may be printed again; each token is good.
+    The token in it is good for one host, once. Whoever has it can join in its place until then. The
+    command may be repeated; each of its tokens is good.
     """
     with call.client() as client:
         before = client.nodes()
@@ -113,8 +113,9 @@ _COLUMNS = {
 def _row(found: NodeState, use: str | None) -> dict[str, Any]:
     state, since = "there", found.called
     if not found.has_joined:
-        is_open = found.invited_until > time.time()
-        state, since = "invited" if is_open else "invitation past", found.invited_until
+        state, since = "invited", 0.0
+        if found.invited_until <= time.time():
+            state, since = "invitation past", found.invited_until
     elif not found.is_there:
         state, since = "refused" if found.problem else "silent", found.silent_since
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -152,7 +153,7 @@ def _of_record(record: dict[str, Any]) -> dict[str, Any]:
 
 def _of_host(state: NodeState | None) -> dict[str, Any]:
     if state is None or not state.has_joined:
-        return {"Host": "none has joined" if state is None else "invited, and has not joined yet"}
+        return {"Host": "none has joined" if state is None else _invitation(state)}
     is_silent = f"silent since {output.absolute(state.silent_since or None)}"
     if state.problem:
         is_silent = f"refused: {state.problem}"
@@ -164,6 +165,13 @@ def _of_host(state: NodeState | None) -> dict[str, Any]:
         "Version": live.get("version", "unknown"),
         "Open calls": state.open_calls,
     }
+
+
+def _invitation(state: NodeState) -> str:
+    until = output.absolute(state.invited_until or None)
+    if state.invited_until > time.time():
+        return f"invited until {until}, and has not joined yet"
+    return f"has not joined: the invitation was valid until {until}"
 
 
 _FIGURES = ("bootid", "mfree", "mtotal", "dfree", "dtotal", "ctotal")

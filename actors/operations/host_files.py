@@ -99,6 +99,9 @@ def _wanted(path: str, kept: Kept, data: Path) -> tuple[int, int, int]:
         found = os.lstat(path)
         if stat.S_ISDIR(found.st_mode):
             raise OSError(errno.EISDIR, "")
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            # A rename would take a device or a pipe away from all who use it.
+            raise OperationError("OpExecError", f"{path}: is no regular file")
         if stat.S_ISREG(found.st_mode):
             mode = stat.S_IMODE(found.st_mode) & 0o777
             if os.geteuid() == 0:

@@ -24,6 +24,15 @@ def is_group(word: str) -> bool:
     return word.startswith(TAG)
 
 
+def words_of(texts: Iterable[str]) -> list[str]:
+    """The words in texts that have commas between them, each once.
+
+    >>> words_of(["web1,tag:db", "web1"])
+    ['web1', 'tag:db']
+    """
+    return [*dict.fromkeys(word for text in texts for word in text.split(",") if word)]
+
+
 def chosen(nodes: Sequence[Mapping[str, Any]], words: Iterable[str]) -> Chosen:
     """The nodes that these words mean, in their order, those of a tag by name.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 INVITATION_SECONDS = 3_600.0
 """How long a token is valid, unless the operator says otherwise."""
 
+_MINUTE = 60
 _TOLD_SECONDS = 30 * 86_400.0
 """How long the user of a token that is used or too old is told so."""
 
@@ -111,10 +112,9 @@ def joined(table: HostTable, visitor: Visitor, key: str, directory: str, now: fl
             f"this token was used already, for another host or directory; {_again(host.name)}"
         )
     if now > invitation.until:
-        minutes = max(1, round((now - invitation.until) / 60))
-        raise errors.NotAllowedError(
-            f"this token was valid until {minutes} min ago; {_again(host.name)}"
-        )
+        past = round(now - invitation.until)
+        ago = f"{past} s" if past < _MINUTE else f"{past // _MINUTE} min"
+        raise errors.NotAllowedError(f"this token was valid until {ago} ago; {_again(host.name)}")
     _check_own(table, host.name, key)
     used = msgspec.structs.replace(invitation, used_by=key)
     invitations = tuple(used if one.key == used.key else one for one in host.invitations)

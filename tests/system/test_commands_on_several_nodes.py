@@ -38,7 +38,7 @@ def test_each_node_has_a_line_and_all_are_one_plan(daemon: Daemon, client: Clien
 
 def test_failures_follow_with_their_last_lines_and_their_code(daemon: Daemon) -> None:
     script = 'echo begun; [ "$GANGER_NODE" = web1 ] || { echo no disk >&2; exit 3; }'
-    done = daemon.run("exec", "--on", "web1", "--on", "web2", "--", "sh", "-c", script, check=False)
+    done = daemon.run("exec", "--on", "web1,web2", "--", "sh", "-c", script, check=False)
     assert done.returncode == 3
     assert "web1  succeeded: begun" in done.stdout
     assert "web2  failed: exit code 3; last line: no disk" in done.stdout
@@ -60,6 +60,16 @@ def test_after_a_failure_no_further_node_begins(daemon: Daemon, client: Client) 
 def test_a_limit_lets_all_run_in_the_end(daemon: Daemon) -> None:
     done = daemon.run("exec", "--on", "tag:web", "--parallel", "1", "--quiet", "--", "true")
     assert sorted(done.stdout.splitlines()) == ["web1  succeeded", "web2  succeeded"]
+
+
+def test_without_a_node_nothing_runs_here(daemon: Daemon, client: Client) -> None:
+    """As of a variable that is empty: `--on "$HOST"`."""
+    done = daemon.run("exec", "--on", "", "--", "true", check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "ganger: --on: expected a node, or tag:TAG, got ''\n",
+    )
+    assert not [*client.jobs()]
 
 
 def test_what_cannot_be_stores_no_job(daemon: Daemon, client: Client) -> None:

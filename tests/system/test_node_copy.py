@@ -91,11 +91,15 @@ def test_what_cannot_be_is_one_line_before_anything_is_sent(
 ) -> None:
     source = tmp_path / "source"
     source.write_text("x")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     for words, told in (
         ((str(source), "web1"), "NODE:PATH: expected nodes and an absolute path, such as web1:/"),
         ((str(source), "web1:srv"), "NODE:PATH: expected nodes and an absolute path"),
         ((str(tmp_path), "web1:/srv"), f"{tmp_path}: Is a directory"),
         (("/no/such", "web1:/srv"), "/no/such: No such file or directory"),
+        # Nobody writes into it.
+        ((str(pipe), "web1:/srv"), f"{pipe}: is no regular file"),
         (
             (str(source), "web7:/srv"),
             "OP_NODE_COPY: node: no host has joined as 'web7'; nodes: web1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,6 +64,13 @@ def test_what_cannot_be_is_one_clear_line(daemon: Daemon, host: Host, tmp_path: 
     assert "`ganger node join TOKEN` makes it one" in done.stderr
 
 
+def test_an_invitation_says_until_when_it_is_valid(daemon: Daemon) -> None:
+    daemon.run("node", "invite", "web2", *at())
+    words = ("--no-headers", "--fields", "name,state,since")
+    assert daemon.run("node", "list", *words).stdout.split() == ["web2", "invited", "-"]
+    assert re.search(r"invited until 20.*Z, and", daemon.run("node", "info", "web2").stdout)
+
+
 def test_a_token_is_good_for_one_host(daemon: Daemon, tmp_path: Path) -> None:
     token = daemon.run("node", "invite", "web2", *at()).stdout.split()[-1]
     first, second = Host(tmp_path / "first", "web2"), Host(tmp_path / "second", "web2")
@@ -88,7 +96,7 @@ def test_a_token_is_good_for_a_time(daemon: Daemon, tmp_path: Path) -> None:
 
     wait_until_true(is_past, "the token is too old")
     done = other.run("node", "join", token, check=False)
-    assert "this token was valid until 1 min ago" in done.stderr
+    assert re.search(r"this token was valid until [0-9]+ s ago", done.stderr), done
     assert not other.places.membership.exists()
 
 

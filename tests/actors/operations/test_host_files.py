@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,21 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
             put(target, [b"x"], tmp_path, **kept)
         assert str(caught.value) == told
     assert [*tmp_path.iterdir()] == []
+
+
+def test_what_is_no_file_is_left_to_those_who_use_it(tmp_path: Path) -> None:
+    """As a device: renamed over /dev/null, a file took it from the whole host."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for target in (pipe, tmp_path / "socket"):
+            before = target.lstat()
+            with pytest.raises(OperationError) as caught:
+                put(target, [b"x"], tmp_path)
+            assert str(caught.value) == f"{target}: is no regular file"
+            assert target.lstat() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["pipe", "socket"]
 
 
 def test_links_do_not_lead_around_the_settings(tmp_path: Path) -> None:

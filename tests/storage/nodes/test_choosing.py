@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganger import BadRequestError
-from ganger.storage.nodes.choosing import chosen
+from ganger.storage.nodes.choosing import chosen, words_of
 
 NODES: list[dict[str, Any]] = [
     {"name": "web2", "tags": ["web"]},
@@ -22,6 +22,11 @@ def test_names_stand_as_they_are_and_tags_for_nodes_in_use_each_once() -> None:
     found = chosen(NODES, ["other", "tag:web", "web1"])
     assert found.names == ["other", "web1", "web2"]
     assert found.left_out == [("web3", "drained")]
+
+
+def test_commas_stand_between_words() -> None:
+    assert words_of(["web1,tag:db,", "web1", "db2"]) == ["web1", "tag:db", "db2"]
+    assert words_of(["", ","]) == []
 
 
 def test_a_node_that_is_named_is_not_left_out() -> None:
