@@ -40,7 +40,8 @@ import msgspec
 from ganger import cli
 from ganger.cli import daemon as daemon_command
 from ganger.cli import main as command_line
-from ganger.storage import entry_points
+from ganger.actors.execution import prewarming
+from ganger.storage import entry_points, settings
 from ganger.storage.alive import process_identity
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ OUT_OF_THE_WAY = 500
 
 REQUEST_BYTES_MAX = 150_000
 DESCRIPTORS_MAX = 8
+SPARE_CHILDREN = 3
 FORK_SERVER = "ganger.actors.execution.template"
 AUTHORITY = "ganger.actors.supervision.authority_process"
 REMOTE_API = "ganger.rapi.process"
@@ -274,6 +276,10 @@ def become(child: Child) -> NoReturn:
         subprocess.Popen = WarmPopen  # type: ignore[assignment, misc]
     elif child.link is not None:
         os.close(link)
+    if request["kind"] == "server":
+        # A server of the tests has few jobs, and shares what this template has learned.
+        settings.SPARE_CHILDREN = SPARE_CHILDREN
+        prewarming.DRY_RUNS = 0
     # python [-P] -m MODULE WORDS...
     place = request["words"].index("-m") + 1
     module = importlib.import_module(request["words"][place])
