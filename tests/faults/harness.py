@@ -71,6 +71,9 @@ class Daemon:
         self.holds_back = holds_back
         self.data = folder / "data"
         self.places = paths.places(self.data)
+        self.has_hosts = False
+        """Whether hosts will join: then its hub begins warm, too."""
+
         self.up_code = 0
         """The exit code that a start is to have: 70 if it cannot listen where it should."""
         _made.append(self)
@@ -97,6 +100,8 @@ class Daemon:
         """Run one command of the command line."""
         command = [*self._limited, *GANGER, "--data", str(self.data), *words]
         environment = {**os.environ, "GANGER_TEST_FOLDER": str(self.folder)}
+        if self.has_hosts:
+            environment["GANGER_TEST_HUB"] = "1"
         if self._limited or not warm_starts.can_begin(command, environment):
             return subprocess.run(
                 command,

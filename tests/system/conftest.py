@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.harness import Daemon
+from tests.system import hosts
 from tests.system.gates import Gate
 from tests.system.hosts import Host, joined_host
 from tests.system.passed_on import PassedOn
@@ -30,7 +31,10 @@ def running_daemon(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[D
     """
     placement = getattr(request, "param", None)
     if request.node.get_closest_marker("passes_on") is None:
-        with Daemon(tmp_path, placement=placement) as daemon:
+        daemon = Daemon(tmp_path, placement=placement)
+        names = vars(request.module).values()
+        daemon.has_hosts = any(getattr(one, "__module__", "") == hosts.__name__ for one in names)
+        with daemon:
             yield daemon
     else:
         passed_on = request.getfixturevalue("passed_on")
