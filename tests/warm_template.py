@@ -38,9 +38,9 @@ import msgspec
 
 # The daemon first: it keeps its logging library from loading what the commands load below.
 from ganger import cli
+from ganger.actors.execution import prewarming
 from ganger.cli import daemon as daemon_command
 from ganger.cli import main as command_line
-from ganger.actors.execution import prewarming
 from ganger.storage import entry_points, settings
 from ganger.storage.alive import process_identity
 
