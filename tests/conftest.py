@@ -40,8 +40,9 @@ settings.register_profile("ganger", settings.get_profile("explore"), derandomize
 settings.load_profile("explore" if explores() else "ganger")
 
 LONGEST_FIRST = (
-    "rapi/page/", "torture/test_share", "system/test_demo", "scenarios", "properties",
-    "torture", "faults", "system",
+    "rapi/page/", "torture/test_share", "system/test_demo", "faults/test_cut_host",
+    "system/test_first_steps", "scenarios", "properties", "torture", "faults", "compatibility",
+    "test_packaging", "system",
 )  # fmt: skip
 """Parts of names of files: what takes long begins first where several processes share the tests."""
 
@@ -52,7 +53,10 @@ ONE_PROCESS = (
     "tests/compatibility/test_ganeti_rapi_client.py",
     "tests/compatibility/test_ganeti_tools",
     "tests/compatibility/test_monitoring.py",
+    "tests/compatibility/test_ganeti_rapi_on_hosts.py",
+    "tests/faults/test_cut_host.py",
     "tests/faults/test_full_disk_of_6_mb.py",
+    "tests/faults/test_full_disk_of_a_host.py",
     "tests/faults/test_rapi_process.py",
     "tests/faults/test_reused_processes.py",
     "tests/rapi/ganeti/test_ganeti_resources.py",
