@@ -1,11 +1,12 @@
 """`make demo-hosts`: a master and five hosts on this machine, and what is true after faults.
 
-    .venv/bin/python -m docs.examples.demo_hosts [--keep]
+    .venv/bin/python -m docs.examples.demo_hosts [--loopback] [--keep]
 
-Each host has its own data directory and node daemon, and calls the master over the loopback
-address. A maintenance plan runs its commands there. While a command runs on each host, one host is
-cut off, one loses all of its processes as in a reboot, and the master's daemon is killed. The exit
-code is 0 only if every command started exactly once, and every job says what was true.
+Each host has its own data directory and node daemon, and where that is allowed a network namespace,
+from which it calls the master over a cable of its own. Elsewhere they share the loopback address. A
+maintenance plan runs its commands there. While a command runs on each host, one host is cut off,
+one loses all of its processes as in a reboot, and the master's daemon is killed. The exit code is 0
+only if every command started exactly once, and every job says what was true.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from docs.examples import demo_network
 from docs.examples.demo import still_running
 
 from ganger import Client, GangerError
@@ -53,8 +54,9 @@ echo done"""
 class Machine:
     """One of the machines: a data directory, and the processes that were started for it."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, inside: Sequence[str] = ()) -> None:
         self.name = name
+        self._inside = inside
         self.places = paths.places(folder / name)
         self.witness = folder / f"{name}-witness"
         self.gate = folder / f"{name}-gate"
@@ -64,7 +66,11 @@ class Machine:
     def ganger(self, *words: str) -> str:
         """Run a command of `ganger` as if it were typed there; its standard output."""
         done = subprocess.run(
-            [sys.executable, "-m", "ganger.cli.main", "--data", str(self.places.data), *words],
+            [
+                *self._inside,
+                *[sys.executable, "-m", "ganger.cli.main", "--data", str(self.places.data)],
+                *words,
+            ],
             env={**os.environ, MARK: str(self.places.data)},
             capture_output=True,
             text=True,
@@ -108,9 +114,10 @@ class Machine:
 class Demonstration:
     """One run. ``holds`` until a claim is refuted."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: demo_network.Loopback) -> None:
+        self._network = network
         self.master = Machine(folder, "master")
-        self.hosts = {name: Machine(folder, name) for name in HOSTS}
+        self.hosts = {name: Machine(folder, name, network.inside(name)) for name in HOSTS}
         self.holds = True
         self._began = time.monotonic()
 
@@ -134,9 +141,7 @@ class Demonstration:
 
     def join(self) -> None:
         """What an operator does: a line on the master, and the line that it prints on the host."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            endpoint = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        endpoint = self._network.endpoint
         for name, host in self.hosts.items():
             where = ("--listen", endpoint, "--announce", endpoint)
             _, *line = self.master.ganger("node", "invite", name, *where).split()
@@ -172,10 +177,8 @@ class Demonstration:
 
     def break_things(self) -> None:
         """Cut one host off, end another one's processes, and kill the master meanwhile."""
-        cut, rebooted = self.hosts[CUT_OFF], self.hosts[REBOOTED]
-        daemon = cut.daemon()
-        daemon.suspend()
-        self.say(f"{CUT_OFF} is cut off: its node daemon answers nothing (SIGSTOP)")
+        rebooted = self.hosts[REBOOTED]
+        self.cut_off()
         rebooted.kill(list(rebooted.processes()))
         self.say(f"{REBOOTED} loses all of its processes, as in a reboot (SIGKILL)")
         self.until(lambda: REBOOTED in self.silent(), f"the master knows that {REBOOTED} is silent")
@@ -183,8 +186,24 @@ class Demonstration:
         self.say("The master's daemon is killed; the processes of its jobs live on")
         self.say(self.master.ganger("up"))
         self.say(rebooted.ganger("node", "up"))
-        daemon.resume()
+        self.mend()
         self.until(lambda: self.silent() == [], "all hosts are there again")
+
+    def cut_off(self) -> None:
+        """Let nothing from one host come to the master, or back."""
+        if isinstance(self._network, demo_network.Cables):
+            self._network.cut(CUT_OFF)
+            self.say(f"{CUT_OFF} is cut off: its packets are lost")
+        else:
+            self.hosts[CUT_OFF].daemon().suspend()
+            self.say(f"{CUT_OFF} is cut off: its node daemon answers nothing (SIGSTOP)")
+
+    def mend(self) -> None:
+        """The host that was cut off is reached again."""
+        if isinstance(self._network, demo_network.Cables):
+            self._network.mend(CUT_OFF)
+        else:
+            self.hosts[CUT_OFF].daemon().resume()
 
     def verify(self, client: Client, jobs: dict[str, Any]) -> None:
         """Compare what the jobs say with what the hosts have witnessed."""
@@ -278,10 +297,19 @@ def main() -> int:
     """Run the demonstration; 0 if everything held."""
     parser = argparse.ArgumentParser(description="A master and five hosts, and faults.")
     parser.add_argument("--keep", action="store_true", help="leave all files in place")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces for the hosts")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    is_inside = demo_network.ENTERED in os.environ
+    if not is_inside and not arguments.loopback:
+        if not (why_not := demo_network.why_not()):
+            demo_network.enter()
+        print(f"All hosts share the loopback address: no namespaces ({why_not})")
     folder = Path(tempfile.mkdtemp(prefix="ganger-hosts-"))
-    demonstration = Demonstration(folder)
+    network = demo_network.Cables(HOSTS) if is_inside else demo_network.Loopback()
+    if is_inside:
+        print("Each host has a network namespace, and a cable to the master")
+    demonstration = Demonstration(folder, network)
     try:
         demonstration.run()
     except KeyboardInterrupt:

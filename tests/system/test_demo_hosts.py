@@ -11,15 +11,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from docs.examples import demo_hosts
+from docs.examples import demo_hosts, demo_network
 
 RUN_SECONDS = 240.0
 CLAIMS = 6
 
 
-def start(tmp_path: Path) -> subprocess.Popen[str]:
+def start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", demo_hosts.__name__],
+        [sys.executable, "-m", demo_hosts.__name__, *options],
         cwd=Path(demo_hosts.__file__).parents[2],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
@@ -44,6 +44,9 @@ def test_every_command_ran_once_and_every_end_is_true(tmp_path: Path) -> None:
     process = start(tmp_path)
     text, _ = process.communicate(timeout=RUN_SECONDS)
     print(text)
+    has_cables = not demo_network.why_not()
+    assert ("web2 is cut off: its packets are lost" in text) == has_cables
+    assert text.startswith("Each host has a network namespace" if has_cables else "All hosts share")
     claims = re.findall(r"^  (ok|FAILED) +(.+)$", text, re.MULTILINE)
     assert [mark for mark, _ in claims] == ["ok"] * CLAIMS
     assert text.endswith("Everything held.\n")
@@ -51,9 +54,13 @@ def test_every_command_ran_once_and_every_end_is_true(tmp_path: Path) -> None:
     assert (left(tmp_path), list(tmp_path.iterdir())) == ([], [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demonstration_cleans_up(tmp_path: Path, number: signal.Signals) -> None:
-    process = start(tmp_path)
+@pytest.mark.parametrize(
+    ("number", "options"), [(signal.SIGINT, []), (signal.SIGTERM, ["--loopback"])]
+)
+def test_an_interrupted_demonstration_cleans_up(
+    tmp_path: Path, number: signal.Signals, options: list[str]
+) -> None:
+    process = start(tmp_path, *options)
     assert process.stdout is not None
     heard = ""
     while "web1 has joined" not in heard:
