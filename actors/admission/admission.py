@@ -22,7 +22,7 @@ from . import retrying, submitting
 from .submission_keys import SubmissionKeys, mark_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
@@ -73,11 +73,15 @@ class Admission:
         gate: StartGate,
         link_retry: Callable[[int, int], None],
         retries_of: Callable[[int], list[int]],
+        *,
+        purged_tasks: Container[str],
     ) -> None:
         """``link_retry``: note in an ended job (its id first) that another one repeats it.
 
-        ``retries_of``: the jobs of which that was noted.
+        ``retries_of``: the jobs of which that was noted. ``purged_tasks``: the keys under which
+        nothing starts again.
         """
+        self._purged_tasks = purged_tasks
         self._runtime = runtime
         self.is_drained = store.ledger.directory.is_drained
         self._store = store
@@ -122,6 +126,11 @@ class Admission:
         is_stored = not message.dry_run
         if key is not None and is_stored and self._keys.is_repeat(envelope, key, message.jobs):
             return
+        if key is not None and key in self._purged_tasks:
+            text = (
+                "it has run, and was purged before its end was fetched: how it ended is not known"
+            )
+            raise errors.JobStateError(text)
         if is_stored:
             self._check_disk(key, count)
         self._keys.end_doubts()

@@ -6,7 +6,7 @@ instead (`storage.ganeti.operations`).
 
 - `registry`: the table, short operations, and how failures are stored.
 - `commands`: ``OP_EXEC``. `command_output`: what its command prints. `on_node`: a command on
-  another host. `as_user`: a command of another user.
+  another host. `task_results`: what its end there says. `as_user`: a command of another user.
 - `copies`: ``OP_NODE_COPY``. `host_files`: puts files on this host.
 - `named_calls`: ``OP_NODE_CALL``. `host_answers`: what a host answers to Ganger's own calls.
   `restricted_commands`: runs those that it lets others run.

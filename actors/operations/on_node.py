@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ...storage import errors, settings, wording
-from ...storage.jobs import outcomes
-from ...storage.jobs.jobs import JobStatus, decode_job
-from ...storage.jobs.outcomes import Outcome
+from ...storage.jobs.jobs import decode_job
 from ...storage.opcodes import KilledError, OperationError, targets
 from ...transport import frames, messages
 from ...transport.client.reading_ahead import ReadingAhead
+from . import task_results
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
@@ -239,6 +238,8 @@ class Task:
         self._outputs = {
             kind: Output(-1, kind, self._log, context) for kind in ("stdout", "stderr")
         }
+        self._missing = 0
+        """Bytes of output that were told to be missing."""
         self._source: int | None = None
         self.when_sent: Callable[[int, bytes, int], None] = lambda _place, _data, _size: None
         """Is told each piece that is sent to the node as its input: place, data, size of all."""
@@ -297,7 +298,8 @@ class Task:
         self._context.unmark_task(self._key)
         for output in self._outputs.values():
             output.finish()
-        return self._result()
+        assert self._ended is not None
+        return task_results.result_of(decode_job(self._ended.body), self._node)
 
     def kill(self) -> None:
         """Have it ended on the node, now or when the node has said that it has it."""
@@ -344,6 +346,15 @@ class Task:
             found = self._reply_or_kill(kill, None)
         for slot in list(self._slots):
             self._forget(slot)
+        self._tell_lost_output()
+
+    def _tell_lost_output(self) -> None:
+        """Tell if the host has removed output (a purge there) before this process had it."""
+        assert self._ended is not None
+        written = task_results.written(decode_job(self._ended.body)) or {}
+        lost = sum(size - self._outputs[kind].size for kind, size in written.items())
+        if lost > 0 and not self._missing:
+            self._tell_missing(lost, "the host has removed them")
 
     def _reply_or_kill(
         self, kill: Callable[[], None], patience: float | None
@@ -378,16 +389,8 @@ class Task:
     def _has_all_output(self) -> bool:
         """Whether as much has come as the command has written: there is no further page."""
         assert self._ended is not None
-        match decode_job(self._ended.body).ops[0].result:
-            case dict() as result:
-                pass
-            case [_, [_, dict() as result]]:
-                pass
-            case _:
-                return False
-        sizes = {kind: result.get(f"{kind}_bytes") for kind in self._outputs}
-        is_whole = sizes == {kind: output.size for kind, output in self._outputs.items()}
-        return is_whole and result.get("truncated") is False
+        sizes = {kind: output.size for kind, output in self._outputs.items()}
+        return task_results.written(decode_job(self._ended.body)) == sizes
 
     def _take(self, chunks: list[OutputChunk]) -> None:
         for chunk in chunks:
@@ -395,26 +398,12 @@ class Task:
                 self._outputs[chunk.stream].take(chunk.data)
             elif chunk.missing:
                 why = {"limit": "above its limit", "disk": "the disk refused them"}
-                reason = why.get(chunk.gap, "they were damaged")
-                count = wording.counted(chunk.missing, "byte")
-                self._context.log(f"{self._node}: {count} of output are missing: {reason}")
+                self._tell_missing(chunk.missing, why.get(chunk.gap, "they were damaged"))
 
-    def _result(self) -> Any:  # noqa: ANN401 - as the opcode has it
-        assert self._ended is not None
-        job = decode_job(self._ended.body)
-        entry, ending = job.ops[0], outcomes.ending_of(job)
-        if entry.status is JobStatus.SUCCESS:
-            return entry.result
-        if ending is not None and ending.outcome is Outcome.LOST:
-            text = f"the command was lost on {self._node}: {ending.reason}"
-            raise OperationError("OpExecError", text)
-        match entry.result:
-            case [str(name), [str(text), *details]]:
-                raise OperationError(name, text, *details)
-            case str(text):
-                # The task's process left no result: the node's daemon has said why.
-                raise OperationError("OpExecError", f"{self._node}: {text}")
-        raise OperationError("OpExecError", f"{self._node}: the task was canceled there")
+    def _tell_missing(self, size: int, reason: str) -> None:
+        self._missing += size
+        count = wording.counted(size, "byte")
+        self._context.log(f"{self._node}: {count} of output are missing: {reason}")
 
     # ------------------------------------------------------------ calls
 

@@ -18,6 +18,7 @@ import msgspec
 from ...storage import errors
 from ...storage.log.journal import Journal
 from ...storage.queue_files.job_files import QueueDirectory
+from ...storage.queue_files.purged_tasks import PurgedTasks
 from ...transport import messages
 from ...transport.envelopes import Envelope
 from ..admission.admission import Admission
@@ -61,9 +62,15 @@ class JobQueue(Component[messages.QueueMessage]):
         self.estimating = Estimating(self.runtime, self.store)
         self.lifecycle = Lifecycle(self.runtime, self.store, self.gate, self.estimating)
         self.control = Control(self.runtime, self.store, self.choices, self.lifecycle)
-        self.purging = Purging(self.runtime, self.store)
+        purged = PurgedTasks(self.places.purged_tasks)
+        self.purging = Purging(self.runtime, self.store, purged)
         self.admission = Admission(
-            self.runtime, self.store, self.gate, self.control.link_retry, self.control.retries_of
+            self.runtime,
+            self.store,
+            self.gate,
+            self.control.link_retry,
+            self.control.retries_of,
+            purged_tasks=purged,
         )
         self.diagnosis = Diagnosis(
             self.runtime,

@@ -15,7 +15,8 @@ import time
 from typing import TYPE_CHECKING
 
 from ...storage import errors, settings, wording
-from ...storage.queue_files import removal
+from ...storage.jobs import origins
+from ...storage.queue_files import job_files, removal
 from ...transport import messages
 from ..store.job_rows import Phase
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from ...storage.jobs.jobs import JobStatus
+    from ...storage.queue_files.purged_tasks import PurgedTasks
     from ...transport.envelopes import Envelope
     from ...transport.messages import Message
     from ..runtime.component import Runtime
@@ -39,8 +41,9 @@ _NEEDING_AT_ONCE = 5_000
 class Purging:
     """Carries out requests to purge jobs, a page of jobs at a time."""
 
-    def __init__(self, runtime: Runtime, store: JobStore) -> None:
+    def __init__(self, runtime: Runtime, store: JobStore, purged_tasks: PurgedTasks) -> None:
         self._runtime = runtime
+        self._purged_tasks = purged_tasks
         self._store = store
         self._table = store.table
         self._ledger = store.ledger
@@ -179,7 +182,7 @@ class Purging:
     def _removing(self, files: Files) -> Generator[None, None, None]:
         """Have the log say that these jobs are purged, with one flush; then remove their files."""
         refusal = yield from self._recording(files)
-        if refusal is not None and self._ledger.is_read_only and self._ledger.is_short:
+        if refusal is not None and self._ledger.is_short:
             self._make_room(files)
             refusal = yield from self._recording(files)
             if refusal is not None:
@@ -214,6 +217,8 @@ class Purging:
 
     def _recording(self, files: Files) -> Generator[None, None, errors.GangerError | None]:
         """Have the log say that these jobs are purged; why it does not."""
+        if self._runtime.host.is_node and (refusal := (yield from self._keeping_keys(files))):
+            return refusal
         outcome = list[errors.GangerError | None]()
 
         def stored() -> None:
@@ -227,6 +232,27 @@ class Purging:
         while not outcome:
             yield
         return outcome[0]
+
+    def _keeping_keys(self, files: Files) -> Generator[None, None, errors.GangerError | None]:
+        """Keep the keys of these tasks, so that none of them starts again; why they are not."""
+        keys: list[str] = []
+        try:
+            for part in _slices([*files]):
+                keys += filter(None, map(self._name_of, part))
+                yield
+            self._purged_tasks.add(keys)
+        except errors.StorageError as error:
+            return error
+        return None
+
+    def _name_of(self, job_id: int) -> str | None:
+        """A task's name is its key."""
+        if (row := self._table.find(job_id)) is not None:
+            return row.origin.name
+        body = self._directory.read_archived(job_id)
+        return (
+            None if body is None else origins.origin_of(job_files.read_job(body, job_id).extra).name
+        )
 
     def _make_room(self, files: Files) -> None:
         """The disk is so full that the log takes nothing: remove large output and input first.

@@ -97,6 +97,11 @@ class Places(msgspec.Struct, frozen=True):
         return self.data / "node.toml"
 
     @property
+    def purged_tasks(self) -> Path:
+        """On a node: the tasks that were purged (`storage.queue_files.purged_tasks`)."""
+        return self.data / "purged.tasks"
+
+    @property
     def cluster_files(self) -> Path:
         """On a node: the files about the cluster that the master has copied there."""
         return self.data / "cluster"

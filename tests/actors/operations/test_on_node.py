@@ -139,6 +139,19 @@ def test_output_is_passed_on_whole_each_stream_for_itself() -> None:
     assert len(context.written_to("stderr")) == 20 * 100_000
 
 
+@pytest.mark.parametrize("lost", [0, 5])
+def test_output_that_the_host_has_removed_is_told(lost: int) -> None:
+    """As by a purge there, before all of it had come: the job ended as if there were none."""
+    file = Packer().pack(0, [Segment(1, b"x" * 100)], 0)
+    result = {"stdout_bytes": 100 + lost, "stderr_bytes": 0, "truncated": False}
+    context = NodeContext(file, ended(JobStatus.SUCCESS, result))
+    run(context)
+    told = [text for text in context.lines() if "missing" in text]
+    assert told == [f"web1: {lost} bytes of output are missing: the host has removed them"] * (
+        lost > 0
+    )
+
+
 def test_what_the_node_says_of_a_failure_is_the_jobs_failure() -> None:
     details = {"exit_code": 3, "stderr_tail": "no\n"}
     failed = ended(JobStatus.ERROR, ["OpExecError", ["exit code 3", details]])

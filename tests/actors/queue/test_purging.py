@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
-from tests.actors.queue.queue_stage import ENDED, Queue, spec
+from tests.actors.queue.queue_stage import DELAY, ENDED, Queue, spec
 from tests.refusals import refusing
 
 from ganger.actors.queue import purging
@@ -69,6 +70,37 @@ def test_a_purged_job_leaves_nothing_and_its_id_is_not_given_again(
     queue.restart()
     assert queue.statuses(archived=True) == {}
     assert queue.submitted(spec()) == [2]
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_purged_task_of_a_host_does_not_start_again(queue: Queue, *, is_archived: bool) -> None:
+    """The master submits it again if the answer was lost: it would have run a second time."""
+    queue.stage.host = msgspec.structs.replace(queue.stage.host, is_node=True)
+    queue.restart()
+    task = messages.JobSpec(ops=[DELAY], name="task-1-0-5.000000")
+    queue.submitted(task, key="task-1-0-5.000000")
+    queue.finish(1)
+    if is_archived:
+        archive(queue, 1)
+    assert ids(purge(queue, 1)) == [1]
+    for _ in range(2):
+        refusal = queue.submit(task, key="task-1-0-5.000000").refusal
+        assert refusal[0] == "JobStateError"
+        assert "it has run, and was purged before its end was fetched" in refusal[1]
+        queue.restart()
+    assert queue.submitted(task, key="task-2-0-5.000000") == [2]
+
+
+def test_a_host_whose_disk_keeps_no_key_keeps_the_task(queue: Queue) -> None:
+    queue.stage.host = msgspec.structs.replace(queue.stage.host, is_node=True)
+    queue.restart()
+    queue.submitted(messages.JobSpec(ops=[DELAY], name="task-1-0-5.000000"))
+    queue.finish(1)
+    queue.stage.places.purged_tasks.mkdir()
+    asker = queue.actor.ask(messages.PurgeJobs(ids=[1]))
+    queue.actor.work_off()
+    assert "purged.tasks: Is a directory" in asker.refusal[1]
+    assert left(queue) == ["job-1"]
 
 
 def test_a_dry_run_tells_the_same_and_removes_nothing(queue: Queue) -> None:
