@@ -18,6 +18,7 @@ from ganger.actors.execution.executor import Executor
 from ganger.actors.job.job_context import JobContext
 from ganger.actors.job.running_job import RunningJob
 from ganger.actors.locks.lock_manager import LockManager
+from ganger.actors.runtime.mailbox import Expired
 from ganger.storage.jobs import jobs
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.locks.locks import Owner
@@ -126,6 +127,30 @@ def test_no_job_begins_before_the_locks_of_tasks_are_taken(queue: Queue, locks: 
     queue.channels[2].answer_as(messages.JobGo)
 
 
+@pytest.mark.parametrize("lost_by", ["lock manager", "queue", "time"])
+def test_a_question_for_the_locks_of_tasks_that_is_lost_is_asked_again(
+    queue: Queue, locks: Locks, lost_by: str
+) -> None:
+    lose_power(queue, FIRST)
+    [asked] = queue.stage.take_requests(messages.TakeLocksOfTasks)
+    if lost_by == "lock manager":
+        locks.actor = queue.stage.start(LockManager, 2)
+        queue.actor.hear_of_restart("lock_manager")
+    elif lost_by == "queue":
+        queue.restart(3)
+    else:
+        queue.actor.handle(Expired(asked.number))
+    queue.choose(2)
+    queue.hand_over(2)
+    assert queue.channels[2].answers == []
+    [asked] = queue.stage.take_requests(messages.TakeLocksOfTasks)
+    locks.actor.actor.handle(asked)
+    locks.actor.end_turn()
+    queue.actor.handle_mail()
+    queue.actor.end_turn()
+    queue.channels[2].answer_as(messages.JobGo)
+
+
 def test_a_queue_without_tasks_asks_for_no_locks(queue: Queue) -> None:
     lose_power(queue, {"OP_ID": "OP_EXEC", "argv": ["true"]})
     assert queue.stage.take_requests(messages.TakeLocksOfTasks) == []
@@ -149,9 +174,9 @@ def test_a_mark_that_a_power_loss_has_damaged_is_removed_if_no_job_needs_it(stag
     stage.take_one(messages.OwnerEnded, to="lock_manager")
 
 
-def test_a_mark_of_several_tasks_stays_flushed_until_all_have_ended(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(name="flushes")
+def flushes_of_marks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each mark was flushed, in order."""
     flushes: list[bool] = []
     write = task_marks.write
 
@@ -160,11 +185,54 @@ def test_a_mark_of_several_tasks_stays_flushed_until_all_have_ended(
         write(lock_file, tasks, flush=flush)
 
     monkeypatch.setattr(task_marks, "write", written)
-    path = lock_file(stage, 1)
-    job = jobs.Job(id=1, ops=[jobs.OpcodeEntry(input={})], received_timestamp=(1, 2))
+    return flushes
+
+
+def context_of(stage: Stage, fields: dict[str, Any]) -> JobContext:
+    """That of job 1, which runs this opcode."""
+    op = jobs.OpcodeEntry(input=fields, status=JobStatus.RUNNING, exec_timestamp=(12, 500_000))
+    job = jobs.Job(id=1, ops=[op], received_timestamp=(1, 2))
+    running = RunningJob(job, Owner(1, lock_file(stage, 1), 1))
     nobody: Any = None
-    running = RunningJob(job, Owner(1, path, 1))
-    context = JobContext(running, nobody, nobody, str(stage.places.queue))
+    return JobContext(running, nobody, nobody, str(stage.places.queue))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"OP_ID": "OP_EXEC", "argv": ["true"], "node": "web1"},
+        {"OP_ID": "OP_EXEC", "argv": ["true"], "nodes": ["web1", "web2"]},
+        {"OP_ID": "OP_NODE_CALL", "name": "version", "node": "web1"},
+        {"OP_ID": "OP_NODE_CALL", "name": "version", "nodes": ["web1"]},
+        {"OP_ID": "OP_NODE_COPY", "content": "x", "path": "/x", "node": "web1"},
+        {"OP_ID": "OP_NODE_COPY", "content": "x", "path": "/x", "nodes": ["web1", "web2"]},
+        {"OP_ID": "OP_RESTRICTED_COMMAND", "command": "c", "nodes": ["web1", "web2"]},
+        {"OP_ID": "OP_TEST_DELAY", "duration": 1.0, "on_master": False, "on_nodes": ["web1"]},
+        {"OP_ID": "OP_CLUSTER_REDIST_CONF"},
+        {"OP_ID": "OP_CLUSTER_VERIFY"},
+    ],
+    ids=lambda fields: " ".join(map(str, fields.values())),
+)
+def test_a_mark_is_flushed_unless_the_jobs_file_tells_its_task(
+    stage: Stage, flushes: list[bool], fields: dict[str, Any]
+) -> None:
+    context = context_of(stage, fields)
+    context.mark_task("web1")
+    [marked] = task_marks.read(lock_file(stage, 1))
+    again = task_marks.jobs_task(context._running.job)
+    is_known = again is not None and (again.node, again.key, again.began) == (
+        (marked.node, marked.key, marked.began)
+    )
+    assert [is_known] == [not flushed for flushed in flushes]
+    context.mark_task("web2")
+    assert flushes[1:] == [True]
+
+
+def test_a_mark_of_several_tasks_stays_flushed_until_all_have_ended(
+    stage: Stage, flushes: list[bool]
+) -> None:
+    path = lock_file(stage, 1)
+    context = context_of(stage, {})
     first, second = context.mark_task("web1"), context.mark_task("web2")
     context.unmark_task(first)
     assert flushes == [True, True]

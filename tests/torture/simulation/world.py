@@ -247,6 +247,13 @@ class World(Core):
                 again = functools.partial(self.configure, slots=slots, rules=rules, insists=True)
                 self.later(0.1, again)
             return
+        if (queue.store.ledger.segments.changes.newest or 0) > store._stored._known:
+            # The last change of its predecessor was still on its way as this one read the log.
+            self.run_as(self._task_of(store).program, self._task_of(store).crash)
+            self.later(
+                0.1, functools.partial(self.configure, slots=slots, rules=rules, insists=insists)
+            )
+            return
         self.slots, self.slots_ever = slots, max(self.slots_ever, slots)
         stored = store._stored
         before = stored.snapshot
