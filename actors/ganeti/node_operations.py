@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ..job.job_context import JobContext
     from ..job.store_operations import Await
 
+_NORMAL_SECONDS: Final = 15 * 60.0
+_SLOW_SECONDS: Final = 60 * 60.0
+"""As long as Ganeti waits for the reply to a call of a node, and to a slow one."""
+
 _OFFLINE: Final = "Node is marked offline"
 _NODE_FIELDS: Final = ["name", "uuid", "offline", "drained", "master_candidate", "master"]
 _INSTANCE_FIELDS: Final = ["name", "admin_state", "pnode", "pnode.group.uuid"]
@@ -71,15 +75,18 @@ class _Asking:
         return answer.ids
 
     def call_hosts(
-        self, nodes: Sequence[str], call: NodeCall[Any]
+        self, nodes: Sequence[str], call: NodeCall[Any], lost_after: float
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Make a call of the hosts of these nodes: the replies, and why there are no others."""
+        """Make a call of the hosts of these nodes: the replies, and why there are no others.
+
+        A host that is silent for ``lost_after`` seconds after it was called is given up.
+        """
         there = self.context.ask_hosts(nodes)
         absent = {name: self.absence(name) for name in nodes if name not in there}
         opcode = OpNodeCall(call=call.call, arguments=msgspec.to_builtins(call))
         fields = on_node.fields_of(opcode)
         results, failures = on_node.try_all(
-            self.context, [name for name in nodes if name in there], fields
+            self.context, [name for name in nodes if name in there], fields, lost_after=lost_after
         )
         return results, absent | {name: _text(error) for name, error in failures.items()}
 
@@ -178,7 +185,7 @@ def _redistribute(_opcode: Any, asking: _Asking) -> None:  # noqa: ANN401 - as a
     ]
     if not targets or asking.context.dry_run:
         return
-    _, failures = asking.call_hosts(targets, WriteSsconfFiles(values=values))
+    _, failures = asking.call_hosts(targets, WriteSsconfFiles(values=values), _NORMAL_SECONDS)
     asking.context.log_lines(
         [
             warning(f"Copy of the ssconf files to node {name} failed: {text}")
@@ -200,7 +207,7 @@ def _restricted(opcode: Any, asking: _Asking) -> list[list[Any]]:  # noqa: ANN40
     results: dict[str, Any] = {}
     if online and not asking.context.dry_run:
         call = RestrictedCommand(cmd=opcode.command)
-        results, others = asking.call_hosts(online, call)
+        results, others = asking.call_hosts(online, call, _SLOW_SECONDS)
         failures |= others
     head = f"Command '{opcode.command}' on node"
     return [
