@@ -28,7 +28,7 @@ def run(context: HostContext, fields: dict[str, Any], monkeypatch: pytest.Monkey
     row = {"name": "web1", "offline": False, "master": False}
 
     def answer(asked: messages.RunQuery, *_: object) -> dict[str, Any]:
-        return {"data": [[[0, row[field]] for field in asked.fields]]}
+        return {"data": [[[0, row[field]] for field in asked.fields or ()]]}
 
     monkeypatch.setattr(query_operations, "answer", answer)
     nobody: Any = None
