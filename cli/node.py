@@ -78,6 +78,9 @@ def invite(
         before = client.nodes()
         found = client.invite_node(name, valid_for=valid_for, endpoint=listen, announced=announce)
     output.echo(f"ganger node join {found.token}")
+    if any(one.name == name and one.is_there for one in before.nodes):
+        text = f"node {name} is there: another host that joins with this line takes its place"
+        output.echo(f"ganger: {text}", err=True)
     away = [one.name for one in before.nodes if one.has_joined and not one.is_there]
     if listen is not None and away and listen != before.endpoint:
         text = (
@@ -135,8 +138,12 @@ def _row(found: NodeState, use: str | None) -> dict[str, Any]:
 def remove(call: Call, name: str) -> None:
     """Forget the node NAME: its connection ends at once, and its key is not accepted any more."""
     with call.client() as client:
+        before = [one for one in client.nodes().nodes if one.name == name]
         client.remove_node(name)
     output.echo(f"Node {name} is removed")
+    if any(one.open_calls or one.left_tasks for one in before):
+        text = "jobs waited for its commands: these may still run, and have no locks any more"
+        output.echo(f"ganger: {text}", err=True)
 
 
 for _command in (

@@ -38,7 +38,7 @@ def state(
         is_there=session is not None,
         joined=host.joined,
         called=0.0 if session is None else session.since,
-        silent_since=0.0 if session else silent_since,
+        silent_since=max(silent_since, host.joined) if host.key and session is None else 0.0,
         address="" if session is None else session.address,
         invited_until=max(open_until, default=0.0),
         open_calls=open_calls,

@@ -210,7 +210,8 @@ class NodeHub(Component[messages.NodeHubMessage]):
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
-            self.log.warning("a node is refused", error=error.text)
+            if self._silences.is_news(error.text):
+                self.log.warning("a node is refused", error=error.text)
             self._refuse(incoming.peer, number, error)
 
     def _visitor(self, incoming: Incoming) -> Visitor:
@@ -269,12 +270,17 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _store(self, table: HostTable, event: str, name: str) -> None:
         """Store this table, unless it is the present one."""
         if table is not self._table:
-            host_table.write(self.places.hosts, table)
             joined = 0.0 if self._table is None else self._table.hosts[name].joined
-            self._table = table
+            self._write(table)
             if joined < table.hosts[name].joined:
+                # What was there before is not this node any more.
+                self._cut(name, f"another host has joined as {name}")
                 self._seen.forget(name)
             self.log.info(event, node=name)
+
+    def _write(self, table: HostTable) -> None:
+        host_table.write(self.places.hosts, table)
+        self._table = table
 
     def _greet(self, incoming: Incoming, number: int, message: messages.GreetMaster) -> None:
         visitor = self._visitor(incoming)
@@ -290,8 +296,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._check_copy(host, incoming.peer, message)
         called = host_table.called(self._table, visitor.name, incoming.identity.key or "")
         self._store(called, "a node calls with its new key", visitor.name)
-        earlier = self._sessions.get(visitor.name)
-        if earlier is not None and earlier.peer != incoming.peer:
+        if (earlier := self._sessions.get(visitor.name)) and earlier.peer != incoming.peer:
             self._end_session(visitor.name)
         address, now = incoming.identity.address, self.runtime.wall_clock()
         session = Session(incoming.peer, address, now, message.live, message.run)
@@ -320,16 +325,14 @@ class NodeHub(Component[messages.NodeHubMessage]):
             self._forget_peer(left)
         session = self._sessions.get(host.name)
         if session is not None and session.peer != peer and session.run != message.run:
-            where = f"connected already, from {session.address}"
-            text = f"node {host.name} is {where}: another daemon has the same keys"
-            raise errors.NotAllowedError(text)
+            text = f"node {host.name} is connected already, from {session.address}"
+            raise errors.NotAllowedError(f"{text}: another daemon has the same keys")
         seal = seals.Seal(message.seal, message.following_seal)
         problem = seals.refusal(host, seal, message.last_id, self._seen.of(host.name))
         seal_then = host.seal if problem else seal.following
         if (host.seal, host.problem) != (seal_then, problem):
             table = host_table.sealed(self._table, host.name, seal_then, problem)
-            host_table.write(self.places.hosts, table)
-            self._table = table
+            self._write(table)
         if problem:
             self._silences.refuse(host.name, problem)
             raise errors.NotAllowedError(problem)
@@ -358,13 +361,9 @@ class NodeHub(Component[messages.NodeHubMessage]):
             if self._table is None or host is None or not host.is_node:
                 continue
             table = host_table.without_object(self._table, host.name)
-            host_table.write(self.places.hosts, table)
-            self._table = table
+            self._write(table)
             self.log.warning("a node was removed from the configuration", node=host.name)
-            if (session := self._sessions.get(host.name)) is not None:
-                problem = table.hosts[host.name].problem
-                self._refuse(session.peer, 0, errors.NotAllowedError(problem))
-                self._end_session(host.name)
+            self._cut(host.name, table.hosts[host.name].problem)
             self._look_again(host.name)
 
     def _greeting(self, name: str) -> messages.NodeGreeted:
@@ -372,8 +371,13 @@ class NodeHub(Component[messages.NodeHubMessage]):
         return announcing.greeting(name, cluster, self._router, self._table)
 
     def _forget_peer(self, peer: bytes) -> None:
-        name = self._names.get(peer)
-        if name is not None:
+        if (name := self._names.get(peer)) is not None:
+            self._end_session(name)
+
+    def _cut(self, name: str, problem: str) -> None:
+        """End the node's connection, if it is there, and say why."""
+        if (session := self._sessions.get(name)) is not None:
+            self._refuse(session.peer, 0, errors.NotAllowedError(problem))
             self._end_session(name)
 
     def _end_session(self, name: str) -> None:
@@ -415,8 +419,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             # `OperatorError`: it is impossible, and nothing has changed.
             self._open(table.endpoint)
         assert self._router is not None
-        host_table.write(self.places.hosts, table)
-        self._table = table
+        self._write(table)
         if before is not None:
             for name, session in self._sessions.items():
                 before.send(session.peer, frames.encode(self._greeting(name), 0))
@@ -443,7 +446,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
             listing.state(
                 host,
                 self._sessions.get(name),
-                silent_since=self._silences.since.get(name, 0.0),
+                silent_since=self._silences.since_of(name),
                 open_calls=self._calls.count(name),
                 left_tasks=self._left.count(name),
             )
@@ -469,8 +472,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _forget_host(self, envelope: Envelope[Any], name: str) -> None:
         assert self._table is not None
         table = host_table.removed(self._table, name)
-        host_table.write(self.places.hosts, table)
-        self._table = table
+        self._write(table)
         if name in self._sessions:
             self._end_session(name)
         self._look_again(name)
@@ -479,8 +481,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _forget_tasks(self, envelope: Envelope[Any], name: str) -> None:
         now = self.runtime.wall_clock()
         table = host_table.forgotten(self._table or host_table.HostTable(endpoint=""), name, now)
-        host_table.write(self.places.hosts, table)
-        self._table = table
+        self._write(table)
         count = len(self._calls.jobs(name)) + self._left.count(name)
         self._look_again(name)
         envelope.reply(messages.TasksForgotten(jobs=count))

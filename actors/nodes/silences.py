@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_TOLD_MAX = 1_000
+
+
 class Silences:
     """All of them by node. ``tell`` lets those who wait for a node know that there is a reason."""
 
@@ -17,6 +20,8 @@ class Silences:
         self.tell: Callable[[str], object] = lambda _: None
         self.since: dict[str, float] = {}
         self._now = now
+        self._begun = now()
+        self._told: set[str] = set()
         self._addresses: dict[str, str] = {}
         """From where each has called last, without the port."""
         self._reasons: dict[str, str] = {}
@@ -30,10 +35,11 @@ class Silences:
         """The node is there."""
         self.since.pop(node, None)
         self._reasons.pop(node, None)
+        self._told.clear()
 
     def since_of(self, node: str) -> float:
-        """Since when the node is silent; for all that is known since now."""
-        return self.since.setdefault(node, self._now())
+        """Since when the node is silent; for all that is known since this hub has begun."""
+        return self.since.get(node, self._begun)
 
     def why(self, node: str) -> str:
         """Why the node is silent; empty: nobody knows."""
@@ -44,6 +50,14 @@ class Silences:
         if self._reasons.get(node) != why:
             self._reasons[node] = why
             self.tell(node)
+
+    def is_news(self, refusal: str) -> bool:
+        """Whether it was not told since a node has called: hosts call again every few seconds."""
+        if len(self._told) >= _TOLD_MAX:
+            self._told.clear()
+        is_new = refusal not in self._told
+        self._told.add(refusal)
+        return is_new
 
     def refuse_caller(self, address: str) -> None:
         """A host has called from there with an unknown key: a silent node may have lost its own."""

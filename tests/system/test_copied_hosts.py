@@ -85,3 +85,36 @@ def test_a_second_daemon_with_the_keys_of_a_node_is_refused(
         wait_until_true(lambda: "web1  refused" in state_of(daemon), "it has forgotten a task")
     finally:
         other.__exit__()
+
+
+def test_another_host_that_joins_in_the_place_of_one_is_that_node_from_then_on(
+    daemon: Daemon, client: Client, host: Host, tmp_path: Path
+) -> None:
+    """As after a typing error in `ganger node invite`: no command runs on the first one any more.
+
+    Its connection stayed, commands ran there, and the new host was refused for them.
+    """
+    first, second = tmp_path / "first", tmp_path / "second"
+    until_there(client, "web1")
+    client.wait(client.submit(touch(first)))
+    other = Host(tmp_path / "other", "web1")
+    try:
+        line = daemon.run("node", "invite", "web1")
+        assert line.stderr == (
+            "ganger: node web1 is there: another host that joins with this line takes its place\n"
+        )
+        other.run(*line.stdout.split()[1:])
+        until_there(client, "web1")
+        [ended] = client.wait(client.submit(touch(second)), timeout=PATIENCE_SECONDS)
+        assert ended.outcome == "success"
+        with host.client() as there:
+            assert len(list(there.jobs())) == 1
+        with other.client() as there:
+            assert len(list(there.jobs())) == 1
+
+        def is_told() -> bool:
+            return "the master does not know this host's key" in host.run("node", "status").stdout
+
+        wait_until_true(is_told, "the first one knows why")
+    finally:
+        other.__exit__()

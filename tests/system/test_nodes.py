@@ -155,7 +155,8 @@ def test_a_removed_node_is_gone_at_once(
     job_id = client.submit({"OP_ID": "OP_EXEC", "argv": waiting(gate), "node": "web1"})
     with host.client() as there:
         wait_until_true(lambda: bool(list(there.jobs(statuses=["running"]))), "the task runs")
-    daemon.run("node", "remove", "web1")
+    told = daemon.run("node", "remove", "web1").stderr
+    assert "jobs waited for its commands: these may still run, and have no locks any more" in told
     [ended] = client.wait(job_id)
     assert ended.reason_ended == (
         "node web1 was removed: it is not known whether the command still runs on web1"

@@ -26,3 +26,24 @@ def test_a_silent_node_whose_key_is_not_known_any_more_is_told_of() -> None:
     assert told == ["web1", "web2"]
     silences.end("web1")
     assert (silences.why("web1"), silences.since) == ("", {"web2": 5.0})
+
+
+def test_a_node_that_has_not_called_yet_is_silent_since_the_hub_began() -> None:
+    clock = iter([5.0, 9.0])
+    silences = Silences(lambda: next(clock))
+    assert [silences.since_of("web1"), silences.since_of("web1")] == [5.0, 5.0]
+    silences.begin("web1", WHERE)
+    assert silences.since_of("web1") == 9.0
+    assert silences.since_of("web2") == 5.0
+    assert list(silences.since) == ["web1"]
+
+
+def test_a_refusal_is_told_once_until_a_node_has_called() -> None:
+    """Hosts call again every few seconds: a line for each filled the disk of the master."""
+    silences = Silences(lambda: 5.0)
+    assert [silences.is_news(one) for one in ("a", "a", "b", "a")] == [True, False, True, False]
+    silences.end("web1")
+    assert silences.is_news("a")
+    many = [silences.is_news(str(number)) for number in range(3_000)]
+    assert all(many)
+    assert len(silences._told) <= 1_000
