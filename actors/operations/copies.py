@@ -21,7 +21,7 @@ import msgspec
 from ...storage import wording
 from ...storage.disk import documents
 from ...storage.opcodes import KilledError, OperationError
-from . import host_files, on_node
+from . import host_files, on_node, task_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ def _put_on_nodes(
     }
     for node, task in tasks.items():
         task.when_sent = _Sent(node, task, context).note
-    return on_node.results_of(*on_node.run_tasks(context, tasks, lambda task: task.begin(source)))
+    return task_results.results_of(*on_node.run_tasks(context, tasks, source))
 
 
 class _Sent:

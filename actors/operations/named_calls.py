@@ -76,13 +76,13 @@ def delay(
     nodes: Iterable[str], duration: float, context: NodeContext, here: Callable[[], object] | None
 ) -> None:
     """Wait for ``duration`` seconds on these nodes, and ``here`` meanwhile."""
-    from . import on_node  # noqa: PLC0415 - not on the node itself
+    from . import on_node, task_results  # noqa: PLC0415 - not on the node itself
 
     call = named_calls.TestDelay(duration=duration)
     opcode = OpNodeCall(call=call.call, arguments=named_calls.arguments_of(call))
     fields = on_node.fields_of(opcode)
     tasks = {node: on_node.Task(context, node, fields) for node in nodes}
-    on_node.results_of(*on_node.run_tasks(context, tasks, on_node.Task.begin, here))
+    task_results.results_of(*on_node.run_tasks(context, tasks, meanwhile=here))
 
 
 class _Answer:

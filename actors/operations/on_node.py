@@ -25,6 +25,7 @@ from ...transport import frames, messages
 from ...transport.client.reading_ahead import ReadingAhead
 from . import task_results
 from .command_output import Output, OutputLog
+from .task_results import results_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ...storage.jobs.job_views import OutputChunk
     from ...storage.opcodes import Opcode, OperationContext
     from ...storage.opcodes.catalogue import OpExec
+    from .task_results import Failures
 
     class NodeContext(OperationContext, Protocol):
         """The context of a job, which can reach nodes."""
@@ -56,6 +58,11 @@ _INPUT_TRIES = 10
 _FIRST_LOOK_SECONDS = 0.05
 """How long a command may run before its output is asked for: most are over by then, and the end
 says whether there is any."""
+
+_TURN_SECONDS = 0.1
+"""How long the answer to a piece of input is waited for before other nodes get theirs."""
+
+_OVER = object()
 
 _LOCAL = (
     "node",
@@ -87,9 +94,10 @@ def run_on_node(opcode: OpExec, context: NodeContext) -> dict[str, Any] | None:
     }
     try:
         if opcode.node is None:
-            return results_of(*run_tasks(context, tasks, lambda task: task.begin(source)))
+            return results_of(*run_tasks(context, tasks, source))
         task = tasks[opcode.node]
-        task.begin(source)
+        for _ in task.begin(source):
+            pass
         result: dict[str, Any] | None = task.end()
     finally:
         if source is not None:
@@ -113,10 +121,6 @@ def fields_of(opcode: Opcode) -> dict[str, Any]:
     fields = msgspec.to_builtins(opcode).items()
     kept = {name: value for name, value in fields if name not in _LOCAL and value is not None}
     return kept | {"OP_ID": opcode.op_id}
-
-
-Failures = dict[str, OperationError | errors.GangerError]
-"""Why there is no result, by node."""
 
 
 def run_all(
@@ -144,18 +148,19 @@ def try_all(
     tasks = {
         node: Task(context, node, fields, lost_after=lost_after) for node in dict.fromkeys(nodes)
     }
-    return run_tasks(context, tasks, Task.begin)
+    return run_tasks(context, tasks)
 
 
 def run_tasks(
     context: NodeContext,
     tasks: Mapping[str, Task],
-    begin: Callable[[Task], None],
+    source: int | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[dict[str, Any], Failures]:
-    """Begin these tasks, one after the other, and wait for all: results and failures by node.
+    """Begin these tasks, and wait for all: results and failures by node.
 
-    ``meanwhile`` is what this process itself has to do.
+    ``source``: what they find as their input, as in `Task.begin`. ``meanwhile`` is what this
+    process itself has to do.
     """
     results: dict[str, Any] = {}
     failures: Failures = {}
@@ -165,9 +170,7 @@ def run_tasks(
             task.kill()
 
     try:
-        for node, task in tasks.items():
-            with _noted(failures, node):
-                begin(task)
+        _begin_all(tasks, source, failures)
         if meanwhile is not None:
             meanwhile()
         for node, task in tasks.items():
@@ -179,18 +182,17 @@ def run_tasks(
     return results, failures
 
 
-def results_of(results: dict[str, Any], failures: Failures) -> dict[str, Any]:
-    """The results; `OperationError` tells each failure if there are some, and has the results."""
-    if not failures:
-        return results
-    if len(results) + len(failures) == 1:
-        [(node, failure)] = failures.items()
-        if isinstance(failure, errors.GangerError):
-            raise type(failure)(named(node, failure.text)) from failure
-        text, *details = failure.details or [failure.name]
-        raise OperationError(failure.name, named(node, str(text)), *details) from failure
-    told = "; ".join(named(node, str(error)) for node, error in failures.items())
-    raise OperationError("OpExecError", told, {"results": results})
+def _begin_all(tasks: Mapping[str, Task], source: int | None, failures: Failures) -> None:
+    """Begin them; a node that takes its input slowly, or not at all, holds up no other."""
+    begun = {node: task.begin(source) for node, task in tasks.items()}
+    while begun:
+        for node, steps in list(begun.items()):
+            tasks[node].patience = _TURN_SECONDS if len(begun) > 1 else None
+            goes_on = False
+            with _noted(failures, node):
+                goes_on = next(steps, _OVER) is not _OVER
+            if not goes_on:
+                del begun[node]
 
 
 @contextlib.contextmanager
@@ -199,11 +201,6 @@ def _noted(failures: Failures, node: str) -> Iterator[None]:
         yield
     except (OperationError, errors.GangerError) as error:
         failures[node] = error
-
-
-def named(node: str, text: str) -> str:
-    """The text with the name of its node before it, if it does not name it already."""
-    return text if node in text.partition(": ")[0].split() else f"{node}: {text}"
 
 
 class Task:
@@ -243,8 +240,10 @@ class Task:
         self._source: int | None = None
         self.when_sent: Callable[[int, bytes, int], None] = lambda _place, _data, _size: None
         """Is told each piece that is sent to the node as its input: place, data, size of all."""
+        self.patience: float | None = None
+        """How many seconds `begin` waits for an answer before it yields; None: it does not."""
 
-    def begin(self, source: int | None = None) -> None:
+    def begin(self, source: int | None = None) -> Iterator[None]:
         """Ask the node to start it, and do not wait for the answer.
 
         ``source``: a file whose content the opcode there finds as its ``stdin_file``; it stays open
@@ -261,14 +260,14 @@ class Task:
         if self._context.dry_run:
             self.fields["dry_run"] = True
         if source is not None:
-            self._send_input(source)
+            yield from self._send_input(source)
         self._submit()
 
     def _submit(self) -> None:
         spec = messages.JobSpec(ops=[self.fields], name=self._key)
         self._call("ask", messages.SubmitJobs(jobs=[spec], key=self._key))
 
-    def _submitted(self, kill: Callable[[], None]) -> messages.Message:
+    def _submitted(self, kill: Callable[[], None]) -> messages.Message | None:
         """The answer to the submission. What the node has lost of the input is sent again."""
         for _ in range(_INPUT_TRIES):
             try:
@@ -276,7 +275,9 @@ class Task:
             except OperationError as error:
                 if self._source is None or not isinstance(error.__cause__, errors.InputLostError):
                     raise
-            self._send_input(self._source)
+            self.patience = None
+            for _ in self._send_input(self._source):
+                pass
             self._submit()
         return self._answer(kill)
 
@@ -307,7 +308,7 @@ class Task:
         if self._job_id and self._ended is None:
             self._call("kill", messages.CancelJob(id=self._job_id, kill=True))
 
-    def _send_input(self, source: int) -> None:
+    def _send_input(self, source: int) -> Iterator[None]:
         """Send the content of a file there, from its beginning again if the node has lost it."""
         token, tries = hashlib.sha256(self._key.encode()).hexdigest()[:32], _INPUT_TRIES
         size, place, is_last = os.fstat(source).st_size, 0, False
@@ -321,7 +322,8 @@ class Task:
             self._call("ask", part)
             self.when_sent(place, data, size)
             try:
-                self._answer(self.kill)
+                while self._answer(self.kill, self.patience) is None:
+                    yield
                 place += len(data)
             except OperationError as error:
                 tries -= 1
@@ -407,15 +409,17 @@ class Task:
 
     # ------------------------------------------------------------ calls
 
-    def _answer(self, kill: Callable[[], None]) -> messages.Message:
-        """The reply to the one call that is open."""
-        while True:
-            try:
-                return self._reply()[1]
-            except KilledError:
-                kill()
-                text = f"killed on request before {self._node} had answered; it is ended there"
-                raise OperationError("OpExecError", text) from None
+    def _answer(
+        self, kill: Callable[[], None], patience: float | None = None
+    ) -> messages.Message | None:
+        """The reply to the one call that is open; None: it has not come within ``patience``."""
+        try:
+            found = self._reply_within(patience)
+        except KilledError:
+            kill()
+            text = f"killed on request before {self._node} had answered; it is ended there"
+            raise OperationError("OpExecError", text) from None
+        return None if found is None else found[1]
 
     def _call(self, slot: str, request: messages.TaskRequest) -> None:
         self._slots[slot] = self._context.call_node(self._node, self._key, request), request
@@ -424,14 +428,11 @@ class Task:
         if (call := self._slots.pop(slot, None)) is not None:
             self._context.forget_call(call[0])
 
-    def _reply(self) -> tuple[str, messages.Message]:
-        """The next reply of the node's daemon, and the slot of its call."""
-        found = self._reply_within(None)
-        assert found is not None
-        return found
-
     def _reply_within(self, patience: float | None) -> tuple[str, messages.Message] | None:
-        """As `_reply`; None: nothing has come for this many seconds."""
+        """The next reply of the node's daemon, and the slot of its call.
+
+        None: nothing has come for this many seconds.
+        """
         while True:
             slots = {number: slot for slot, (number, _) in self._slots.items()}
             left = None if self._lost_at is None else self._lost_at - self._context.clock()

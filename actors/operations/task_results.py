@@ -1,9 +1,10 @@
-"""What the end of a task on a node says: its result, and how much it has written. Pure."""
+"""What the ends of tasks on nodes say: results, failures, and how much was written. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...storage import errors
 from ...storage.jobs import outcomes
 from ...storage.jobs.jobs import JobStatus
 from ...storage.jobs.outcomes import Outcome
@@ -11,6 +12,10 @@ from ...storage.opcodes import OperationError
 
 if TYPE_CHECKING:
     from ...storage.jobs.jobs import Job
+
+
+Failures = dict[str, OperationError | errors.GangerError]
+"""Why there is no result, by node."""
 
 
 def result_of(job: Job, node: str) -> Any:  # noqa: ANN401 - as the opcode has it
@@ -42,3 +47,22 @@ def written(job: Job) -> dict[str, int] | None:
         case {"truncated": False, "stdout_bytes": int(stdout), "stderr_bytes": int(stderr)}:
             return {"stdout": stdout, "stderr": stderr}
     return None
+
+
+def results_of(results: dict[str, Any], failures: Failures) -> dict[str, Any]:
+    """The results; `OperationError` tells each failure if there are some, and has the results."""
+    if not failures:
+        return results
+    if len(results) + len(failures) == 1:
+        [(node, failure)] = failures.items()
+        if isinstance(failure, errors.GangerError):
+            raise type(failure)(named(node, failure.text)) from failure
+        text, *details = failure.details or [failure.name]
+        raise OperationError(failure.name, named(node, str(text)), *details) from failure
+    told = "; ".join(named(node, str(error)) for node, error in failures.items())
+    raise OperationError("OpExecError", told, {"results": results})
+
+
+def named(node: str, text: str) -> str:
+    """The text with the name of its node before it, if it does not name it already."""
+    return text if node in text.partition(": ")[0].split() else f"{node}: {text}"

@@ -171,6 +171,30 @@ def test_a_copy_goes_on_when_the_daemon_of_its_node_is_back(
     assert there.read_bytes() == source.read_bytes()
 
 
+def test_a_silent_node_holds_up_no_other(
+    daemon: Daemon, client: Client, host: Host, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    copy = {"OP_ID": "OP_NODE_COPY", "content": "x" * 3_000_000, "path": str(there)}
+    with joined_host(daemon, tmp_path / "host2", "web2", is_first=False):
+        until_there(client, "web2")
+        host.kill()
+        until_there(client, "web1", is_there=False)
+        job_id = client.submit({**copy, "nodes": ["web1", "web2"]})
+        wait_until_true(there.exists, "web2 has the file")
+        assert client.explain(job_id).text.startswith(
+            f"job {job_id} is running: node web1 is silent since "
+        )
+        host.up()
+        [ended] = client.wait(job_id)
+    assert ended.outcome == "success", ended.reason_ended
+    [op] = client.job(job_id).ops or []
+    assert {node: stored["size"] for node, stored in op.result.items()} == {
+        "web1": 3_000_000,
+        "web2": 3_000_000,
+    }
+
+
 def test_a_copy_that_is_killed_in_the_middle_leaves_nothing(
     daemon: Daemon, client: Client, host: Host, tmp_path: Path
 ) -> None:
