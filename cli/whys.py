@@ -1,4 +1,4 @@
-"""Says why jobs do not run: `ganger job why`, and one line of it while a command waits for a job.
+"""Says why jobs do not go on: `ganger job why`, and one line while a command waits for a job.
 
 That line goes to standard error, because standard output is the job's. The daemon does not report
 when the cause changes (another job holds the lock now), so `Whys` asks again at growing intervals,
@@ -147,8 +147,12 @@ def _with_reasons(client: Client, parts: Iterator[Any]) -> Iterator[Any]:
 
 
 class _Held(msgspec.Struct):
-    """A job that does not run: the cause that was printed, and when to ask again."""
+    """A job that has not ended: the cause that was printed, and when to ask again.
 
+    ``is_running``: only a silent node is a cause for that.
+    """
+
+    is_running: bool
     cause: object = None
     interval: float = PAUSE_SECONDS
     ask_at: float = 0.0
@@ -165,15 +169,16 @@ class Whys:
         """Take an event of a job: another cause may hold it back now."""
         if not isinstance(part, job_views.StatusChange):
             return
-        if part.status not in jobs.BEFORE_RUNNING:
+        if part.status.is_final:
             self._held.pop(part.job_id, None)
             return
-        held = self._held.setdefault(part.job_id, _Held())
-        held.interval, held.ask_at = PAUSE_SECONDS, 0.0
+        is_running = part.status not in jobs.BEFORE_RUNNING
+        held = self._held.setdefault(part.job_id, _Held(is_running))
+        held.is_running, held.interval, held.ask_at = is_running, PAUSE_SECONDS, 0.0
 
     def lines(self, now: float) -> Iterator[str]:
         """The causes that are new at ``now`` monotonic seconds, a line each."""
-        for job_id, held in list(self._held.items())[:JOBS_MAX]:
+        for job_id, held in sorted(self._held.items(), key=_is_running)[:JOBS_MAX]:
             if now < held.ask_at:
                 continue
             held.ask_at = now + held.interval
@@ -185,9 +190,18 @@ class Whys:
                 return
             cause = _cause(answer)
             # A job that is about to start needs no line: nothing holds it back.
-            if answer.obstacles and answer.status in jobs.BEFORE_RUNNING and cause != held.cause:
+            if answer.obstacles and _holds(answer) and cause != held.cause:
                 held.cause = cause
                 yield answer.text
+
+
+def _is_running(item: tuple[int, _Held]) -> bool:
+    return item[1].is_running
+
+
+def _holds(answer: JobExplained) -> bool:
+    """Whether the job waits: one that runs does for a node that is silent."""
+    return answer.status in jobs.BEFORE_RUNNING or answer.obstacles[0].kind == "node"
 
 
 def _cause(answer: JobExplained) -> object:
@@ -196,4 +210,6 @@ def _cause(answer: JobExplained) -> object:
         return None
     first = answer.obstacles[0]
     named = first.jobs if first.kind in ("dependency", "lock") else []
-    return first.kind, first.held, first.rule, first.lock, named
+    # A node may be silent again, since another time.
+    silence = first.text if first.kind == "node" else ""
+    return first.kind, first.held, first.rule, first.lock, named, silence

@@ -66,6 +66,7 @@ class ExplainingDaemon:
         self.parts = parts
         self.obstacles = obstacles
         self.asked: list[int] = []
+        self.status = WAITING
         self.error: errors.GangerError | None = None
 
     def explain(self, job_id: int, *, timeout: float) -> JobExplained:
@@ -75,7 +76,7 @@ class ExplainingDaemon:
             raise self.error
         found = self.obstacles.pop(0) if len(self.obstacles) > 1 else self.obstacles[0]
         text = f"job {job_id} waits: {[(one.text, one.jobs) for one in found]}"
-        return JobExplained(id=job_id, status=WAITING, text=text, obstacles=found)
+        return JobExplained(id=job_id, status=self.status, text=text, obstacles=found)
 
     def watch(self, *_: int, pause: float | None = None, **__: object) -> Iterator[Any]:
         return (part for part in self.parts if part is not None or pause is not None)
@@ -148,13 +149,40 @@ def test_questions_get_rarer_and_begin_anew_with_news_of_the_job() -> None:
     assert asked(range(40, 44)) == [40, 41, 43]
 
 
-@pytest.mark.parametrize("status", [RUNNING, SUCCESS])
-def test_of_a_job_that_runs_or_has_ended_nothing_is_asked(status: JobStatus) -> None:
+def test_of_a_job_that_has_ended_nothing_is_asked() -> None:
     daemon = ExplainingDaemon(obstacles=[[lock(7)]])
     found = reasons(daemon, 1)
-    found.hear(change(status))
+    found.hear(change(SUCCESS))
     assert list(found.lines(1)) == []
     assert daemon.asked == []
+
+
+def test_a_job_that_runs_is_held_back_by_a_silent_node_alone() -> None:
+    """`ganger exec --on web1` said nothing as long as web1 was silent."""
+    nodes = [Obstacle(kind="node", held=1, text=f"silent since {when}") for when in (5, 9)]
+    disk = Obstacle(kind="disk", held=1, text="output is dropped")
+    daemon = ExplainingDaemon(obstacles=[[], [disk], [nodes[0]], [nodes[0]], [], [nodes[1]]])
+    daemon.status = RUNNING
+    found = reasons(daemon)
+    found.hear(change(RUNNING))
+    told = [list(found.lines(moment)) for moment in range(0, 120, 20)]
+    assert told == [
+        [],
+        [],
+        ["job 1 waits: [('silent since 5', [])]"],
+        [],
+        [],
+        ["job 1 waits: [('silent since 9', [])]"],
+    ]
+
+
+def test_jobs_that_do_not_run_are_asked_about_first() -> None:
+    daemon = ExplainingDaemon(obstacles=[[lock(7)]])
+    found = reasons(daemon)
+    for job_id in range(1, 9):
+        found.hear(change(WAITING if job_id in {5, 8} else RUNNING, job_id))
+    list(found.lines(1))
+    assert daemon.asked == [5, 8, 1]
 
 
 def test_of_many_jobs_only_the_first_that_wait_are_asked_about() -> None:
