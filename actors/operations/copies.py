@@ -126,16 +126,7 @@ class _Sent:
 
 
 def _put_here(opcode: OpNodeCopy, context: CopyContext, source: int) -> FileStored:
-    target = opcode.path
-    if Path(target).is_dir():
-        name = opcode.file_name or (Path(opcode.source).name if opcode.source else None)
-        if name is None:
-            text = f"{target}: is a directory, and file_name is not set"
-            raise OperationError("OpExecError", text)
-        target = f"{target.rstrip('/')}/{name}"
-    elif target.endswith("/"):
-        there = "is no directory" if Path(target.rstrip("/")).exists() else "there is none"
-        raise OperationError("OpExecError", f"{target}: {there}")
+    target = _target_of(opcode)
     mode = None if opcode.mode is None else opcode.permissions()
     if mode is None and opcode.source is not None:
         mode = stat.S_IMODE(os.fstat(source).st_mode) & 0o777
@@ -147,6 +138,25 @@ def _put_here(opcode: OpNodeCopy, context: CopyContext, source: int) -> FileStor
         raise OperationError(
             "OpExecError", f"{target}: killed on request, and left as it was"
         ) from None
+
+
+def _target_of(opcode: OpNodeCopy) -> str:
+    """The file that the path means: itself, or one in the directory that it is."""
+    target = opcode.path
+    try:
+        is_directory = Path(target).is_dir()
+    except OSError as error:
+        raise host_files.refused(target, error) from error
+    if is_directory:
+        name = opcode.file_name or (Path(opcode.source).name if opcode.source else None)
+        if name is None:
+            text = f"{target}: is a directory, and file_name is not set"
+            raise OperationError("OpExecError", text)
+        return f"{target.rstrip('/')}/{name}"
+    if target.endswith("/"):
+        there = "is no directory" if Path(target.rstrip("/")).exists() else "there is none"
+        raise OperationError("OpExecError", f"{target}: {there}")
+    return target
 
 
 def _pages(source: int, context: CopyContext) -> Iterator[bytes]:

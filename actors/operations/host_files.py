@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ...storage.nodes.task_settings import TaskSettings
 
 _NEW_MODE = 0o644
+_NO_GROUP = 2**32 - 1
+"""Numbers of groups are smaller: this one leaves a file's group as it is."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +126,16 @@ def _account(user: str) -> pwd.struct_passwd:
 
 
 def _group(group: str) -> int:
+    unknown = OperationError("OpExecError", f"this host has no group {group!r}")
+    if group.isdecimal():
+        # A number needs no name.
+        if int(group) >= _NO_GROUP:
+            raise unknown
+        return int(group)
     try:
-        return int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+        return grp.getgrnam(group).gr_gid
     except KeyError as error:
-        raise OperationError("OpExecError", f"this host has no group {group!r}") from error
+        raise unknown from error
 
 
 def _write(descriptor: int, pages: Iterable[bytes]) -> tuple[int, str]:

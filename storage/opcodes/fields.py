@@ -32,6 +32,11 @@ def from_base64(text: str, field: str = "stdin_base64") -> bytes:
 
 
 def check_targets(node: str | None, nodes: Sequence[str] | None) -> None:
-    """`ValueError` if an opcode has a node, and a list of nodes besides."""
+    """`ValueError` if an opcode has a node and a list of nodes, or a list without any.
+
+    Whoever makes a list of nodes, and finds none, does not mean this machine.
+    """
     if node is not None and nodes:
         raise ValueError("nodes: expected one of node and nodes")
+    if nodes is not None and not nodes:
+        raise ValueError("nodes: expected at least one")

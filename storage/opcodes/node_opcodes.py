@@ -26,7 +26,7 @@ class NodeOpcode(Opcode, kw_only=True):
     node: NonEmptyStr | None = None
     """The node where it runs; this machine if neither this nor ``nodes`` is set."""
 
-    nodes: list[NonEmptyStr] = []
+    nodes: list[NonEmptyStr] | None = None
     """The nodes where it runs, at the same time: its result is that of each by its name."""
 
     lost_after: Annotated[float, msgspec.Meta(gt=0)] | None = None
@@ -37,7 +37,7 @@ class NodeOpcode(Opcode, kw_only=True):
 
     def targets(self) -> list[str]:
         """The nodes where it runs; empty: this machine."""
-        return [self.node] if self.node is not None else self.nodes
+        return [self.node] if self.node is not None else self.nodes or []
 
     def lock_needs(self) -> LockNeeds:
         """These nodes, shared."""

@@ -12,6 +12,7 @@ import pytest
 
 from ganger.actors.operations import host_files
 from ganger.actors.operations.host_files import Kept
+from ganger.actors.operations.local_context import LocalContext
 from ganger.storage import errors
 from ganger.storage.opcodes import OperationError
 
@@ -73,6 +74,9 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
         (tmp_path / "no" / "file", {}, f"{tmp_path}/no/file: No such file or directory"),
         (tmp_path / "file", {"owner": "no-such-user"}, "this host has no user 'no-such-user'"),
         (tmp_path / "file", {"group": "no-such-group"}, "this host has no group 'no-such-group'"),
+        (tmp_path / "file", {"group": "4294967295"}, "this host has no group '4294967295'"),
+        (tmp_path / "file", {"group": "9" * 30}, f"this host has no group '{'9' * 30}'"),
+        (tmp_path / ("n" * 300), {}, f"{tmp_path}/{'n' * 300}: File name too long"),
     ]
     for target, kept, told in cases:
         with pytest.raises(OperationError) as caught:
@@ -94,6 +98,13 @@ def test_what_is_no_file_is_left_to_those_who_use_it(tmp_path: Path) -> None:
             assert str(caught.value) == f"{target}: is no regular file"
             assert target.lstat() == before
     assert sorted(one.name for one in tmp_path.iterdir()) == ["pipe", "socket"]
+
+
+def test_a_copy_to_a_name_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    path = f"{tmp_path}/{'n' * 300}"
+    with pytest.raises(OperationError) as caught:
+        LocalContext().run({"OP_ID": "OP_NODE_COPY", "content": "x", "path": path})
+    assert str(caught.value) == f"{path}: File name too long"
 
 
 def test_links_do_not_lead_around_the_settings(tmp_path: Path) -> None:

@@ -53,3 +53,8 @@ def test_an_opcode_that_runs_on_nodes_shares_them() -> None:
     assert OpWhere().lock_needs() == LockNeeds()
     with pytest.raises(ValueError, match="nodes: expected one of node and nodes"):
         OpWhere(node="a", nodes=["b"])
+    # Not on this machine, as without the parameter.
+    with pytest.raises(ValueError, match="nodes: expected at least one"):
+        OpWhere(nodes=[])
+    with pytest.raises(errors.OpcodeError, match="nodes: expected at least one"):
+        opcodes.check_opcode({"OP_ID": "OP_EXEC", "argv": ["true"], "nodes": []})
