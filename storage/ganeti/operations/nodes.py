@@ -202,7 +202,10 @@ def _roles(opcode: AnyOpcode, configuration: Configuration, node: Object, log: l
             log.append(information(f"Ignoring request to unset flag {name}, already unset"))
             asked[name] = None
     is_back = asked["drained"] is False or asked["offline"] is False
-    if is_back or (opcode.master_capable and not node.get("master_capable")):
+    was_capable = bool(node.get("master_capable"))
+    is_capable = was_capable if opcode.master_capable is None else opcode.master_capable
+    # Ganeti promotes one that can be no master, too, such as a host.
+    if is_capable and (is_back or not was_capable):
         pool = _pool(configuration)
         # The node itself makes the pool larger by one.
         if pool.present < min(pool.wanted + 1, _pool_size(configuration)):

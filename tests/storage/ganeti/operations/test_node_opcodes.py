@@ -71,6 +71,11 @@ def test_it_locks_the_node_and_all_nodes_if_others_may_be_promoted() -> None:
         # The pool has room: the node becomes a candidate by itself.
         ({**REGULAR, "drained": True}, {"drained": False}, ["master_candidate"]),
         ({**REGULAR, "offline": True}, {"offline": False}, ["master_candidate"]),
+        # A host can be no master.
+        *(
+            ({**REGULAR, "master_capable": False, role: True}, {role: False}, [])
+            for role in ("drained", "offline")
+        ),
         ({}, {"master_capable": False}, []),
         ({**REGULAR, "master_capable": False}, {"master_capable": True}, ["master_candidate"]),
     ],
