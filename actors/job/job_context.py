@@ -182,7 +182,7 @@ class JobContext:
             frame=frames.encode(request, 1),
             key=key,
             began=self._began,
-            is_start=isinstance(request, messages.SubmitJobs),
+            is_start=isinstance(request, messages.RunTask),
         )
         return self._daemon.send(call)
 

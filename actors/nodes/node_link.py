@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ...storage.disk.paths import Places
     from ..runtime.component import Runtime
+    from ..runtime.dispatcher import Alarm
 
 _FRAMES_AT_ONCE = 64
 _PEER = b"master"
@@ -55,7 +56,7 @@ class _Open(msgspec.Struct, frozen=True):
     inner: int
     connection: int
     reads: int = 0
-    """The job of which it wants more output; 0: none."""
+    """The job for more output of which it waits; 0: none."""
 
 
 class NodeLink(Component[messages.NodeLinkMessage]):
@@ -74,6 +75,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._connection = 0
         """Which connection this is: replies to calls of an earlier one are dropped."""
         self._open: dict[int, _Open] = {}
+        self._alarms: dict[int, Alarm] = {}
+        """Those that answer a task's beginning, if its end does not come before."""
         self._numbers = itertools.count(1)
         self._last_problem = ""
         self._ends = TaskEnds(runtime, self._say)
@@ -113,6 +116,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 self._refuse_forgotten(message.component)
             case messages.TaskEnded():
                 self._read_ended(message)
+            case messages.TaskStored():
+                self._await_end(message)
             case messages.TaskReplyDue():
                 self._answer(message.handle, message.frame)
             case messages.TaskEndDue():
@@ -293,26 +298,41 @@ class NodeLink(Component[messages.NodeLinkMessage]):
     def _take_call(self, number: int, data: bytes) -> None:
         inner = frames.decode(data, messages.TaskRequest)
         message: Any = inner.message
-        if isinstance(message, messages.SubmitJobs):
-            name = f"{self._membership.cluster_name}:{message.key or ''}"
-            submitter = Submitter(user=name, via="node")
-            message = msgspec.structs.replace(message, submitter=submitter)
-        is_end = isinstance(message, messages.AwaitTask)
-        receiver = JOB_QUEUE.name if is_end else RECEIVERS[type(message)]
+        receiver = RECEIVERS.get(type(message), JOB_QUEUE.name)
         handle = next(self._numbers)
-        reads = message.id if isinstance(message, messages.ReadOutput) else 0
+        is_wait = isinstance(message, messages.ReadOutput) and message.wait_seconds > 0
+        reads = message.id if is_wait else 0
         self._open[handle] = _Open(receiver, number, inner.number, self._connection, reads)
         answer_to = _AnswerTo(self, inner.number)
         if isinstance(message, messages.AwaitTask):
-            watch = messages.WatchJobs(ids=[message.id], is_final_only=True)
-            ends = _EndOf(self, message.id, answer_to)
-            self.runtime.forward(JOB_QUEUE, Envelope(watch, ends, handle, None, _PEER))
-            return
-        envelope: Envelope = Envelope(message, answer_to, handle, None, _PEER)
-        if isinstance(message, messages.SubmitJobs):
-            self._submit(envelope, message)
+            self._watch(handle, message.id, answer_to)
+        elif isinstance(message, messages.RunTask):
+            name = f"{self._membership.cluster_name}:{message.key}"
+            submitter = Submitter(user=name, via="node")
+            run = messages.SubmitJobs(jobs=[message.spec], key=message.key, submitter=submitter)
+            begin = _BeginningOf(self, message.seconds, answer_to)
+            self._submit(Envelope(run, begin, handle, None, _PEER), run)
         else:
+            envelope: Envelope = Envelope(message, answer_to, handle, None, _PEER)
             self.runtime.forward(Address(receiver), envelope)
+
+    def _watch(self, handle: int, job_id: int, otherwise: _AnswerTo) -> None:
+        watch = messages.WatchJobs(ids=[job_id], is_final_only=True)
+        ends = _EndOf(self, job_id, otherwise)
+        self.runtime.forward(JOB_QUEUE, Envelope(watch, ends, handle, None, _PEER))
+
+    def note_stored(self, message: messages.TaskStored) -> None:
+        """A task is durable; said in any thread."""
+        self.runtime.host.directory.tell(self.name, Envelope(message))
+
+    def _await_end(self, message: messages.TaskStored) -> None:
+        """Most tasks end soon: then the answer to their beginning is their end."""
+        handle = message.handle
+        self._ends.note_answer(handle)
+        if (found := self._open.get(handle)) is not None:
+            due = messages.TaskReplyDue(handle=handle, frame=message.frame)
+            self._alarms[handle] = self.runtime.later(message.seconds, due)
+            self._watch(handle, message.job_id, _AnswerTo(self, found.inner))
 
     def _submit(self, envelope: Envelope, message: messages.SubmitJobs) -> None:
         """Submit a task, unless it was here before: the queue knows the keys of live jobs alone."""
@@ -377,6 +397,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
 
     def _answer(self, handle: int, frame: bytes) -> None:
         self._ends.note_answer(handle)
+        if (alarm := self._alarms.pop(handle, None)) is not None:
+            alarm.cancel()
         found = self._open.pop(handle, None)
         if found is not None and found.connection == self._connection:
             self._say(messages.TaskAnswered(frame=frame), found.number)
@@ -400,11 +422,35 @@ class _AnswerTo:
 
     def tell(self, envelope: Envelope) -> None:
         """Send a reply."""
+        self._link.pass_on(envelope.number, self.frame(envelope))
+
+    def frame(self, envelope: Envelope) -> bytes:
+        """The frame of a reply."""
         try:
-            frame = frames.encode_reply(envelope.message, self._inner)
+            return frames.encode_reply(envelope.message, self._inner)
         except errors.FrameError as error:
-            frame = frames.encode(messages.Failure(error.name, error.text), self._inner)
-        self._link.pass_on(envelope.number, frame)
+            return frames.encode(messages.Failure(error.name, error.text), self._inner)
+
+
+class _BeginningOf:
+    """Where the answer to a task's submission goes: the link waits for the task's end a while."""
+
+    def __init__(self, link: NodeLink, seconds: float, answer_to: _AnswerTo) -> None:
+        self._link = link
+        self._seconds = seconds
+        self._answer_to = answer_to
+
+    def tell(self, envelope: Envelope) -> None:
+        """Take the answer."""
+        match envelope.message:
+            case messages.JobsSubmitted(ids=[job_id], is_repeat=False):
+                frame = self._answer_to.frame(envelope)
+                stored = messages.TaskStored(
+                    handle=envelope.number, job_id=job_id, frame=frame, seconds=self._seconds
+                )
+                self._link.note_stored(stored)
+            case _:
+                self._answer_to.tell(envelope)
 
 
 class _EndOf:

@@ -48,9 +48,13 @@ class SeenTasks:
     def note_start(self, node: str, message: messages.TaskAnswered) -> None:
         """The node has answered the start of a task."""
         reply: Any = frames.decode(message.frame, messages.TaskReply).message
-        if not isinstance(reply, messages.JobsSubmitted):
-            return
-        job_id = max(reply.ids, default=0)
+        match reply:
+            case messages.JobsSubmitted():
+                job_id = max(reply.ids, default=0)
+            case messages.JobDocument():
+                job_id = reply.id
+            case _:
+                return
         if job_id <= self.of(node):
             return
         self._ids[node] = job_id

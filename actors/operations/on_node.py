@@ -2,8 +2,9 @@
 
 How it works. The daemon of the node runs a task as a job of its own, submitted under a key that
 names this job, this opcode, the task's number and when the job came: so the same task is never
-started twice, whatever is sent again, and it goes on when this process cannot reach the node. Two
-calls are open while it runs: for more of its output, and for its end.
+started twice, whatever is sent again, and it goes on when this process cannot reach the node. The
+answer to the request is its end, if that comes soon. Else two calls are open while it runs: for
+more of its output, and for its end.
 
 Imported when an opcode has a node: a job without one must not pay for it.
 """
@@ -56,8 +57,8 @@ _INPUT_TRIES = 10
 """How often a large input is sent to a node whose daemon was restarted meanwhile."""
 
 _FIRST_LOOK_SECONDS = 0.05
-"""How long a command may run before its output is asked for: most are over by then, and the end
-says whether there is any."""
+"""How long a command may run before the node answers, and its output is asked for: most are over by
+then, and the end says whether there is any."""
 
 _TURN_SECONDS = 0.1
 """How long the answer to a piece of input is waited for before other nodes get theirs."""
@@ -265,13 +266,17 @@ class Task:
 
     def _submit(self) -> None:
         spec = messages.JobSpec(ops=[self.fields], name=self._key)
-        self._call("ask", messages.SubmitJobs(jobs=[spec], key=self._key))
+        self._call("ask", messages.RunTask(spec=spec, key=self._key, seconds=_FIRST_LOOK_SECONDS))
 
     def _submitted(self, kill: Callable[[], None]) -> messages.Message | None:
-        """The answer to the submission. What the node has lost of the input is sent again."""
+        """The answer to the request to run. What the node has lost of the input is sent again."""
         for _ in range(_INPUT_TRIES):
             try:
-                return self._answer(kill)
+                found = None
+                while found is None:
+                    self._check_kill()
+                    found = self._reply_or_kill(kill)
+                return found[1]
             except OperationError as error:
                 if self._source is None or not isinstance(error.__cause__, errors.InputLostError):
                     raise
@@ -279,7 +284,7 @@ class Task:
             for _ in self._send_input(self._source):
                 pass
             self._submit()
-        return self._answer(kill)
+        return self._answer()
 
     def end(self, when_killed: Callable[[], None] | None = None) -> Any:  # noqa: ANN401 - as the opcode has it
         """Follow it to its end: its result, or `OperationError`.
@@ -287,14 +292,18 @@ class Task:
         ``when_killed``: kills all tasks that run beside this one, and this one, too.
         """
         kill = when_killed or self.kill
-        submitted = self._submitted(kill)
-        assert isinstance(submitted, messages.JobsSubmitted)
-        if not submitted.ids:
-            self._context.unmark_task(self._key)
-            raise OperationError("OpExecError", f"{self._node}: {submitted.rejected.get(0, '')}")
-        self._job_id = submitted.ids[0]
-        if self._is_to_be_killed:
-            self.kill()
+        answer = self._submitted(kill)
+        if isinstance(answer, messages.JobDocument):
+            self._job_id, self._ended = answer.id, answer
+        else:
+            assert isinstance(answer, messages.JobsSubmitted)
+            if not answer.ids:
+                self._context.unmark_task(self._key)
+                raise OperationError("OpExecError", f"{self._node}: {answer.rejected.get(0, '')}")
+            self._job_id = answer.ids[0]
+            if self._is_to_be_killed:
+                self.kill()
+            self._call("end", messages.AwaitTask(id=self._job_id))
         self._follow(kill)
         self._context.unmark_task(self._key)
         for output in self._outputs.values():
@@ -322,7 +331,7 @@ class Task:
             self._call("ask", part)
             self.when_sent(place, data, size)
             try:
-                while self._answer(self.kill, self.patience) is None:
+                while self._answer(self.patience) is None:
                     yield
                 place += len(data)
             except OperationError as error:
@@ -337,15 +346,12 @@ class Task:
 
     def _follow(self, kill: Callable[[], None]) -> None:
         reading = ReadingAhead(self._job_id)
-        self._call("end", messages.AwaitTask(id=self._job_id))
-        found = self._reply_or_kill(kill, _FIRST_LOOK_SECONDS)
-        while True:
-            if found is not None:
-                self._take_in(reading, *found)
-            if reading.has_all:
-                break
+        if self._ended is not None:
+            self._take_in(reading, "end", self._ended)
+        while not reading.has_all:
             self._ask_for_pages(reading)
-            found = self._reply_or_kill(kill, None)
+            if (found := self._reply_or_kill(kill)) is not None:
+                self._take_in(reading, *found)
         for slot in list(self._slots):
             self._forget(slot)
         self._tell_lost_output()
@@ -358,12 +364,10 @@ class Task:
         if lost > 0 and not self._missing:
             self._tell_missing(lost, "the host has removed them")
 
-    def _reply_or_kill(
-        self, kill: Callable[[], None], patience: float | None
-    ) -> tuple[str, messages.Message] | None:
-        """As `_reply_within`; None also when the command is to be killed, which is sent."""
+    def _reply_or_kill(self, kill: Callable[[], None]) -> tuple[str, messages.Message] | None:
+        """As `_reply_within`; None when the command is to be killed, which is sent."""
         try:
-            return self._reply_within(patience)
+            return self._reply_within(None)
         except KilledError:
             self._context.log("Killed on request, ending the command")
             kill()
@@ -409,17 +413,22 @@ class Task:
 
     # ------------------------------------------------------------ calls
 
-    def _answer(
-        self, kill: Callable[[], None], patience: float | None = None
-    ) -> messages.Message | None:
+    def _answer(self, patience: float | None = None) -> messages.Message | None:
         """The reply to the one call that is open; None: it has not come within ``patience``."""
         try:
             found = self._reply_within(patience)
         except KilledError:
-            kill()
-            text = f"killed on request before {self._node} had answered; it is ended there"
-            raise OperationError("OpExecError", text) from None
+            raise self._killed_early() from None
         return None if found is None else found[1]
+
+    def _check_kill(self) -> None:
+        """Wait for no silent node that has not said that it has the task, if that is to end."""
+        if self._is_to_be_killed and self._is_silent and not self._job_id:
+            raise self._killed_early()
+
+    def _killed_early(self) -> OperationError:
+        text = f"killed on request before {self._node} had answered; it is ended there"
+        return OperationError("OpExecError", text)
 
     def _call(self, slot: str, request: messages.TaskRequest) -> None:
         self._slots[slot] = self._context.call_node(self._node, self._key, request), request
@@ -477,6 +486,7 @@ class Task:
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
             reason = f"; {why}" if why else ""
             self._context.tell_silent(f"node {self._node} is silent since {when}{reason}")
+            self._check_kill()
         elif self._is_silent:
             self._is_silent = False
             self._lost_at = None

@@ -27,6 +27,8 @@ def begin(client: Client, host: Host, gate: Gate, **fields: object) -> int:
     job_id = client.submit(opcode)
     until_running(client, job_id)
     wait_until_true(lambda: running_tasks(host) == 1, "the task runs")
+    # From then on it waits for its output, and for its end.
+    wait_until_true(lambda: client.nodes().nodes[0].open_calls == 2, "the job knows that it runs")
     return job_id
 
 

@@ -125,7 +125,7 @@ ToNode = CallTask | EndTask | MeasureFigures | NodeGreeted | Failure
 FromMasterToHost = NodeGreeted | Failure
 """What a host hears that joins."""
 
-TaskRequest = SubmitJobs | StoreInput | AwaitTask | ReadOutput | CancelJob
+TaskRequest = RunTask | StoreInput | AwaitTask | ReadOutput | CancelJob
 """What a job's process may ask of the daemon of a node: its task is a job there."""
 
 TaskReply = (
@@ -185,8 +185,8 @@ NodeHubMessage = (
 )
 NodeKeeperMessage = HubWanted | PulseDue | FramesWaiting | ReplaceProcess | ComponentReplaced
 NodeLinkMessage = (
-    TaskEnded | TaskReplyDue | TaskEndDue | OwnFiguresMeasured | MasterDue | FramesWaiting
-    | ComponentReplaced
+    TaskStored | TaskEnded | TaskReplyDue | TaskEndDue | OwnFiguresMeasured | MasterDue
+    | FramesWaiting | ComponentReplaced
 )
 AuthorityListenerMessage = (
     StartComponent | ReadPulse | ReplyDue | FramesWaiting | LocalSocketMissing | ComponentReplaced

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from .base import Reply, Request
-from .job_queue_from_clients import JobDocument
+from .job_queue_from_clients import JobDocument, JobsSubmitted
+from .values import JobSpec
 
 
 class TaskAnswered(Reply, frozen=True):
@@ -18,6 +19,18 @@ class CallTask(Request[TaskAnswered], frozen=True):
     """From the hub to a node: answer this frame. It may come again."""
 
     frame: bytes
+
+
+class RunTask(Request[JobDocument | JobsSubmitted], frozen=True):
+    """Store this job, unless one of its name came before, and run it.
+
+    If it ends within so many ``seconds``, the answer is the ended job, else the job's id as for
+    `SubmitJobs`: nothing has started before that is durable.
+    """
+
+    spec: JobSpec
+    key: str
+    seconds: float = 0.0
 
 
 class AwaitTask(Request[JobDocument], frozen=True):

@@ -13,6 +13,15 @@ class TaskReplyDue(Notice, frozen=True):
     frame: bytes
 
 
+class TaskStored(Notice, frozen=True):
+    """A task is durable: send this frame, unless it has ended within so many ``seconds``."""
+
+    handle: int
+    job_id: int
+    frame: bytes
+    seconds: float
+
+
 class TaskEnded(Notice, frozen=True):
     """A job has ended for whose end the master has asked, with the call under this handle."""
 

@@ -25,6 +25,10 @@ class Link:
         runtime.wall_clock.return_value = 1.0
         runtime.forward = lambda to, envelope: self.forwarded.append((to.name, envelope))
         self.later = runtime.later
+        self.told: list[Envelope[Any]] = []
+        """What components have told the link."""
+        runtime.host.directory.tell = lambda _, envelope: self.told.append(envelope)
+        runtime.ask = lambda _, __, then, ___: then(messages.JobsFound(found=[[]]))
         self.link = NodeLink(runtime)
         self.link._dealer = self.dealer = mock.Mock(endpoint="tcp://a:1")
 
@@ -45,6 +49,7 @@ class Link:
 @pytest.fixture(name="link")
 def link_of_a_node(monkeypatch: pytest.MonkeyPatch) -> Link:
     monkeypatch.setattr("ganger.storage.nodes.seals.settle", lambda _, seal: seal)
+    monkeypatch.setattr(NodeLink, "_check", lambda *_: None)
     made = Link()
     vars(made.link)["_seal"] = None
     vars(made.link)["_membership"] = mock.Mock(cluster_name="c", cluster="c")
@@ -68,6 +73,83 @@ def test_with_a_tasks_end_no_request_waits_for_its_output_any_more(link: Link) -
     # That answer is for nobody: the master asks anew for what is left.
     link.link._answer(waiting.number, b"page")
     link.dealer.send.assert_not_called()
+
+
+def test_a_request_for_output_that_does_not_wait_is_answered_after_the_end(link: Link) -> None:
+    end = link.call(messages.AwaitTask(id=7), 1)
+    # The master has had the end of an earlier copy of that request, and asks for what is left.
+    last = link.call(messages.ReadOutput(id=7, offset=5), 2)
+    link.link.receive(Envelope(messages.TaskEnded(handle=end.number, job_id=7)))
+    page = frames.encode(messages.OutputPage(data=b"", size=5), 1)
+    link.link._answer(last.number, page)
+    assert said(link) == [messages.OutputPage(data=b"", size=5)]
+
+
+def test_the_end_of_a_short_task_answers_its_beginning(link: Link) -> None:
+    submit = begin(link, 1)
+    submit.reply(messages.JobsSubmitted(ids=[7]))
+    watch = pass_on(link)
+    assert watch.message == messages.WatchJobs(ids=[7], is_final_only=True)
+    link.dealer.send.assert_not_called()
+    watch.reply(messages.WatchEnded())
+    read = pass_on(link)
+    assert read.message == messages.ReadJob(id=7)
+    read.reply(messages.JobDocument(id=7, body=b"{}"))
+    pass_on(link)
+    assert said(link) == [messages.JobDocument(id=7, body=b"{}")]
+    link.later.return_value.cancel.assert_called_once()
+
+
+def test_a_task_that_takes_longer_is_answered_with_its_id(link: Link) -> None:
+    submit = begin(link, 1)
+    submit.reply(messages.JobsSubmitted(ids=[7]))
+    watch = pass_on(link)
+    seconds, due = link.later.call_args.args
+    assert seconds == 0.05
+    link.link.receive(Envelope(due))
+    assert said(link) == [messages.JobsSubmitted(ids=[7])]
+    # The end comes while nobody has asked for it: that is for the next request.
+    watch.reply(messages.WatchEnded())
+    assert pass_on(link) is watch
+    assert len(said(link)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [messages.JobsSubmitted(ids=[7], is_repeat=True), messages.Failure("DiskFullError", "full")],
+)
+def test_a_task_that_did_not_begin_now_is_answered_at_once(
+    link: Link, answer: messages.Message
+) -> None:
+    begin(link, 1).reply(answer)
+    pass_on(link)
+    assert said(link) == [answer]
+    link.later.assert_not_called()
+
+
+def begin(link: Link, number: int) -> Envelope[Any]:
+    """The master has a task run; the submission that the queue gets."""
+    spec = messages.JobSpec(ops=[{"OP_ID": "OP_EXEC", "argv": ["true"]}], name="task-1")
+    link.call(messages.RunTask(spec=spec, key="task-1", seconds=0.05), number)
+    submit = link.forwarded[-1][1]
+    assert submit.message.key == "task-1"
+    return submit
+
+
+def pass_on(link: Link) -> Envelope[Any]:
+    """The link takes what a component has told it; what it asks then."""
+    link.link.receive(link.told.pop())
+    assert link.forwarded
+    return link.forwarded[-1][1]
+
+
+def said(link: Link) -> list[messages.Message]:
+    """What the master has been answered."""
+    found = []
+    for call in link.dealer.send.call_args_list:
+        answered: Any = frames.decode(call.args[0], messages.FromNode).message
+        found.append(frames.decode(answered.frame, messages.TaskReply).message)
+    return found
 
 
 def test_a_link_looks_for_its_master_only_while_none_has_answered(link: Link) -> None:

@@ -11,7 +11,7 @@ from ganger.actors.operations.local_context import LocalContext
 from ganger.storage.jobs import outcomes
 from ganger.storage.jobs.jobs import Job, JobStatus, OpcodeEntry, encode_job
 from ganger.storage.jobs.outcomes import Ending, Outcome
-from ganger.storage.opcodes import OperationError
+from ganger.storage.opcodes import KilledError, OperationError
 from ganger.storage.queue_files.output_blocks import Packer, Segment
 from ganger.transport import frames, messages
 
@@ -26,11 +26,14 @@ class NodeContext(LocalContext):
         super().__init__()
         self.file = file
         self.end = end
+        self.is_quick = False
+        """Whether the task ends before the node has answered."""
         self.asked: list[messages.Message] = []
         self.marks: list[str] = []
         self.silent: list[str] = []
-        self.says: list[messages.NodeSilent | None] = []
-        """What comes before the replies: the hub's words of the node's silence; None: nothing."""
+        self.says: list[messages.NodeSilent | KilledError | None] = []
+        """What comes before the replies: the hub's words of the node's silence, or a request to end
+        the job; None: nothing."""
         self.refusals: list[messages.Failure] = []
         """What the node says to the first requests."""
         self.waited: list[float | None] = []
@@ -67,6 +70,8 @@ class NodeContext(LocalContext):
         self.patience.append(timeout_seconds)
         if self.says:
             said = self.says.pop(0)
+            if isinstance(said, KilledError):
+                raise said
             return None if said is None else (min(numbers), said)
         number = min(numbers, key=lambda one: (self._is_end(one), one))
         reply = self._answer(self._open.pop(number))
@@ -88,7 +93,12 @@ class NodeContext(LocalContext):
         if self.refusals:
             return self.refusals.pop(0)
         match request:
-            case messages.SubmitJobs():
+            case messages.CancelJob():
+                return messages.CancelOutcome(accepted=True, text="")
+            case messages.RunTask():
+                assert request.seconds > 0
+                if self.is_quick and self.end is not None:
+                    return self.end
                 return messages.JobsSubmitted(ids=[7])
             case messages.ReadOutput():
                 page = self.file[request.offset : request.offset + 1024 * 1024]
@@ -120,10 +130,11 @@ def test_the_end_of_a_short_command_says_whether_there_is_output_to_ask_for(
 ) -> None:
     result = {"stdout_bytes": size, "stderr_bytes": 0, "truncated": is_truncated}
     context = NodeContext(end=ended(JobStatus.SUCCESS, result))
+    context.is_quick = True
     assert run(context) == result
     assert context.marks == ["web1", ""]
     assert [type(one).__name__ for one in context.asked] == [
-        *("SubmitJobs", "AwaitTask"),
+        "RunTask",
         *["ReadOutput"] * more,
     ]
 
@@ -194,6 +205,27 @@ def test_a_node_that_is_back_has_its_whole_time_again() -> None:
     assert [one is None for one in context.patience[:3]] == [True, False, True]
     assert context.silent == ["node web1 is silent since 1970-01-01T00:00:05Z", ""]
     assert context.marks == ["web1", ""]
+
+
+def test_a_kill_before_the_node_has_answered_follows_the_task_to_its_end() -> None:
+    context = NodeContext(end=ended(JobStatus.ERROR, ["OpExecError", ["killed by SIGTERM"]]))
+    context.says = [KilledError()]
+    with pytest.raises(OperationError, match="killed by SIGTERM"):
+        run(context)
+    assert messages.CancelJob(id=7, kill=True) in context.asked
+    assert context.marks == ["web1", ""]
+
+
+@pytest.mark.parametrize("is_silent_first", [True, False])
+def test_a_kill_waits_for_no_silent_node_that_has_not_answered(*, is_silent_first: bool) -> None:
+    context = NodeContext(end=ended(JobStatus.SUCCESS, {}))
+    context.says = [messages.NodeSilent(since=5.0), KilledError()]
+    if not is_silent_first:
+        context.says.reverse()
+    with pytest.raises(OperationError, match="killed on request before web1 had answered"):
+        run(context)
+    # The daemon has it ended on the node before the locks are free.
+    assert context.marks == ["web1", "kept"]
 
 
 def test_a_start_that_the_node_refuses_names_it_and_why() -> None:

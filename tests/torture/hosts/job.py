@@ -192,7 +192,7 @@ class JobProcess:
             frame=frames.encode(request, 1),
             key=key,
             began=jobs.seconds(self.job.ops[0].exec_timestamp) or 0.0,
-            is_start=isinstance(request, messages.SubmitJobs),
+            is_start=isinstance(request, messages.RunTask),
         )
         return self._send("node_hub", call)
 

@@ -53,8 +53,8 @@ def another_key_each_time(patch: pytest.MonkeyPatch) -> None:
         if isinstance(request, messages.CallNode) and request.is_start and process.agenda.now % 2:
             key = f"{process.task_key}-{process.agenda.now}"
             inner: Any = frames.decode(request.frame, messages.TaskRequest).message
-            spec = messages.JobSpec(ops=inner.jobs[0].ops, name=key)
-            frame = frames.encode(messages.SubmitJobs(jobs=[spec], key=key), 1)
+            spec = messages.JobSpec(ops=inner.spec.ops, name=key)
+            frame = frames.encode(messages.RunTask(spec=spec, key=key), 1)
             fields = {one: getattr(request, one) for one in request.__struct_fields__}
             process._open[number] = name, messages.CallNode(**{**fields, "frame": frame})
         call(process, number)
