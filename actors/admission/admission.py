@@ -242,12 +242,51 @@ class Admission:
         is_small = new.count <= settings.SUBMITTED_AT_ONCE
         if is_small:
             self._arriving += _arrivals(new.jobs)
+        if is_small and new.jobs[0].row.origin.is_task and not self._ledger.is_read_only:
+            self._store_task(new, stored, record)
+            return
         self._ledger.store_new(
             stored,
             functools.partial(self._submitted if is_small else self._land, new),
             functools.partial(self._not_submitted, new),
             record,
         )
+
+    def _store_task(
+        self, new: _New, stored: list[tuple[int, int, bytes]], record: StoredRecord
+    ) -> None:
+        """Store a task with the flush of its start, before which nothing of it runs.
+
+        Its process is made meanwhile. The master is answered when the task is durable.
+        """
+
+        def durable() -> None:
+            self._tell_others(new, self._answer(new))
+
+        def failed(error: errors.GangerError) -> None:
+            # Its process may have it, and flush the job's file itself.
+            if not isinstance(error, errors.OutcomeUnknownError):
+                error = errors.OutcomeUnknownError.of(error)
+            unknown = self._keys.doubt(new.key, error)
+            for envelope in (new.envelope, *self._keys.land(new.key)):
+                envelope.refuse(unknown)
+
+        self._add(new.jobs)
+        self._ledger.lazy.store_new(stored, record, durable, failed)
+
+    def when_sure(
+        self,
+        names: list[str],
+        done: Callable[[], None],
+        failed: Callable[[errors.GangerError], None],
+    ) -> None:
+        """Do this when no task of these names waits for a flush: until then it may be lost."""
+        if not self._keys.are_unsure(names):
+            done()
+        elif self._ledger.is_read_only:
+            failed(self._ledger.refusal())
+        else:
+            self._ledger.lazy.hasten(done, failed)
 
     def _drafting(
         self, message: messages.SubmitJobs, first_id: int, retry_of: int | None

@@ -93,6 +93,10 @@ class SubmissionKeys:
         """What an earlier submission under this key was answered, if nobody knows its outcome."""
         return None if key is None else self._doubtful.get(key)
 
+    def are_unsure(self, keys: Iterable[str]) -> bool:
+        """Whether the submission under one of these is not known to be durable."""
+        return any(key in self._in_flight or key in self._doubtful for key in keys)
+
     def end_doubts(self) -> None:
         """The disk has taken the records of doubtful submissions out of the journal."""
         self._doubtful.clear()

@@ -6,6 +6,7 @@ machine that is a flush in the same turn. A replicated log makes it later: then 
 the turn that a message begins, and whoever hung it there learns of nothing.
 
 - `ledger`: what was promised, and the `effects` that wait. `recovered`: what a start finds for it.
+- `lazy_records`: what goes into the log with a flush that is made for others.
 - `log_segments`: when a new segment of the log begins, and when older ones go.
 - `change_log`: the changes of the configuration.
 - `file_writer`: writes the files of jobs, and keeps each state that is newer than its file.
@@ -15,7 +16,8 @@ the turn that a message begins, and whoever hung it there learns of nothing.
 What is flushed, by whom, and when:
 
 - a submission: by the queue (log, then job files), before the ids are answered; its large input
-  (``queue/spool/``) before that;
+  (``queue/spool/``) before that. A node's task is known at once, and flushed with its start, or
+  after a moment (`LAZY_SECONDS`);
 - a new priority, or a cancellation of a pending job: by the queue (log, then job file), before the
   answer;
 - ``running`` before the operation starts, and the final status before anybody is told: by the queue

@@ -35,6 +35,7 @@ from ...storage.queue_files import replay
 from .disk_state import DiskState, bytes_of_cancelation
 from .effects import Effects, ignore, nothing
 from .file_writer import FileWriter
+from .lazy_records import LazyRecords
 from .log_segments import InThread, LogSegments
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ class Ledger:
         )
         self._staged: dict[int, bytes] = {}
         self._effects = Effects()
-        self.has_lazy = False
-        """Whether a state that `store_lazily` has taken is still to be written."""
+        self.lazy = LazyRecords(journal, self.segments, self.files, self._effects)
         self._written_serial = self._tried_serial = 0
 
     def begin(self, recovered: Recovered) -> None:
@@ -109,6 +109,11 @@ class Ledger:
     def is_read_only(self) -> bool:
         """Whether the disk refuses writes; `retry` finds out whether it still does."""
         return self._disk.is_read_only
+
+    @property
+    def has_late(self) -> bool:
+        """Whether an effect waits for a flush that is made for others."""
+        return self._effects.has_late
 
     @property
     def is_short(self) -> bool:
@@ -237,15 +242,10 @@ class Ledger:
 
         For an end that a loss of power may take: the job is final in its file as well.
         """
-        job_id, serial, body = state
         if self.is_read_only:
             failed(self.refusal())
             return
-        self._journal.append(StateStored(job_id, serial, body))
-        self.segments.is_fresh = False
-        self.segments.cover([job_id])
-        self.files.add(job_id, serial, body)
-        self.has_lazy = True
+        self.lazy.store_state(*state)
         done()
 
     def takes_cancelation_of(self, job_id: int) -> bool:
@@ -331,21 +331,22 @@ class Ledger:
         self.segments.want_next()
 
     def write_lazy(self) -> None:
-        """Write what `store_lazily` has taken, at rest, when there is nothing else to write."""
-        if self.has_lazy and self.patience_seconds == settings.LAZY_SECONDS:
-            self._effects.awaited = self._journal.position
-            self.after_commit(nothing)
+        """Write what was stored lazily, at rest, when there is nothing else to write."""
+        if self.lazy.are_there and self.patience_seconds == settings.LAZY_SECONDS:
+            self.lazy.hasten(nothing)
             self.commit()
 
     def seal(self) -> None:
         """Begin a new segment, unless no more may be sealed, or the disk refuses writes."""
         # Records that wait for `commit` would be dropped if the new segment failed.
-        if not self._effects:
+        if not (self._effects or self.has_late):
             self.segments.seal()
 
     def retry(self) -> bool:
         """Begin a new segment, or after the disk was full go on; whether it takes writes."""
         # First: a failure drops records, whose effects must not run then.
+        if self.has_late:
+            self.lazy.hasten(nothing)
         while self._effects and not self.segments.is_compacting and self._commit_once():
             pass
         return self.segments.retry()
@@ -405,7 +406,7 @@ class Ledger:
             return None
         if self.has_work_at_rest or self.files.is_short_of_spares:
             return settings.FILES_REST_SECONDS
-        if self.has_lazy:
+        if self.lazy.are_there:
             return settings.LAZY_SECONDS
         return settings.MEMORY_REST_SECONDS if self.files.has_left_memory else None
 
@@ -437,7 +438,7 @@ class Ledger:
         ``is_enough`` is asked after each file: the journal has what the others lack.
         """
         self.files.end_compaction()
-        if self.has_lazy and not (self._effects or self.is_read_only):
+        if self.lazy.are_there and not (self._effects or self.is_read_only):
             with contextlib.suppress(errors.StorageError):
                 self._journal.write(self.last_id)
         if self.takes_work:
@@ -475,8 +476,7 @@ class Ledger:
         for record in appended:
             self._journal.append(record)
         self.segments.is_fresh = False
-        self._effects.awaited = self._journal.position
-        self.after_commit(done, failed)
+        self.lazy.hasten(done, failed)
         return self._effects.awaited
 
     def _commit_once(self, meanwhile: Callable[[], None] | None = None) -> bool:
@@ -484,11 +484,11 @@ class Ledger:
         try:
             if self._effects.awaited > self._journal.durable:
                 self._journal.write(self.last_id, meanwhile)
-                self.has_lazy = False
+                self.lazy.are_there = False
             elif meanwhile is not None:
                 meanwhile()
         except errors.StorageError as error:
-            self.has_lazy = False
+            self.lazy.are_there = False
             self._staged.clear()
             self.refuse_writes(error)
             is_unknown = isinstance(error, errors.OutcomeUnknownError)

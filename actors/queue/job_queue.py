@@ -10,6 +10,7 @@ A new message is a row in the table of its sender: `from_clients`, `from_jobs`, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -127,6 +128,7 @@ class JobQueue(Component[messages.QueueMessage]):
 
         The filter evaluator gets new jobs before the flush, and judges them while the disk works.
         """
+        self.store.ledger.lazy.hurry(self.runtime.clock())
         has_new = self.admission.has_new
         self.store.end_turn(self.admission.announce_new if has_new else None)
         self.answers.turn_ended()
@@ -269,7 +271,8 @@ def from_clients(queue: JobQueue) -> Routes:
         queue.runtime.work(reader.watch(envelope, message), envelope)
 
     def find(envelope: Envelope, message: messages.FindJobs) -> None:
-        queue.runtime.work(reader.search.find(envelope, message), envelope)
+        do = functools.partial(queue.runtime.work, reader.search.find(envelope, message), envelope)
+        admission.when_sure(message.names, do, envelope.refuse)
 
     def autoarchive(envelope: Envelope, message: messages.AutoArchiveJobs) -> None:
         queue.runtime.work(control.autoarchiving(envelope, message), envelope)

@@ -108,8 +108,9 @@ def test_the_output_comes_whole_over_restarts_of_both_daemons(
         until_running(client, change.job_id)
         host.kill()
         until_there(client, "web1", is_there=False)
-        why = daemon.run("job", "why", "1").stdout
-        assert "job 1 is running: node web1 is silent since " in why
+        # The job may hear of it later than we do.
+        silent = "job 1 is running: node web1 is silent since "
+        wait_until_true(lambda: silent in daemon.run("job", "why", "1").stdout, "its job says so")
         daemon.kill()
         host.up()
         daemon.up()

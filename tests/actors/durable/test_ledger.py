@@ -85,7 +85,7 @@ def test_a_disk_that_refuses_takes_no_such_end_and_may_have_lost_those_before(
         books.store_state(2, 2)
         books.ledger.commit()
     books.take_effects()
-    assert not books.ledger.has_lazy
+    assert not books.ledger.lazy.are_there
     # It is not forgotten: the next segment has it.
     assert books.ledger.newest(1) == body(1, 2, "success")
     books.store_lazily(3, 2)
