@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..storage import errors, settings
+from ..storage import errors, settings, wording
 from ..storage.jobs import job_views, jobs
 from ..storage.locks.locks import LockLevel, LockMode
 from ..storage.nodes import choosing
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 TIMED_OUT_EXIT_CODE = 124
 _SIGNAL_BASE = 128
-_NOT_STARTED = "command cannot be started: "
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
@@ -319,7 +318,7 @@ def _exit_code(client: Client, job: job_views.JobInfo) -> int:
                 # One that is ended on request may end with 0, and has not succeeded.
                 return ended or 1
             code = int(details.get("shell_code") or 1)
-            if text.startswith(_NOT_STARTED):
+            if wording.NOT_STARTED in text:
                 hint = hints.shell(job.ops[0].input.get("argv") or [])
     output.echo(f"ganger: job {job.id} {following.ending(job)}{hint}", err=True)
     return code

@@ -12,6 +12,9 @@ _LINE_CHARACTERS_MAX = 4_000
 _KIB = 1024
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
+NOT_STARTED = "command cannot be started: "
+"""Begins what is said of a command that the system, or the settings, did not let begin."""
+
 
 def counted(count: int, noun: str) -> str:
     """The count with its noun, such as ``1 job`` and ``2 jobs``."""

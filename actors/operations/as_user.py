@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from ...storage import wording
 from ...storage.opcodes import OperationError
 
 if TYPE_CHECKING:
@@ -89,4 +90,4 @@ def _become(who: pwd.struct_passwd, program: Program, standard: Sequence[int]) -
 
 
 def _refused(text: str) -> OperationError:
-    return OperationError("OpExecError", f"command cannot be started: {text}")
+    return OperationError("OpExecError", f"{wording.NOT_STARTED}{text}")

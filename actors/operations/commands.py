@@ -333,7 +333,7 @@ class _NotStartedError(OperationError):
 
     def __init__(self, text: str, shell_code: int | None = None) -> None:
         details = [] if shell_code is None else [{"shell_code": shell_code}]
-        super().__init__("OpExecError", f"command cannot be started: {text}", *details)
+        super().__init__("OpExecError", f"{wording.NOT_STARTED}{text}", *details)
 
 
 def _reason(error: OSError) -> str:

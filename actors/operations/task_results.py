@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...storage import errors
+from ...storage import errors, wording
 from ...storage.jobs import outcomes
 from ...storage.jobs.jobs import JobStatus
 from ...storage.jobs.outcomes import Outcome
@@ -27,6 +27,9 @@ def result_of(job: Job, node: str) -> Any:  # noqa: ANN401 - as the opcode has i
         raise OperationError("OpExecError", f"the command was lost on {node}: {ending.reason}")
     match entry.result:
         case [str(name), [str(text), *details]]:
+            if text.startswith(wording.NOT_STARTED):
+                # It may well begin on another host.
+                text = f"{node}: {text}"
             raise OperationError(name, text, *details)
         case str(text):
             # The task's process left no result: the node's daemon has said why.

@@ -169,6 +169,10 @@ def test_what_the_node_says_of_a_failure_is_the_jobs_failure() -> None:
     with pytest.raises(OperationError) as caught:
         run(NodeContext(end=failed))
     assert (caught.value.name, caught.value.details) == ("OpExecError", ["exit code 3", details])
+    missing = ["command cannot be started: 'x' not found", {"shell_code": 127}]
+    with pytest.raises(OperationError) as caught:
+        run(NodeContext(end=ended(JobStatus.ERROR, ["OpExecError", missing])))
+    assert caught.value.details == ["web1: command cannot be started: 'x' not found", missing[1]]
     lost = ended(JobStatus.ERROR, "Job process died")
     with pytest.raises(OperationError, match="web1: Job process died"):
         run(NodeContext(end=lost))
