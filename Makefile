@@ -163,7 +163,7 @@ check-client: $(INSTALLED_DEV) ## check that client.py and its neighbours are ma
 # The tests wait much, so there is work for more processes than processors. They start hundreds of
 # commands and daemons, each of which would compile the package anew without its cache.
 unexport PYTHONDONTWRITEBYTECODE
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 6
 # Thousands of tests flush what they write. They do it in memory, where two GiB of it are free; the
 # campaigns of `make torture` do it on the disk.
 MEMORY := /dev/shm
