@@ -141,6 +141,7 @@ IN_LINE: tuple[type[Message], ...] = (
     messages.RemoveNode,
     messages.CallNode,
     messages.TaskReplyDue,
+    messages.TaskStored,
     messages.DiskLimitsChanged,
     messages.DiskWatchDue,
     messages.ExplainJob,
