@@ -98,8 +98,13 @@ class Line(FakeLink):
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     leave_alone(monkeypatch)
+    # The collector would close what earlier tests have left, while a job runs.
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture
