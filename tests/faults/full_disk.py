@@ -133,7 +133,7 @@ class Life:
         queue = self.daemon.places.queue
         self.note("held", "filter", "add", "--name", "held", "--action", "PAUSE")
         # The zeros behind the log's records have no room for so large states.
-        waiting = [self.submit("true", LARGE) for _ in range(20)]
+        waiting = [int(self.run("exec", "-d", "true", LARGE)[1]) for _ in range(20)]
         # A file that is still to be written would be the write that fails.
         files = [queue / f"job-{job_id}" for job_id in waiting]
         wait_until_true(
