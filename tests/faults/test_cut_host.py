@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import sys
 from typing import Any
 
 import pytest
-from tests.checkout import ROOT
-from tests.faults import test_full_disk_of_6_mb as small_disk
+from tests.faults.own_namespaces import problem, told_by, unshare
 
 PRINTED = [str(number) for number in range(1, 9)]
 
@@ -21,10 +18,10 @@ def _problem() -> str:
         return "needs network namespaces: there is no ip"
     if os.geteuid() != 0:
         return "needs network namespaces: only root may make them here"
-    if found := small_disk.problem():
+    if found := problem():
         return found
     trial = "mount -t tmpfs none /run && ip netns add t && ip link add v-1 type veth peer name v-2"
-    command = [*small_disk.unshare(), "--net", "sh", "-c", trial]
+    command = [*unshare(), "--net", "sh", "-c", trial]
     tried = subprocess.run(command, capture_output=True, text=True, check=False)
     return f"needs network namespaces: {tried.stderr.strip()}" if tried.returncode else ""
 
@@ -34,18 +31,7 @@ def cut_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if why_not := _problem():
         pytest.skip(why_not)
     folder = tmp_path_factory.mktemp("cut")
-    program = [sys.executable, "-m", "tests.faults.cut_host", os.fspath(folder)]
-    done = subprocess.run(
-        [*small_disk.unshare(), "--net", *program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return told_by("tests.faults.cut_host", folder, "--net", seconds=150)
 
 
 @pytest.mark.parametrize("cut", ["both", "up", "down"])

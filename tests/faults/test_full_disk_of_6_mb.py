@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from tests.checkout import ROOT
+from tests.faults.own_namespaces import problem, told_by
 
 from ganger.storage.disk import reserve
 
 KIB = 1024
 
 
-def unshare() -> list[str]:
-    """The words that give a command a mount namespace of its own."""
-    # What still runs when the first process ends, ends with its process namespace.
-    as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    private = ["--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
-    return ["unshare", *as_user, "--mount", *private]
-
-
-def problem() -> str:
-    """Why no command can have one; "": it can."""
-    if shutil.which("unshare") is None:
-        return "needs a private mount namespace: there is no unshare"
-    trial = [*unshare(), "mount", "-t", "tmpfs", "none", "/mnt"]
-    tried = subprocess.run(trial, capture_output=True, text=True, check=False)
-    return f"needs a private mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
-
-
 @pytest.fixture(name="told", scope="module")
 def life_on_a_small_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     if why_not := problem():
         pytest.skip(why_not)
-    folder = tmp_path_factory.mktemp("small")
-    command = [*unshare(), sys.executable, "-m", "tests.faults.full_disk", os.fspath(folder)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return told_by("tests.faults.full_disk", tmp_path_factory.mktemp("small"))
 
 
 def test_a_verbose_job_is_stopped_before_it_fills_the_disk_and_says_why(

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.checkout import ROOT
-from tests.faults import test_full_disk_of_6_mb as small_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.faults.own_namespaces import problem, told_by
 
 
 @pytest.fixture(name="told", scope="module")
 def life_of_a_small_host(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    if problem := small_disk.problem():
-        pytest.skip(problem)
-    folder: Path = tmp_path_factory.mktemp("small")
-    program = ["tests.faults.full_disk_of_a_host", os.fspath(folder)]
-    done = subprocess.run(
-        [*small_disk.unshare(), sys.executable, "-m", *program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    if why_not := problem():
+        pytest.skip(why_not)
+    return told_by("tests.faults.full_disk_of_a_host", tmp_path_factory.mktemp("small"))
 
 
 def test_output_that_the_host_s_disk_refuses_is_cut_with_a_mark(told: dict[str, Any]) -> None:
