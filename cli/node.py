@@ -134,14 +134,26 @@ def _row(found: NodeState, use: str | None) -> dict[str, Any]:
 
 @node.command(short_help="Forget a node.")
 @click.argument("name", type=choices.Text())
+@click.option(
+    "--force", is_flag=True, help="Also while jobs wait for its commands: their locks are freed."
+)
 @click.pass_obj
-def remove(call: Call, name: str) -> None:
-    """Forget the node NAME: its connection ends at once, and its key is not accepted any more."""
+def remove(call: Call, name: str, *, force: bool) -> None:
+    """Forget the node NAME: its connection ends at once, and its key is not accepted any more.
+
+    Refused while jobs wait for commands there: these may still run.
+    """
     with call.client() as client:
         before = [one for one in client.nodes().nodes if one.name == name]
+        is_waited_for = any(one.open_calls or one.left_tasks for one in before)
+        if is_waited_for and not force:
+            raise errors.BadRequestError(
+                f"jobs wait for commands of node {name}: end them, or say that they do not run any "
+                f"more (`ganger node forget-tasks {name}`), or --force"
+            )
         client.remove_node(name)
     output.echo(f"Node {name} is removed")
-    if any(one.open_calls or one.left_tasks for one in before):
+    if is_waited_for:
         text = "jobs waited for its commands: these may still run, and have no locks any more"
         output.echo(f"ganger: {text}", err=True)
 
@@ -238,8 +250,13 @@ def _check_directory(places: paths.Places, token: Token) -> None:
 
     found = membership.read(places)
     if found is not None and (found.cluster, found.name) != (token.cluster, token.node):
+        # Clusters may have the same name.
+        what = f"another cluster, {token.cluster_name} with the UUID {token.cluster}"
+        if found.cluster == token.cluster:
+            what = f"the node {token.node}"
         raise errors.BadRequestError(
-            f"{places.data} is that of the node {found.name} of the cluster {found.cluster_name}; "
+            f"{places.data} is that of the node {found.name} of the cluster {found.cluster_name}, "
+            f"and the token is for {what}; "
             f"another data directory (--data, {DATA_VARIABLE}) can be another node"
         )
     if found is None and places.queue.is_dir():

@@ -83,7 +83,12 @@ def test_the_page_of_hosts_is_what_happens(
     files = {name: tmp_path / name for name in ("site.conf", "app.conf")}
     for path in files.values():
         path.write_text("listen 80\n")
-    for step in steps(PAGE.read_text(encoding="utf-8")):
+    text = PAGE.read_text(encoding="utf-8")
+    [plan] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    files["plan.yaml"] = tmp_path / "plan.yaml"
+    # What it changes on hosts is only said here.
+    files["plan.yaml"].write_text(plan.replace("argv: [", "argv: [echo, "))
+    for step in steps(text):
         machine = hosts.get(step.machine, daemon)
         assert step.words[0] == "ganger"
         words = [token if word == TOKEN else word for word in step.words[1:]]

@@ -6,10 +6,13 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from tests.faults.harness import Daemon, until, wait_until_true
 from tests.system.gates import PATIENCE_SECONDS, Gate, until_running
-from tests.system.hosts import Host, free_endpoint, until_there
+from tests.system.hosts import Host, free_endpoint, running_tasks, until_there
+
+from ganger.storage.nodes import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +62,12 @@ def test_what_cannot_be_is_one_clear_line(daemon: Daemon, host: Host, tmp_path: 
     done = other.run("node", "join", altered, check=False)
     assert (done.returncode, "the token is damaged" in done.stderr) == (1, True), done
     done = host.run("node", "join", token, check=False)
-    assert "is that of the node web1 of the cluster" in done.stderr
+    assert "is that of the node web1 of the cluster ganger, and the token is for" in done.stderr
+    assert "the token is for the node web2; another data directory" in done.stderr
+    # Of the same name, for a node of the same name.
+    foreign = msgspec.structs.replace(tokens.decode(token), cluster="11111111", node="web1")
+    done = host.run("node", "join", tokens.encode(foreign), check=False)
+    assert "for another cluster, ganger with the UUID 11111111; another data" in done.stderr
     done = other.run("node", "up", check=False)
     assert "`ganger node join TOKEN` makes it one" in done.stderr
 
@@ -82,6 +90,7 @@ def test_a_token_is_good_for_one_host(daemon: Daemon, tmp_path: Path) -> None:
         daemon.run("node", "remove", "web2")
         done = second.run("node", "join", token, check=False)
         assert "the master does not know this token" in done.stderr
+        assert "`ganger node invite web2` on the master gives a new one" in done.stderr
     finally:
         first.__exit__()
         second.__exit__()
@@ -156,7 +165,14 @@ def test_a_removed_node_is_gone_at_once(
     job_id = client.submit({"OP_ID": "OP_EXEC", "argv": waiting(gate), "node": "web1"})
     with host.client() as there:
         wait_until_true(lambda: bool(list(there.jobs(statuses=["running"]))), "the task runs")
-    told = daemon.run("node", "remove", "web1").stderr
+    done = daemon.run("node", "remove", "web1", check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "ganger: jobs wait for commands of node web1: end them, or say that they do not run any "
+        "more (`ganger node forget-tasks web1`), or --force\n"
+    )
+    assert running_tasks(host) == 1
+    told = daemon.run("node", "remove", "--force", "web1").stderr
     assert "jobs waited for its commands: these may still run, and have no locks any more" in told
     [ended] = client.wait(job_id)
     assert ended.reason_ended == (

@@ -23,6 +23,7 @@ ENDPOINT_SECONDS = 5.0
 
 _UNKNOWN = (
     "the master does not know this token: it is of another cluster, was taken back, or is long past"
+    "; `ganger node invite {name}` on the master gives a new one"
 )
 
 
@@ -34,7 +35,7 @@ def join(token: Token, public: str, directory: str) -> NodeGreeted:
     """
     pair = KeyPair(public=token.public, secret=token.secret, server=token.server)
     asked = JoinCluster(key=public, directory=directory)
-    return _ask(token.endpoints, pair, asked, _UNKNOWN)
+    return _ask(token.endpoints, pair, asked, _UNKNOWN.format(name=token.node))
 
 
 def tell_new_key(found: Membership, public: str) -> None:
