@@ -153,7 +153,7 @@ def run(call: Call, thresholds: Thresholds, find_pid: Callable[[], int | None]) 
         return _tell(CRITICAL, [f"no daemon runs in {call.places.data}"])
     try:
         with call.client(_ANSWER_SECONDS) as client:
-            info = client.info()
+            info = client.info(disk=True)
             waits = None if thresholds.wait_warn is None else _longest_wait(client)
     except errors.TryAgainError as error:
         text = f"the daemon (pid {pid}) in {call.places.data} does not answer: {error.text}"

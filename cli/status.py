@@ -63,7 +63,7 @@ def status(
         raise click.exceptions.Exit(NOT_RUNNING_EXIT_CODE)
     try:
         with call.client(_ANSWER_SECONDS) as client:
-            info = client.info()
+            info = client.info(disk=True)
             _show(info, _asked_waiting(client), output_kind, recorded(places))
             if output_kind == "json":
                 return _health(info)

@@ -247,7 +247,7 @@ async def read_metrics(call: Call) -> Response:
     """Everything that is counted, in Prometheus's text format."""
     client = call.client
     told = _Told(
-        await client.info(),
+        await client.info(disk=True),
         await client.lock_waits(),
         await _waiting(client),
         await client.filters(),

@@ -273,7 +273,7 @@ def _retry(body: object) -> Retry:
 
 async def read_daemon(call: Call) -> Any:  # noqa: ANN401 - JSON
     """Version, health and figures of the daemon."""
-    return plain(await call.client.info())
+    return plain(await call.client.info(disk=True))
 
 
 class Me(msgspec.Struct):

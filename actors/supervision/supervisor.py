@@ -103,7 +103,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
         message = envelope.message
         match message:
             case messages.ReadInfo():
-                self._ask_for_info(envelope)
+                self._ask_for_info(envelope, with_disk=message.with_disk)
             case messages.StopDaemon():
                 envelope.reply(messages.Done())
                 self._stop_tree()
@@ -270,7 +270,7 @@ class Supervisor(Component[messages.SupervisorMessage]):
 
     # ------------------------------------------------------------ information
 
-    def _ask_for_info(self, envelope: Envelope) -> None:
+    def _ask_for_info(self, envelope: Envelope, *, with_disk: bool) -> None:
         """Ask the queue, the executor and the output reader for what the reply needs."""
 
         def queue_reported(queue: messages.QueueReport) -> None:
@@ -278,6 +278,9 @@ class Supervisor(Component[messages.SupervisorMessage]):
                 def measured(found: messages.DiskUseRead | None) -> None:
                     envelope.reply(self._info(queue, executor, found))
 
+                if not with_disk:
+                    measured(None)
+                    return
                 # The rest matters more than how much there is in a large archive.
                 deadline = self.runtime.clock() + settings.DISK_USE_WAIT_SECONDS
                 asked = messages.ReadDiskUse()

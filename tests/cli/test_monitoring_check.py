@@ -122,13 +122,15 @@ def run(patch: pytest.MonkeyPatch, daemon: Any, *words: str, pid: int | None = 1
 
 
 def test_the_command_prints_one_line_with_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run(monkeypatch, mock.Mock(is_away=False, info=lambda: INFO))
+    done = run(monkeypatch, mock.Mock(is_away=False, info=lambda **_: INFO))
     assert done.stdout == (
         "GANGER OK: 3 running, 3 pending, 20.0 GiB (20%) free | running=3 queued=2 "
         f"free={20 * GIB}B;;;0;{100 * GIB}\n"
     )
     assert done.return_value == OK
-    done = run(monkeypatch, mock.Mock(is_away=False, info=lambda: INFO), "--disk-free-warn", "25%")
+    done = run(
+        monkeypatch, mock.Mock(is_away=False, info=lambda **_: INFO), "--disk-free-warn", "25%"
+    )
     assert done.stdout.startswith("GANGER WARNING: 20.0 GiB (20%) free, less than 25% | ")
     assert done.return_value == WARNING
 

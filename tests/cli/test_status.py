@@ -204,7 +204,7 @@ def test_the_exit_code_of_status_says_whether_the_daemon_serves(
 ) -> None:
     info = msgspec.structs.replace(INFO, **changes)
     limits = LimitsRead(running_jobs_max=20, tracked_jobs_max=0)
-    daemon = mock.Mock(is_away=False, info=lambda: info, limits=lambda: limits)
+    daemon = mock.Mock(is_away=False, info=lambda **_: info, limits=lambda: limits)
     daemon.waiting.return_value = {}
     monkeypatch.setattr(up, "running_pid", lambda _: 1)
     stand_in.use(monkeypatch, daemon)

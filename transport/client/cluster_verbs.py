@@ -156,9 +156,12 @@ class ClusterVerbs:
 
     # The daemon.
 
-    def info(self, *, timeout: float | None = None) -> DaemonInfo:
-        """The version, health and figures of the daemon."""
-        return self._caller.call(ReadInfo(), timeout)
+    def info(self, *, disk: bool = False, timeout: float | None = None) -> DaemonInfo:
+        """The version, health and figures of the daemon.
+
+        ``disk``: also what takes how much of the disk. The daemon looks at each file for that.
+        """
+        return self._caller.call(ReadInfo(with_disk=disk), timeout)
 
     def locks(self, *, timeout: float | None = None) -> list[LockRow]:
         """Every lock that is held or wanted, then every job that others wait for (``job/ID``).

@@ -71,9 +71,9 @@ class DaemonInfo(Reply, frozen=True):
     ``opcode_problems``: opcodes and other parts of installed packages that could not be loaded.
     ``is_disk_full``: no new jobs are taken until the disk has space, and none start.
     ``lacks_room``: no new jobs are taken; those that are there start. ``disk``: what takes how much
-    of it; None: that could not be measured in time. ``output_dropped``: why running jobs drop
-    output. ``archive_indexed``: the part of the archive that its index has, while that is built.
-    ``counts`` and ``outcomes``: how many live jobs have each status, and have ended in each
+    of it; None: nobody asked, or it could not be measured in time. ``output_dropped``: why running
+    jobs drop output. ``archive_indexed``: the part of the archive that its index has, while that is
+    built. ``counts`` and ``outcomes``: how many live jobs have each status, and have ended in each
     outcome; an older daemon sends no outcomes. ``master``: of a node's daemon, the master that it
     calls.
     """
@@ -106,7 +106,12 @@ class DaemonInfo(Reply, frozen=True):
 
 
 class ReadInfo(Request[DaemonInfo], frozen=True):
-    """Read version, health and figures of the daemon."""
+    """Read version, health and figures of the daemon.
+
+    ``with_disk``: measure how much of the disk it takes, too. That looks at each file.
+    """
+
+    with_disk: bool = False
 
 
 class StopDaemon(Request[Done], frozen=True):

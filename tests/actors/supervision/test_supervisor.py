@@ -20,6 +20,7 @@ from ganger.actors.supervision.placement import (
 )
 from ganger.actors.supervision.supervisor import Shutdown, Supervisor
 from ganger.storage import errors
+from ganger.storage.disk.disk_parts import DiskUse
 from ganger.transport import messages
 from ganger.transport.envelopes import Envelope
 
@@ -278,3 +279,28 @@ def test_for_a_component_elsewhere_that_hangs_its_process_is_replaced(
     supervisor, _ = apart
     supervisor.notify(messages.ComponentHung(component=name, incarnation=1, text="why"))
     assert stage.take_one(messages.ReplaceProcess, to="authority").reason == f"{name} hangs: why"
+
+
+def test_the_disk_is_measured_for_those_alone_who_ask_how_much_it_has(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = stage.make(Supervisor, Shutdown(), lambda: None, incarnation=0)
+    report_ready(supervisor, monkeypatch)
+    use = DiskUse(**dict.fromkeys(DiskUse.__struct_fields__, 0))
+    reports = {
+        messages.ReadQueueState: messages.QueueReport(
+            counts={}, quarantined=[], flushes=0, is_read_only=False
+        ),
+        messages.ReadProcesses: messages.ExecutorReport(pid=1, memory={}),
+        messages.ReadDiskUse: messages.DiskUseRead(use),
+    }
+    for with_disk in (False, True):
+        asker = supervisor.say(messages.ReadInfo(with_disk=with_disk))
+        asked = []
+        for kind, report in reports.items():
+            for request in stage.take_requests(kind):
+                asked.append(kind)
+                request.reply(report)
+                supervisor.handle_mail()
+        assert asked == [*reports][: 3 if with_disk else 2]
+        assert asker.answer_as(messages.DaemonInfo).disk == (use if with_disk else None)
