@@ -60,7 +60,8 @@ class SilentNodes:
         socket.curve_publickey, socket.curve_secretkey = pair.public.encode(), pair.secret.encode()
         set_heartbeat(socket)
         socket.connect(self._endpoint)
-        greeting = messages.GreetMaster(directory=host.directory, run=host.name)
+        live: dict[str, str | int] = {"protocol": messages.NODE_PROTOCOL}
+        greeting = messages.GreetMaster(directory=host.directory, run=host.name, live=live)
         socket.send(frames.encode(greeting, 1))
         self._sockets.append(socket)
         self._waiting[socket] = host.name.encode()

@@ -11,6 +11,7 @@ On the master:
 - `node_calls`: the calls that nodes have not answered.
 - `node_figures`: what hosts say of themselves when a query asks.
 - `silences`: since when nodes are silent, and why.
+- `versions`: whether a master and a node understand each other.
 - `left_tasks`: the tasks that dead processes of jobs have left on nodes, and that must end there.
 
 On a host:

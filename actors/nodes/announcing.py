@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...storage import errors
 from ...storage.access import endpoints
 from ...storage.nodes import tokens
+from ...storage.version import version
 from ...transport import messages
 from ..processes import machine
 
@@ -65,7 +66,13 @@ def greeting(
     assert router is not None
     assert table is not None
     places = _places(router, table.announced)
-    return messages.NodeGreeted(cluster=cluster, name=node, endpoints=places)
+    return messages.NodeGreeted(
+        cluster=cluster,
+        name=node,
+        endpoints=places,
+        protocol=messages.NODE_PROTOCOL,
+        version=version(),
+    )
 
 
 def _places(router: Router, announced: Sequence[str]) -> list[str]:

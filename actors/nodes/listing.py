@@ -9,7 +9,10 @@ import msgspec
 from ...transport import messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...storage.nodes.host_table import HostRecord
+    from .silences import Silences
 
 
 class Session(msgspec.Struct):
@@ -25,12 +28,12 @@ class Session(msgspec.Struct):
 def state(
     host: HostRecord,
     session: Session | None,
-    *,
-    silent_since: float,
-    open_calls: int,
-    left_tasks: int,
+    silences: Silences,
+    open_calls: Callable[[str], int],
+    left_tasks: Callable[[str], int],
 ) -> messages.NodeState:
     """The host; ``session``: None while it is silent."""
+    silent_since = silences.since_of(host.name)
     open_until = [one.until for one in host.invitations if not one.used_by]
     return messages.NodeState(
         name=host.name,
@@ -41,8 +44,8 @@ def state(
         silent_since=max(silent_since, host.joined) if host.key and session is None else 0.0,
         address="" if session is None else session.address,
         invited_until=max(open_until, default=0.0),
-        open_calls=open_calls,
-        left_tasks=left_tasks,
-        problem="" if session else host.problem,
+        open_calls=open_calls(host.name),
+        left_tasks=left_tasks(host.name),
+        problem="" if session else host.problem or silences.why(host.name),
         live={} if session is None else session.live,
     )

@@ -22,7 +22,7 @@ from ...transport.envelopes import Envelope
 from ...transport.zmq.router import Router
 from ...transport.zmq.sockets import new_key_pair
 from ..runtime.component import Component
-from . import announcing, listing
+from . import announcing, listing, versions
 from .left_tasks import LeftTasks
 from .listing import Session
 from .node_calls import NodeCalls
@@ -293,6 +293,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         if message.directory != host.directory:
             text = f"node {visitor.name} has joined with another data directory"
             raise errors.NotAllowedError(f"{text}; `ganger node invite {host.name}` lets it join")
+        versions.check_node(host.name, message.live, self._silences)
         self._check_copy(host, incoming.peer, message)
         called = host_table.called(self._table, visitor.name, incoming.identity.key or "")
         self._store(called, "a node calls with its new key", visitor.name)
@@ -442,14 +443,9 @@ class NodeHub(Component[messages.NodeHubMessage]):
     def _listed(self) -> messages.NodesListed:
         if self._table is None:
             return messages.NodesListed(nodes=[])
+        waiting = self._calls.count, self._left.count
         nodes = [
-            listing.state(
-                host,
-                self._sessions.get(name),
-                silent_since=self._silences.since_of(name),
-                open_calls=self._calls.count(name),
-                left_tasks=self._left.count(name),
-            )
+            listing.state(host, self._sessions.get(name), self._silences, *waiting)
             for name, host in sorted(self._table.hosts.items())
         ]
         return messages.NodesListed(

@@ -29,9 +29,10 @@ from ...transport.messages import RECEIVERS
 from ...transport.messages.base import PROTOCOL
 from ...transport.zmq.connection_event import ConnectionEvent
 from ...transport.zmq.dealer import Dealer
-from ..processes import host_figures, machine
+from ..processes import host_figures
 from ..runtime.addresses import JOB_QUEUE, OUTPUT_READER
 from ..runtime.component import Component
+from . import versions
 from .task_ends import TaskEnds
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 _FRAMES_AT_ONCE = 64
 _PEER = b"master"
-_MIB = 1024 * 1024
 _BEHIND_EVERYTHING = 2**62
 _TASKS = ("OP_EXEC", "OP_NODE_CALL", "OP_NODE_COPY", "OP_TEST_DELAY")
 
@@ -172,7 +172,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                     last_id=found.last_id,
                     seal=self._seal.present,
                     following_seal=self._seal.following,
-                    live=_live(),
+                    live=versions.live(),
                 )
                 self._say(greeting, next(self._numbers))
 
@@ -238,22 +238,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         try:
             frame = frames.decode(data, messages.ToNode)
             number = frame.number
-            match frame.message:
-                case messages.NodeGreeted() as found:
-                    self._is_known, self._last_problem = True, ""
-                    self._seal = seals.settle(self.places.data, self._seal)
-                    self._tell("")
-                    self.log.info("the master has answered", node=found.name)
-                    self._learn(found.endpoints)
-                case messages.Failure() as failure:
-                    self._has_heard = True
-                    self._note(failure.text)
-                case messages.CallTask() as call:
-                    self._take_call(number, call.frame)
-                case messages.EndTask() as asked:
-                    self._ends.end(asked.key, number)
-                case messages.MeasureFigures() as asked:
-                    self._measure(number, asked.storage)
+            self._take_message(number, frame.message)
         except errors.GangerError as error:
             if isinstance(error, frames.UnreadableMessageError):
                 number = error.number
@@ -264,6 +249,29 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                     return
             self.log.warning("the master's request is refused", error=error.text)
             self._say(messages.Failure(error.name, error.text), number)
+
+    def _take_message(self, number: int, message: Any) -> None:  # noqa: ANN401 - one of a union
+        match message:
+            case messages.NodeGreeted() as found if why := versions.problem_of_master(found):
+                self._has_heard = True
+                self._note(why)
+            case messages.NodeGreeted() as found:
+                self._is_known, self._last_problem = True, ""
+                self._seal = seals.settle(self.places.data, self._seal)
+                self._tell("")
+                self.log.info("the master has answered", node=found.name)
+                self._learn(found.endpoints)
+            case messages.Failure() as failure:
+                self._has_heard = True
+                self._note(failure.text)
+            case _ if not self._is_known:
+                pass  # A master of another version asks: it will ask the next one again.
+            case messages.CallTask() as call:
+                self._take_call(number, call.frame)
+            case messages.EndTask() as asked:
+                self._ends.end(asked.key, number)
+            case messages.MeasureFigures() as asked:
+                self._measure(number, asked.storage)
 
     def _learn(self, places: list[str]) -> None:
         """Keep where the master is from now on, and call it there.
@@ -296,7 +304,11 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 self._say(messages.FiguresMeasured(host=message.host), number)
 
     def _take_call(self, number: int, data: bytes) -> None:
-        inner = frames.decode(data, messages.TaskRequest)
+        try:
+            inner = frames.decode(data, messages.TaskRequest)
+        except errors.FrameError as error:  # Its number is that of the frame within.
+            self._say(messages.Failure(error.name, error.text), number)
+            return
         message: Any = inner.message
         receiver = RECEIVERS.get(type(message), JOB_QUEUE.name)
         handle = next(self._numbers)
@@ -480,14 +492,3 @@ def _measured(storage: list[str], places: Places) -> messages.OwnFiguresMeasured
         time=time.time(),
     )
     return messages.OwnFiguresMeasured(host=host)
-
-
-def _live() -> dict[str, str | int]:
-    total, available = machine.memory()
-    return {
-        "version": version(),
-        "boot_id": machine.boot_id(),
-        "memory_total": total // _MIB,
-        "memory_free": available // _MIB,
-        "cpus": machine.processors() or 0,
-    }

@@ -71,6 +71,9 @@ class Daemon:
         self.holds_back = holds_back
         self.data = folder / "data"
         self.places = paths.places(self.data)
+        self.environment: dict[str, str] = {}
+        """What its commands, and the daemon that they start, find besides in their environment."""
+
         self.has_hosts = False
         """Whether hosts will join: then its hub begins warm, too."""
 
@@ -99,7 +102,7 @@ class Daemon:
     def run(self, *words: str, check: bool = True, text: str | None = None) -> Any:
         """Run one command of the command line."""
         command = [*self._limited, *GANGER, "--data", str(self.data), *words]
-        environment = {**os.environ, "GANGER_TEST_FOLDER": str(self.folder)}
+        environment = {**os.environ, **self.environment, "GANGER_TEST_FOLDER": str(self.folder)}
         if self.has_hosts:
             environment["GANGER_TEST_HUB"] = "1"
         if self._limited or not warm_starts.can_begin(command, environment):

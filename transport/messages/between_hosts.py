@@ -8,6 +8,13 @@ from .base import Reply, Request
 from .job_queue_from_clients import JobDocument, JobsSubmitted
 from .values import JobSpec
 
+NODE_PROTOCOL = 2
+"""Which messages a master and its nodes understand: with another number they do not work together.
+
+Raised when one side would not understand the other one any more; `test_hosts_of_other_versions`
+tells. 1: what came before there was a number.
+"""
+
 
 class TaskAnswered(Reply, frozen=True):
     """The frame with the reply of the node's daemon."""
@@ -91,19 +98,23 @@ class MeasureFigures(Request[FiguresMeasured], frozen=True):
 class NodeGreeted(Reply, frozen=True):
     """The master knows this node, and takes its calls. Said again when ``endpoints`` change.
 
-    ``endpoints``: where hosts find the master from now on; empty: as before.
+    ``endpoints``: where hosts find the master from now on; empty: as before. ``protocol``: its
+    `NODE_PROTOCOL`. ``version``: of Ganger.
     """
 
     cluster: str
     name: str
     endpoints: list[str] = []
+    protocol: int = 1
+    version: str = ""
 
 
 class GreetMaster(Request[NodeGreeted], frozen=True):
     """From a node, first on each connection: here I am.
 
-    ``directory``: the identity of its data directory. ``live``: as in `NodeState`. ``run``: a word
-    of its own for each daemon. ``last_id``: the highest id of its queue. ``seal``,
+    ``directory``: the identity of its data directory. ``live``: as in `NodeState`, and its
+    ``protocol`` (`NODE_PROTOCOL`), which every master can read there. ``run``: a word of its own
+    for each daemon. ``last_id``: the highest id of its queue. ``seal``,
     ``following_seal``: as in `storage.nodes.seals`.
     """
 

@@ -10,6 +10,7 @@ import pytest
 
 from ganger.actors.nodes.node_link import NodeLink
 from ganger.storage import settings
+from ganger.storage.version import version
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
 from ganger.transport.zmq.connection_event import ConnectionEvent
@@ -54,6 +55,7 @@ def link_of_a_node(monkeypatch: pytest.MonkeyPatch) -> Link:
     vars(made.link)["_seal"] = None
     vars(made.link)["_membership"] = mock.Mock(cluster_name="c", cluster="c")
     vars(made.link)["_membership"].name = "web1"
+    made.link._is_known = True
     made.link._endpoints = itertools.cycle(["tcp://a:1"])
     return made
 
@@ -152,13 +154,47 @@ def said(link: Link) -> list[messages.Message]:
     return found
 
 
+def greeted(protocol: int) -> messages.NodeGreeted:
+    return messages.NodeGreeted(cluster="c", name="web1", protocol=protocol, version="9.9")
+
+
+def test_a_request_that_the_node_does_not_know_is_refused_under_its_own_number(
+    link: Link,
+) -> None:
+    """It had the number of the frame within, and the job waited for ever."""
+    unknown = frames.encode(messages.SubmitJobs(jobs=[]), 3)
+    link.hear(messages.CallTask(unknown), 77)
+    [call] = link.dealer.send.call_args_list
+    answered = frames.decode(call.args[0], messages.FromNode)
+    assert answered.number == 77
+    assert isinstance(answered.message, messages.Failure)
+    assert "submit_jobs" in answered.message.text
+
+
+def test_a_master_with_other_messages_is_no_master(link: Link) -> None:
+    link.link._is_known = False
+    link.hear(greeted(messages.NODE_PROTOCOL + 1))
+    request = messages.AwaitTask(id=7)
+    link.hear(messages.CallTask(frames.encode(request, 1)), 5)
+    assert link.forwarded == []
+    link.dealer.send.assert_not_called()
+    [state] = link.link.runtime.host.master_states
+    assert state.problem == (
+        "the master runs Ganger 9.9 (node protocol "
+        f"{messages.NODE_PROTOCOL + 1}), node web1 Ganger {version()} (node protocol "
+        f"{messages.NODE_PROTOCOL}): install one version on both; what runs on the node goes on"
+    )
+    assert not state.connected
+
+
 def test_a_link_looks_for_its_master_only_while_none_has_answered(link: Link) -> None:
+    link.link._is_known = False
     link.link._look_later()
     assert link.later.call_args.args == (settings.NODE_CALL_SECONDS, messages.MasterDue())
     link.look()
     assert link.dealer.move.call_count == 1
     assert link.later.call_count == 2
-    link.hear(messages.NodeGreeted(cluster="c", name="web1"))
+    link.hear(greeted(messages.NODE_PROTOCOL))
     link.look()
     assert link.dealer.move.call_count == 1
     assert link.later.call_count == 2
