@@ -293,13 +293,11 @@ def run(
     folders: tuple[str, str],
     *,
     families: Sequence[str],
-    modules: Sequence[str],
 ) -> None:
     """Be a fork server until the daemon closes its end of the socket pair, ``descriptor``.
 
     ``folders``: for the lock files of jobs' processes, and for the files of dry runs. ``families``
-    are the modules of opcodes (`catalogue.Family`). ``modules``, which jobs of this daemon use, are
-    imported, too.
+    are the modules of opcodes (`catalogue.Family`).
     """
     lock_files_folder, dry_runs = folders
     os.setsid()
@@ -308,8 +306,6 @@ def run(
     catalogue.use_families([importlib.import_module(family) for family in families])
     if template == "full":
         catalogue.load_user_opcodes()
-    for module in modules:
-        importlib.import_module(module)
     prewarming.clear(dry_runs)
     lock_files.remove_spares(lock_files_folder)
     # Cached here once, so that children inherit the answers.

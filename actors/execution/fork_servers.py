@@ -14,16 +14,7 @@ from ...transport import messages
 from ..processes import channels, fork_protocol, machine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..runtime.component import Runtime
-
-
-_DIRECT = ("ganger.transport.zmq.dealer",)
-"""What jobs use that speak to another process than the daemon's."""
-
-_ON_NODES = (*_DIRECT, "ganger.actors.operations.on_node")
-"""What jobs with tasks on nodes use."""
 
 
 class ForkServers:
@@ -39,7 +30,7 @@ class ForkServers:
     def start(self, template: str) -> None:
         """Start a server; `OSError` if the system has no process or descriptors for it."""
         host = self._runtime.host
-        process, ours = fork_server(template, host.places, self._early())
+        process, ours = fork_server(template, host.places)
         if (limit := host.descriptors_before) is not None:
             # Jobs get the limit that the daemon was started with: some commands use the old
             # `select`, others close all descriptors that they might have.
@@ -47,12 +38,6 @@ class ForkServers:
         self._running[template] = (process, ours)
         self._runtime.watch(ours.fileno())
         self._runtime.log.info("fork server started", template=template, pid=process.pid)
-
-    def _early(self) -> Sequence[str]:
-        """What jobs here are likely to import: to have it once is cheaper than once for each."""
-        if self._runtime.host.places.hosts.exists():
-            return _ON_NODES
-        return _DIRECT if self._runtime.host.elsewhere else ()
 
     def find(self, descriptor: int) -> str | None:
         """The template of the server at the other end of ``descriptor``."""
@@ -103,7 +88,7 @@ class ForkServers:
 
 
 def fork_server(
-    template: str, places: paths.Places, modules: Sequence[str] = ()
+    template: str, places: paths.Places
 ) -> tuple[subprocess.Popen[bytes], channels.End]:
     """A new fork server, and this end of the socket pair to it."""
     ours, theirs = channels.pair()
@@ -113,7 +98,7 @@ def fork_server(
     with contextlib.closing(theirs):
         try:
             process = subprocess.Popen(
-                [*command, str(theirs.fileno()), *map(os.fspath, folders), families, *modules],
+                [*command, str(theirs.fileno()), *map(os.fspath, folders), families],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 cwd="/",

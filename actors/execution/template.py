@@ -10,15 +10,14 @@ from . import fork_server
 def main() -> None:
     """Run a fork server.
 
-    Arguments: TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY FAMILIES MODULE...
+    Arguments: TEMPLATE DESCRIPTOR LOCK_FILE_DIRECTORY DRY_RUN_DIRECTORY FAMILIES
     """
-    template, descriptor, lock_files, dry_runs, families, *modules = sys.argv[1:]
+    template, descriptor, lock_files, dry_runs, families = sys.argv[1:]
     fork_server.run(
         template,
         int(descriptor),
         (lock_files, dry_runs),
         families=families.split(),
-        modules=modules,
     )
 
 

@@ -21,6 +21,7 @@ from ...storage import wording
 from ...storage.alive import process_identity
 from ...storage.opcodes import KilledError, OperationError
 from ..processes.sessions import IDENTITY_VARIABLE
+from . import on_node
 from .command_output import Output, OutputLog
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ def run_command(opcode: OpExec, context: OperationContext) -> dict[str, Any] | N
     code that means success. A dry run checks only that there is such a command.
     """
     if opcode.node is not None or opcode.nodes:
-        from . import on_node  # noqa: PLC0415 - for the few that have a node
-
         return on_node.run_on_node(opcode, context)  # type: ignore[arg-type]
     variables = _environment(opcode, context)
     if context.dry_run:

@@ -6,13 +6,12 @@ started twice, whatever is sent again, and it goes on when this process cannot r
 answer to the request is its end, if that comes soon. Else two calls are open while it runs: for
 more of its output, and for its end.
 
-Imported when an opcode has a node: a job without one must not pay for it.
+Imported by the lean fork server, so it imports only what is cheap.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -319,6 +318,9 @@ class Task:
 
     def _send_input(self, source: int) -> Iterator[None]:
         """Send the content of a file there, from its beginning again if the node has lost it."""
+        # For the few that have an input: it loads a library of ciphers.
+        import hashlib  # noqa: PLC0415
+
         token, tries = hashlib.sha256(self._key.encode()).hexdigest()[:32], _INPUT_TRIES
         size, place, is_last = os.fstat(source).st_size, 0, False
         while not is_last:

@@ -21,7 +21,7 @@ from ...storage.opcodes import Opcode, OperationContext, OperationError
 from ...storage.opcodes.catalogue import OpTestDelay
 from ...storage.opcodes.node_opcodes import OpNodeCall, OpNodeCopy
 from ...storage.wording import text_of
-from . import commands
+from . import commands, on_node
 
 Operation = Callable[[Any, OperationContext], object]
 """Takes the opcode and its context; returns the result, or raises."""
@@ -120,8 +120,6 @@ def encode_exception(error: BaseException) -> list[Any]:
 
 def _run_declared(opcode: Opcode, context: OperationContext) -> object:
     if opcode.runs_on_nodes and (nodes := opcode.targets()):  # type: ignore[attr-defined]
-        from . import on_node  # noqa: PLC0415 - for the few that have nodes
-
         fields, lost_after = on_node.fields_of(opcode), opcode.lost_after  # type: ignore[attr-defined]
         found = on_node.run_all(context, nodes, fields, lost_after=lost_after)  # type: ignore[arg-type]
         return found[opcode.node] if opcode.node is not None else found  # type: ignore[attr-defined]

@@ -35,10 +35,14 @@ _is_following = False
 
 
 def is_followed(opcode: Opcode) -> bool | None:
-    """Whether the opcode's processes end with it; None if it starts none."""
-    if opcode.built_in and opcode.op_id not in _STARTING:
+    """Whether the opcode's processes end with it; None if it starts none here."""
+    if opcode.built_in and (opcode.op_id not in _STARTING or _runs_elsewhere(opcode)):
         return None
     return not getattr(opcode, "leave_running", False)
+
+
+def _runs_elsewhere(opcode: Opcode) -> bool:
+    return getattr(opcode, "node", None) is not None or bool(getattr(opcode, "nodes", None))
 
 
 def follow(*, is_wanted: bool = True) -> None:

@@ -104,3 +104,12 @@ def test_only_what_starts_processes_is_followed_and_only_if_they_are_not_to_stay
     assert descendants.is_followed(opcodes.parse(command | {"leave_running": True})) is False
     delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0}
     assert descendants.is_followed(opcodes.parse(delay)) is None
+
+
+@pytest.mark.parametrize("where", [{"node": "web1"}, {"nodes": ["web1", "web2"]}])
+def test_what_runs_on_nodes_alone_starts_nothing_here(where: dict[str, object]) -> None:
+    command = {"OP_ID": "OP_EXEC", "argv": ["true"]}
+    assert descendants.is_followed(opcodes.parse(command | where)) is None
+    call = {"OP_ID": "OP_NODE_CALL", "call": "version"}
+    assert descendants.is_followed(opcodes.parse(call)) is True
+    assert descendants.is_followed(opcodes.parse(call | where)) is None
