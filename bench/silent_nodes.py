@@ -1,7 +1,8 @@
 """Measures what nodes cost that are connected and silent: simulated ones with the real protocol.
 
-The table of hosts is written before the master starts, as if all had joined. Then each calls: with
-CURVE, its key and a greeting, as `NodeLink` does. From then on libzmq's heartbeats are all.
+The table of hosts is written before the master starts, as if all had joined, and the master gets
+their node objects. Then each calls: with CURVE, its key and a greeting, as `NodeLink` does. From
+then on libzmq's heartbeats are all.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import psutil
 import zmq
 
 from ganger.storage.access import keys
+from ganger.storage.cluster.objects import ObjectKind
 from ganger.storage.disk import documents, paths
-from ganger.storage.nodes import host_table
+from ganger.storage.nodes import host_table, node_objects
 from ganger.transport import frames, messages
 from ganger.transport.zmq.sockets import new_key_pair, set_heartbeat
 
@@ -97,6 +99,7 @@ def measure(folder: Path, endpoint: str) -> None:
     host_table.write(places.hosts, host_table.HostTable(endpoint=endpoint, hosts=hosts))
     with ExitStack() as stack:
         master = stack.enter_context(Ganger(data))
+        _make_objects(master, list(hosts))
         before = _used(master, REST_SECONDS)
         nodes = stack.enter_context(SilentNodes(endpoint))
         begin = time.perf_counter()
@@ -107,11 +110,24 @@ def measure(folder: Path, endpoint: str) -> None:
         # What their first calls have begun is over.
         _used(master, REST_SECONDS)
         after = _used(master, REST_SECONDS)
+        kept = sum(one.is_there for one in master.client.nodes().nodes)
+        row("nodes that are still there at the end", f"{kept:8d}")
     for name, (size, busy) in after.items():
         size_before, busy_before = before[name]
         row(f"{name}, memory", f"{size / _MIB:8.1f} MiB (without nodes {size_before / _MIB:.1f})")
         text = f"{busy:8.2f} % of a processor (without nodes {busy_before:.2f})"
         row(f"{name}, at rest", text)
+
+
+def _make_objects(master: Ganger, names: list[str]) -> None:
+    """Give each host its node object, without which the master sends it away."""
+    [cluster] = master.client.objects("cluster")
+    group = node_objects.new_group(cluster["uuid"])
+    nodes = [node_objects.new_node(cluster["uuid"], name, "", group["uuid"]) for name in names]
+    changes = [(ObjectKind.NODE_GROUP, group), *((ObjectKind.NODE, one) for one in nodes)]
+    master.client.change_objects(
+        *(messages.ObjectChange(kind=kind, uuid=one["uuid"], object=one) for kind, one in changes)
+    )
 
 
 def _used(master: Ganger, seconds: float) -> dict[str, tuple[int, float]]:

@@ -32,6 +32,8 @@ def test_every_figure_of_nodes_is_measured(
     assert re.search(r"one command on each of 2 nodes +p50", printed)
     assert re.search(r"a node, daemon, shared pages counted in part +[0-9.]+ MiB", printed)
     assert re.search(r"3 nodes have called after +[0-9.]+ s", printed)
+    # A host without a node object is sent away right after its call.
+    assert re.search(r"nodes that are still there at the end +3", printed)
     assert re.search(r"the hub, memory +[0-9.]+ MiB \(without nodes [0-9.]+\)", printed)
     assert re.search(r"the daemon, at rest +[0-9.]+ % of a processor", printed)
     if (reason := ssh_side.missing()) is not None:
