@@ -51,6 +51,8 @@ class DiskState:
         self._cause = ""
         self._was_full = False
         self._room = math.inf
+        self._has_looked = False
+        """Whether this turn of the queue has looked whether anything is free."""
         self.is_read_only = False
         self._decide()
 
@@ -86,12 +88,24 @@ class DiskState:
 
     def look(self) -> None:
         """Look whether anything is free beside what the queue has promised to write."""
+        self._has_looked = True
         was_short, self._room = self.is_short, self.reserve.room(self._to_come())
         if self._room < self.reserve.size:
             self.reserve.look()
         self._decide()
         if self.is_short and not was_short:
             self._on_refusal()
+
+    def look_once(self) -> None:
+        """As `look`, unless this turn has looked: what a turn writes is small."""
+        if not self._has_looked:
+            self.look()
+
+    def end_turn(self, *, has_written: bool) -> None:
+        """A turn ends; one that has written looks, after its replies: they need not wait for it."""
+        if has_written:
+            self.look_once()
+        self._has_looked = False
 
     def has_room_for(self, size: int) -> bool:
         """Whether the disk is not full with so many bytes more, as the last `look` has seen it."""

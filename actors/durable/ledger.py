@@ -135,8 +135,8 @@ class Ledger:
         return self._disk.reserve.size
 
     def look_for_space(self) -> None:
-        """Look whether the disk is full, before a write fails."""
-        self._disk.look()
+        """Look whether the disk is full, before a write fails: once in each turn."""
+        self._disk.look_once()
 
     def check_room(self, count: int) -> None:
         """Raise `DiskFullError` unless the disk has room for so many new jobs."""
@@ -322,8 +322,10 @@ class Ledger:
         """
         if meanwhile is not None and not self._effects:
             meanwhile()
+        flushes = self.flushes
         while self._effects and self._commit_once(meanwhile):
             meanwhile = None
+        self._disk.end_turn(has_written=self.flushes > flushes)
         self.files.take_notice(settings.FILES_NOTICED_AT_ONCE)
         if self.segments.is_full:
             self.seal()
@@ -495,6 +497,4 @@ class Ledger:
             refusal = error if is_unknown else self.refusal()
             self._effects.fail(refusal, self._journal.durable)
             return True
-        # A look costs some microseconds, and a flush much more.
-        self._disk.look()
         return self._effects.run(self._journal.durable)

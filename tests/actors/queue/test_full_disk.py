@@ -110,12 +110,18 @@ def test_a_queue_begins_with_its_reserve(kept: Queue) -> None:
     assert state(kept) == (False, False, True)
 
 
-def test_a_submission_looks_at_the_disk_before_and_after_its_flush_alone(
+def test_a_turn_looks_at_the_disk_once_before_its_submissions_or_after_its_flush(
     kept: Queue, disk: Disk
 ) -> None:
-    before = disk.looks
-    kept.submitted(spec())
-    assert disk.looks - before == 2
+    def looks(*said: messages.Message) -> int:
+        before = disk.looks
+        kept.actor.turn(*said)
+        return disk.looks - before
+
+    submission = messages.SubmitJobs(jobs=[spec()])
+    assert [looks(), looks(submission), looks(*[submission] * 3)] == [0, 1, 1]
+    assert looks(messages.ChangeJobPriority(id=1, priority=5)) == 1
+    assert looks(submission) == 1
 
 
 def test_a_full_disk_takes_the_reserve_and_a_broken_one_does_not(kept: Queue, disk: Disk) -> None:
