@@ -69,6 +69,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         self._dealer: Dealer | None = None
         self._endpoints = itertools.cycle([""])
         self._is_known = False
+        self._is_foreign = False
+        """Whether it has greeted as a master with other messages, on this connection."""
         self._is_look_due = False
         self._has_heard = False
         """Whether this endpoint has said why there is no master."""
@@ -148,7 +150,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
     def _follow(self, event: ConnectionEvent) -> None:
         if event is ConnectionEvent.REACHED:
             return
-        was_known, self._is_known = self._is_known, False
+        was_known, self._is_known, self._is_foreign = self._is_known, False, False
         self._look_later()
         self._connection += 1
         if self._open:
@@ -253,7 +255,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
     def _take_message(self, number: int, message: Any) -> None:  # noqa: ANN401 - one of a union
         match message:
             case messages.NodeGreeted() as found if why := versions.problem_of_master(found):
-                self._has_heard = True
+                self._has_heard = self._is_foreign = True
                 self._note(why)
             case messages.NodeGreeted() as found:
                 self._is_known, self._last_problem = True, ""
@@ -264,8 +266,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             case messages.Failure() as failure:
                 self._has_heard = True
                 self._note(failure.text)
-            case _ if not self._is_known:
-                pass  # A master of another version asks: it will ask the next one again.
+            case _ if self._is_foreign:
+                pass  # It asks again on the next connection.
             case messages.CallTask() as call:
                 self._take_call(number, call.frame)
             case messages.EndTask() as asked:

@@ -55,7 +55,6 @@ def link_of_a_node(monkeypatch: pytest.MonkeyPatch) -> Link:
     vars(made.link)["_seal"] = None
     vars(made.link)["_membership"] = mock.Mock(cluster_name="c", cluster="c")
     vars(made.link)["_membership"].name = "web1"
-    made.link._is_known = True
     made.link._endpoints = itertools.cycle(["tcp://a:1"])
     return made
 
@@ -172,7 +171,6 @@ def test_a_request_that_the_node_does_not_know_is_refused_under_its_own_number(
 
 
 def test_a_master_with_other_messages_is_no_master(link: Link) -> None:
-    link.link._is_known = False
     link.hear(greeted(messages.NODE_PROTOCOL + 1))
     request = messages.AwaitTask(id=7)
     link.hear(messages.CallTask(frames.encode(request, 1)), 5)
@@ -188,7 +186,6 @@ def test_a_master_with_other_messages_is_no_master(link: Link) -> None:
 
 
 def test_a_link_looks_for_its_master_only_while_none_has_answered(link: Link) -> None:
-    link.link._is_known = False
     link.link._look_later()
     assert link.later.call_args.args == (settings.NODE_CALL_SECONDS, messages.MasterDue())
     link.look()
