@@ -68,5 +68,6 @@ CAMPAIGNS = [
     Campaign("D14", "locking model", "locks.model_steps", 1_000_000, 8_000),
     Campaign("D14", "lock histories", "locks.lock_histories", 10_000, 100),
     Campaign("D15", "tasks on hosts", "kills.tasks_on_hosts", 800, 2),
+    Campaign("D15", "hosts at each call", "kills.hosts_at_calls", 400, 1, "strace"),
     Campaign("D15", "simulated hosts", "hosts.simulated_hosts", 10_000, 60),
 ]
