@@ -27,7 +27,7 @@ import msgspec
 from ...storage import errors, opcodes, settings
 from ...storage.alive import lock_files
 from ...storage.disk import reserve
-from ...storage.jobs import job_bounds, job_ends, jobs, outcomes
+from ...storage.jobs import job_bounds, job_ends, jobs, origins, outcomes
 from ...storage.jobs.jobs import JobStatus, OpcodeEvent
 from ...storage.jobs.outcomes import Ending, Outcome
 from ...storage.locks.locks import Owner
@@ -269,6 +269,9 @@ class JobActor:
             raise
         finally:
             self._daemon.resume_control()
+        origin = origins.origin_of(self._job.extra)
+        if self._running.index == 0 and origin.is_task and origin.submitter is not None:
+            self.context.note_task_begun(origin.submitter.era)
         self._daemon.take_messages()
 
     def _with_secrets(self, fields: dict[str, Any]) -> dict[str, Any]:

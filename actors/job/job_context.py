@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...storage import errors, opcodes, settings
+from ...storage.disk import paths
 from ...storage.jobs import jobs
-from ...storage.nodes import task_marks
+from ...storage.nodes import begun_tasks, task_marks
 from ...storage.queue_files import output_blocks, output_files, output_limits, spool
 from ...transport import frames, messages
 from .conversation import Conversation
@@ -153,7 +154,12 @@ class JobContext:
             if ready or time.monotonic() >= deadline:
                 return ready
 
-    # Calls of nodes.
+    # Calls of nodes, and on a node.
+
+    def note_task_begun(self, era: str) -> None:
+        """A task of a node begins, which came in this era. `OperationError`: it may not."""
+        if why := begun_tasks.note(paths.places(self.data_directory), self.job_id, era):
+            raise opcodes.OperationError("OpExecError", why)
 
     def check_node(self, node: str) -> None:
         """Ask whether a command may begin there. Raises why not, and `KilledError`."""
@@ -183,6 +189,7 @@ class JobContext:
             key=key,
             began=self._began,
             is_start=isinstance(request, messages.RunTask),
+            asked=self.clock(),
         )
         return self._daemon.send(call)
 

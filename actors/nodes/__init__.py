@@ -17,6 +17,7 @@ On the master:
 On a host:
 
 - `node_link`: calls the master, and answers what jobs there ask of this daemon.
+- `task_answers`: where the replies to the master's requests go.
 - `task_ends`: ends tasks when the master says that their jobs have lost their processes.
 
 The daemon of a host is one like the master's: a task of a job is a job in its queue

@@ -93,14 +93,19 @@ class LeftTasks:
             if left.asked.node == node:
                 left.reply(self._waits(left.asked))
 
-    def take_end(self, number: int, node: str, message: messages.LeftTaskEnded) -> None:
-        """A node answers."""
+    def take_end(
+        self, number: int, node: str, message: messages.LeftTaskEnded, table: HostTable | None
+    ) -> None:
+        """A node answers. If it began anew since the task did, it may have forgotten it."""
         key = self._by_number.get(number)
         if key is None or self._left[key].asked.node != node:
             return
         text = f"the command on {node} was ended"
         if not message.existed:
             text = f"its command never began on {node}"
+            host = None if table is None else table.hosts.get(node)
+            if host is not None and self._left[key].asked.began < host.era_since:
+                text = f"{node} {host_table.FORGOTTEN_IN_ERA}"
         elif not message.was_killed:
             text = f"its command on {node} had ended by then"
         self._end(self._left[key], text)

@@ -11,11 +11,12 @@ from ...storage.nodes import host_table
 from ...storage.nodes.host_table import TaskStanding
 from ...transport import messages
 from ...transport.envelopes import Envelope
+from .left_tasks import KEYS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...storage.nodes.host_table import HostTable
+    from ...storage.nodes.host_table import HostRecord, HostTable
 
 
 class _Call(msgspec.Struct):
@@ -31,11 +32,11 @@ class _Call(msgspec.Struct):
 
 
 class NodeCalls:
-    """All of them, by number. ``say`` sends a node a frame, if it is there.
+    """All of them, by number. ``sending``: sends a node a frame, if it is there.
 
     ``since``: since when a node is silent. ``there_since``: or is there; 0.0: it is not.
     ``started`` is told how it has answered the start of a task. ``why``: why a node is silent; "":
-    nobody knows.
+    nobody knows. ``begun``: since when the hub is there, on the clock that never goes back.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class NodeCalls:
         started: Callable[[str, messages.TaskAnswered], None],
         *,
         why: Callable[[str], str] = lambda _: "",
+        begun: float = 0.0,
     ) -> None:
         self._say = say
         self._since = since
@@ -54,7 +56,10 @@ class NodeCalls:
         self._there_since = there_since
         self._started = started
         self._why = why
+        self._begun = begun
         self._calls: dict[int, _Call] = {}
+        self._eras: dict[str, str] = {}
+        """By the keys of the last tasks the era of the node to which each start was sent first."""
 
     def count(self, node: str) -> int:
         """How many there are to this node."""
@@ -114,7 +119,12 @@ class NodeCalls:
             del self._calls[number]
             call.envelope.refuse(errors.JobStateError(host_table.unknown_end(call.node, why)))
         elif not call.sent:
-            call.sent = self._say(call.node, number, messages.CallTask(frame=asked.frame))
+            host = table.hosts[call.node] if table else None
+            known_key = asked.key if host and self._may_be_earlier(host, asked) else ""
+            request = messages.CallTask(frame=asked.frame, known_key=known_key)
+            call.sent = self._say(call.node, number, request)
+            if call.sent and host and asked.is_start and not known_key:
+                self._note_start(asked.key, host.era)
             if not call.sent:
                 self._tell_silent(call)
             elif call.told_silent:
@@ -126,3 +136,19 @@ class NodeCalls:
         call.told_silent = True
         silent = messages.NodeSilent(since=self._since(call.node), why=self._why(call.node))
         call.envelope.reply(silent)
+
+    def _may_be_earlier(self, host: HostRecord, asked: messages.CallNode) -> bool:
+        """Whether the task may have been sent to an earlier era of the host.
+
+        If its data directory was put back since then, the host does not know what has begun.
+        """
+        if (era := self._eras.get(asked.key)) is not None:
+            return era != host.era
+        if asked.is_start and asked.asked >= self._begun:
+            return False
+        return bool(host.era) and asked.began < host.era_since
+
+    def _note_start(self, key: str, era: str) -> None:
+        self._eras.setdefault(key, era)
+        if len(self._eras) > KEYS_MAX:
+            del self._eras[next(iter(self._eras))]

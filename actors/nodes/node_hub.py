@@ -32,7 +32,7 @@ from .seen_tasks import SeenTasks
 from .silences import Silences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ...storage.nodes.host_table import HostRecord, HostTable, Visitor
     from ...transport.zmq.peers import Incoming
@@ -58,13 +58,20 @@ class NodeHub(Component[messages.NodeHubMessage]):
         self._sessions: dict[str, Session] = {}
         self._names: dict[bytes, str] = {}
         """Which node has the connection of this peer."""
-        self._silences = Silences(runtime.wall_clock)
+        silent = self.places.hosts.with_name("silent.json")
+        self._silences = Silences(runtime.wall_clock, silent)
         self._numbers = itertools.count(1)
         self._records = NodeRecords(runtime)
         self._seen = SeenTasks(runtime, self.places.hosts.with_name("seen.json"))
         sending = self._say_to, self._silences.since_of, self._numbers.__next__
         self._calls, self._left = (
-            NodeCalls(*sending, self._there_since, self._seen.note_start, why=self._silences.why),
+            NodeCalls(
+                *sending,
+                self._there_since,
+                self._seen.note_start,
+                why=self._silences.why,
+                begun=runtime.clock(),
+            ),
             LeftTasks(*sending),
         )
         self._silences.tell = self._calls.note_silence
@@ -74,6 +81,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         """Read the table, and listen."""
         self._table = host_table.read(self.places.hosts)
         self._seen.read()
+        self._silences.read(host_table.joined_names(self._table))
         self._listen()
 
     def close(self) -> None:
@@ -86,7 +94,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         message = envelope.message
         match message:
             case messages.InviteNode():
-                self._with_cluster(envelope, lambda: self._invite(envelope, message))
+                self._records.serve(envelope, lambda: self._invite(envelope, message))
             case messages.ListNodes():
                 envelope.reply(self._listed())
             case messages.ReadJoinedNodes():
@@ -198,7 +206,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
                 case messages.TaskAnswered() | messages.Failure():
                     self._calls.take_answer(number, node, frame.message)
                 case messages.LeftTaskEnded() as message:
-                    self._left.take_end(number, node, message)
+                    self._left.take_end(number, node, message, self._table)
                 case messages.FiguresMeasured() as message:
                     self._figures.take_answer(number, node, message)
                 case messages.JoinCluster() as message:
@@ -331,8 +339,11 @@ class NodeHub(Component[messages.NodeHubMessage]):
         seal = seals.Seal(message.seal, message.following_seal)
         problem = seals.refusal(host, seal, message.last_id, self._seen.of(host.name))
         seal_then = host.seal if problem else seal.following
-        if (host.seal, host.problem) != (seal_then, problem):
-            table = host_table.sealed(self._table, host.name, seal_then, problem)
+        table = host_table.sealed(self._table, host.name, seal_then, problem)
+        if not problem:
+            since = self._silences.since_of(host.name)
+            table = host_table.in_era(table, host.name, message.era, since)
+        if table.hosts[host.name] != host:
             self._write(table)
         if problem:
             self._silences.refuse(host.name, problem)
@@ -481,16 +492,3 @@ class NodeHub(Component[messages.NodeHubMessage]):
         count = len(self._calls.jobs(name)) + self._left.count(name)
         self._look_again(name)
         envelope.reply(messages.TasksForgotten(jobs=count))
-
-    # ------------------------------------------------------------ the cluster
-
-    def _with_cluster(self, envelope: Envelope[Any], then: Callable[[], None]) -> None:
-        """Do ``then`` when the cluster's name is known; its errors are answered."""
-
-        def go_on() -> None:
-            try:
-                then()
-            except errors.GangerError as error:
-                envelope.refuse(error)
-
-        self._records.ask_cluster(go_on, envelope.refuse)

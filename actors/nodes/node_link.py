@@ -20,7 +20,7 @@ import msgspec
 from ...storage import errors, settings
 from ...storage.access.keys import KeyPair
 from ...storage.jobs.origins import Submitter
-from ...storage.nodes import membership, seals, task_settings
+from ...storage.nodes import begun_tasks, host_table, membership, seals, task_settings
 from ...storage.opcodes import catalogue
 from ...storage.version import version
 from ...transport import frames, messages
@@ -33,6 +33,7 @@ from ..processes import host_figures
 from ..runtime.addresses import JOB_QUEUE, OUTPUT_READER
 from ..runtime.component import Component
 from . import versions
+from .task_answers import AnswerTo, BeginningOf, EndOf
 from .task_ends import TaskEnds
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             raise errors.DataDirectoryError(f"{self.places.membership}: there is no such file")
         self._membership = found
         self._seal = seals.begin(self.places.data)
+        self._era = begun_tasks.era(self.places, found.directory)
         self._endpoints = itertools.cycle(found.endpoints)
         pair = KeyPair(public=found.public, secret=found.secret, server=found.server)
         self._dealer = Dealer(next(self._endpoints), pair)
@@ -167,13 +169,14 @@ class NodeLink(Component[messages.NodeLinkMessage]):
 
     def _greet(self, connection: int) -> None:
         def known(found: messages.LastId) -> None:
-            if connection == self._connection:
+            if connection == self._connection and self._has_all_tasks(found.last_id):
                 greeting = messages.GreetMaster(
                     directory=self._membership.directory,
                     run=self._run,
                     last_id=found.last_id,
                     seal=self._seal.present,
                     following_seal=self._seal.following,
+                    era=self._era.word,
                     live=versions.live(),
                 )
                 self._say(greeting, next(self._numbers))
@@ -183,6 +186,18 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             self.log.warning("the master is not greeted", error=error.text)
 
         self.runtime.ask(JOB_QUEUE, messages.ReadLastId(), known, refused)
+
+    def _has_all_tasks(self, last_id: int) -> bool:
+        """Let the master refuse this directory if it has forgotten tasks; False: not yet."""
+        if last_id < self._era.last_id:
+            self.log.error("this data directory is an older copy: it has forgotten tasks")
+            try:
+                self._seal = seals.discard(self.places.data)
+            except errors.StorageError as error:
+                self.log.warning("the master is not greeted", error=error.text)
+                return False
+            self._era = begun_tasks.renew(self.places, self._membership.directory)
+        return True
 
     def _look_later(self) -> None:
         if not self._is_look_due:
@@ -268,6 +283,8 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 self._note(failure.text)
             case _ if self._is_foreign:
                 pass  # It asks again on the next connection.
+            case messages.CallTask() as call if call.known_key:
+                self._take_call_if_known(number, call)
             case messages.CallTask() as call:
                 self._take_call(number, call.frame)
             case messages.EndTask() as asked:
@@ -305,11 +322,41 @@ class NodeLink(Component[messages.NodeLinkMessage]):
             if connection == self._connection:
                 self._say(messages.FiguresMeasured(host=message.host), number)
 
-    def _take_call(self, number: int, data: bytes) -> None:
+    def _take_call_if_known(self, number: int, call: messages.CallTask) -> None:
+        """Answer what asks for a task only if it is here: it may have been put back to a copy."""
+        inner, connection = self._decoded(number, call.frame), self._connection
+        if inner is None:
+            return
+        asked: Any = inner.message
+
+        def refuse(error: errors.GangerError) -> None:
+            if connection == self._connection:
+                failure = messages.Failure(error.name, error.text)
+                frame = frames.encode(failure, inner.number)
+                self._say(messages.TaskAnswered(frame=frame), number)
+
+        def found(known: messages.JobsFound) -> None:
+            ids = [job_id for one in known.found for job_id in one]
+            if not (ids if isinstance(asked, messages.RunTask) else asked.id in ids):
+                refuse(errors.JobStateError(f"the host {host_table.FORGOTTEN_IN_ERA}"))
+            elif connection == self._connection:
+                self._take_call(number, call.frame)
+
+        if isinstance(asked, messages.StoreInput):
+            self._take_call(number, call.frame)
+            return
+        names = messages.FindJobs(names=[call.known_key])
+        self.runtime.ask(JOB_QUEUE, names, found, refuse)
+
+    def _decoded(self, number: int, data: bytes) -> frames.Frame | None:
         try:
-            inner = frames.decode(data, messages.TaskRequest)
+            return frames.decode(data, messages.TaskRequest)
         except errors.FrameError as error:  # Its number is that of the frame within.
             self._say(messages.Failure(error.name, error.text), number)
+            return None
+
+    def _take_call(self, number: int, data: bytes) -> None:
+        if (inner := self._decoded(number, data)) is None:
             return
         message: Any = inner.message
         receiver = RECEIVERS.get(type(message), JOB_QUEUE.name)
@@ -317,22 +364,22 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         is_wait = isinstance(message, messages.ReadOutput) and message.wait_seconds > 0
         reads = message.id if is_wait else 0
         self._open[handle] = _Open(receiver, number, inner.number, self._connection, reads)
-        answer_to = _AnswerTo(self, inner.number)
+        answer_to = AnswerTo(self, inner.number)
         if isinstance(message, messages.AwaitTask):
             self._watch(handle, message.id, answer_to)
         elif isinstance(message, messages.RunTask):
             name = f"{self._membership.cluster_name}:{message.key}"
-            submitter = Submitter(user=name, via="node")
+            submitter = Submitter(user=name, via="node", era=self._era.word)
             run = messages.SubmitJobs(jobs=[message.spec], key=message.key, submitter=submitter)
-            begin = _BeginningOf(self, message.seconds, answer_to)
+            begin = BeginningOf(self, message.seconds, answer_to)
             self._submit(Envelope(run, begin, handle, None, _PEER), run)
         else:
             envelope: Envelope = Envelope(message, answer_to, handle, None, _PEER)
             self.runtime.forward(Address(receiver), envelope)
 
-    def _watch(self, handle: int, job_id: int, otherwise: _AnswerTo) -> None:
+    def _watch(self, handle: int, job_id: int, otherwise: AnswerTo) -> None:
         watch = messages.WatchJobs(ids=[job_id], is_final_only=True)
-        ends = _EndOf(self, job_id, otherwise)
+        ends = EndOf(self, job_id, otherwise)
         self.runtime.forward(JOB_QUEUE, Envelope(watch, ends, handle, None, _PEER))
 
     def note_stored(self, message: messages.TaskStored) -> None:
@@ -346,7 +393,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         if (found := self._open.get(handle)) is not None:
             due = messages.TaskReplyDue(handle=handle, frame=message.frame)
             self._alarms[handle] = self.runtime.later(message.seconds, due)
-            self._watch(handle, message.job_id, _AnswerTo(self, found.inner))
+            self._watch(handle, message.job_id, AnswerTo(self, found.inner))
 
     def _submit(self, envelope: Envelope, message: messages.SubmitJobs) -> None:
         """Submit a task, unless it was here before: the queue knows the keys of live jobs alone."""
@@ -383,7 +430,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
         if (found := self._open.get(message.handle)) is not None:
             self._end_waits(message.job_id)
             request = messages.ReadJob(id=message.job_id)
-            answer_to = _AnswerTo(self, found.inner)
+            answer_to = AnswerTo(self, found.inner)
             self.runtime.forward(
                 JOB_QUEUE, Envelope(request, answer_to, message.handle, None, _PEER)
             )
@@ -425,63 +472,6 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                 self._answer(handle, frames.encode(failure, found.inner))
         if component == JOB_QUEUE.name:
             self._ends.forget_submissions()
-
-
-class _AnswerTo:
-    """Where a component's reply goes: as a frame to the link."""
-
-    def __init__(self, link: NodeLink, inner: int) -> None:
-        self._link = link
-        self._inner = inner
-
-    def tell(self, envelope: Envelope) -> None:
-        """Send a reply."""
-        self._link.pass_on(envelope.number, self.frame(envelope))
-
-    def frame(self, envelope: Envelope) -> bytes:
-        """The frame of a reply."""
-        try:
-            return frames.encode_reply(envelope.message, self._inner)
-        except errors.FrameError as error:
-            return frames.encode(messages.Failure(error.name, error.text), self._inner)
-
-
-class _BeginningOf:
-    """Where the answer to a task's submission goes: the link waits for the task's end a while."""
-
-    def __init__(self, link: NodeLink, seconds: float, answer_to: _AnswerTo) -> None:
-        self._link = link
-        self._seconds = seconds
-        self._answer_to = answer_to
-
-    def tell(self, envelope: Envelope) -> None:
-        """Take the answer."""
-        match envelope.message:
-            case messages.JobsSubmitted(ids=[job_id], is_repeat=False):
-                frame = self._answer_to.frame(envelope)
-                stored = messages.TaskStored(
-                    handle=envelope.number, job_id=job_id, frame=frame, seconds=self._seconds
-                )
-                self._link.note_stored(stored)
-            case _:
-                self._answer_to.tell(envelope)
-
-
-class _EndOf:
-    """Where the parts of a watch go: the link hears of its end, or why there is none."""
-
-    def __init__(self, link: NodeLink, job_id: int, otherwise: _AnswerTo) -> None:
-        self._link = link
-        self._job_id = job_id
-        self._otherwise = otherwise
-
-    def tell(self, envelope: Envelope) -> None:
-        """Take a part of the watch."""
-        match envelope.message:
-            case messages.WatchEnded():
-                self._link.note_end(envelope.number, self._job_id)
-            case messages.Failure():
-                self._otherwise.tell(envelope)
 
 
 def _measured(storage: list[str], places: Places) -> messages.OwnFiguresMeasured:

@@ -5,7 +5,7 @@ Each request may be repeated. The store's own rules hold: a node with instances 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage import errors
 from ...storage.cluster.configuration import ABSENT_SERIAL
@@ -17,6 +17,7 @@ from ..runtime.addresses import CONFIG_STORE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...transport.envelopes import Envelope
     from ..runtime.component import Runtime
 
     Then = Callable[[], None]
@@ -32,6 +33,17 @@ class NodeRecords:
         self._runtime = runtime
         self.cluster: tuple[str, str] | None = None
         """UUID and name of the cluster; None: the store has not said them yet."""
+
+    def serve(self, envelope: Envelope[Any], then: Then) -> None:
+        """Call ``then`` when `cluster` is known; its errors are answered."""
+
+        def go_on() -> None:
+            try:
+                then()
+            except errors.GangerError as error:
+                envelope.refuse(error)
+
+        self.ask_cluster(go_on, envelope.refuse)
 
     def ask_cluster(self, then: Then, otherwise: Otherwise) -> None:
         """Call ``then`` when `cluster` is known, as it is now."""

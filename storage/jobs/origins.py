@@ -41,12 +41,14 @@ _OWN_NAMES: Final[tuple[Via, ...]] = ("key", "rapi", "node")
 class Submitter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who submitted a job: the user, or the name of the key, and the way in.
 
-    ``uid``: of a local user, as the kernel vouches for it.
+    ``uid``: of a local user, as the kernel vouches for it. ``era``: of a task, the host's era in
+    which it came (`storage.nodes.begun_tasks`).
     """
 
     user: str
     uid: int | None = None
     via: Via
+    era: str = ""
 
     @property
     def shown(self) -> str:

@@ -8,6 +8,7 @@
 - `node_states`: which nodes take commands. Pure.
 - `node_objects`: the objects of the configuration that stand for hosts. Pure.
 - `seals`: is this the directory with which the master has spoken last?
+- `begun_tasks`: which tasks has this directory forgotten, if it was put back to a copy?
 - `task_marks`: which tasks a job's process has begun on nodes, and their keys there.
 - `named_calls`: the calls that a host answers by name, and those of packages.
 """

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 INVITATION_SECONDS = 3_600.0
 """How long a token is valid, unless the operator says otherwise."""
 
+FORGOTTEN_IN_ERA = (
+    "was started anew since, and does not know the command: it is not known whether it began"
+)
+"""What is said of a task that may have begun in an earlier era of its host (`begun_tasks`)."""
+
 _MINUTE = 60
 _TOLD_SECONDS = 30 * 86_400.0
 """How long the user of a token that is used or too old is told so."""
@@ -49,6 +54,10 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     joined: float = 0.0
     seal: str = ""
     """By which its data directory is known (`seals`)."""
+    era: str = ""
+    """Since when it runs, as a word (`begun_tasks`); "": it does not say."""
+    era_since: float = 0.0
+    """Before this moment (epoch seconds) tasks may have begun there in an earlier era."""
     problem: str = ""
     """Why its daemon is refused until it joins anew; empty: it is not."""
     is_removed: bool = False
@@ -226,6 +235,14 @@ def forgotten(table: HostTable, name: str, now: float) -> HostTable:
 def sealed(table: HostTable, name: str, seal: str, problem: str) -> HostTable:
     """The table after a node has called, or was refused for this problem."""
     return _with(table, msgspec.structs.replace(table.hosts[name], seal=seal, problem=problem))
+
+
+def in_era(table: HostTable, name: str, era: str, silent_since: float) -> HostTable:
+    """The table after a node has called in this era; before that it was silent."""
+    host = table.hosts[name]
+    if era == host.era:
+        return table
+    return _with(table, msgspec.structs.replace(host, era=era, era_since=silent_since))
 
 
 def read(path: Path) -> HostTable | None:

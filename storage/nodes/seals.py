@@ -5,7 +5,8 @@ the node first stores a new seal, then shows both. The master goes on with a dir
 knows, stores the new one, and answers; then the node forgets the old one. So a copy that was made
 before the node's last daemon shows a seal of the past. A later copy has forgotten the tasks since
 then: the node also tells the highest id that its queue has given, and the master knows the highest
-that it has heard of.
+that it has heard of. A task that the master has not heard of is known outside of the directory
+(`begun_tasks`): a directory that is behind that loses its seal.
 """
 
 from __future__ import annotations
@@ -72,6 +73,15 @@ def begin(data: Path) -> Seal:
             return Seal(seal.present, seal.present)
         return following
     return seal
+
+
+def discard(data: Path) -> Seal:
+    """The directory is an older copy: from now on the master knows no seal of it.
+
+    `StorageError` if the disk refuses.
+    """
+    _write(path_of(data), Seal())
+    return Seal()
 
 
 def settle(data: Path, seal: Seal) -> Seal:

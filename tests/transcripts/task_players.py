@@ -95,7 +95,7 @@ class HubTasks(Player):
         """The node says that a task has ended: killed, by-itself or never-began."""
         how = command.words[1]
         said = messages.LeftTaskEnded(existed=how != "never-began", was_killed=how == "killed")
-        self.left.take_end(command.id, "web1", said)
+        self.left.take_end(command.id, "web1", said, self.table)
         return self._said()
 
     def silent(self, _: Command) -> str:

@@ -23,9 +23,13 @@ class TaskAnswered(Reply, frozen=True):
 
 
 class CallTask(Request[TaskAnswered], frozen=True):
-    """From the hub to a node: answer this frame. It may come again."""
+    """From the hub to a node: answer this frame. It may come again.
+
+    ``known_key``: only if there is a task of this key; "": it may also start one.
+    """
 
     frame: bytes
+    known_key: str = ""
 
 
 class RunTask(Request[JobDocument | JobsSubmitted], frozen=True):
@@ -114,8 +118,8 @@ class GreetMaster(Request[NodeGreeted], frozen=True):
 
     ``directory``: the identity of its data directory. ``live``: as in `NodeState`, and its
     ``protocol`` (`NODE_PROTOCOL`), which every master can read there. ``run``: a word of its own
-    for each daemon. ``last_id``: the highest id of its queue. ``seal``,
-    ``following_seal``: as in `storage.nodes.seals`.
+    for each daemon. ``last_id``: the highest id of its queue. ``seal``, ``following_seal``: as in
+    `storage.nodes.seals`. ``era``: as in `storage.nodes.begun_tasks`.
     """
 
     directory: str
@@ -123,6 +127,7 @@ class GreetMaster(Request[NodeGreeted], frozen=True):
     last_id: int = 0
     seal: str = ""
     following_seal: str = ""
+    era: str = ""
     live: dict[str, str | int] = {}
 
 

@@ -114,6 +114,7 @@ class CallNode(Request[TaskAnswered], frozen=True):
     ``frame`` is one of a `TaskRequest`. The hub sends it again after each break of the connection.
     ``key``: the task's; ``began``: when its opcode began, in epoch seconds. A node that has joined
     since then does not know the task, and is not asked. ``is_start``: the frame starts the task.
+    ``asked``: when the process asked, in seconds on the clock of the machine that never goes back.
     """
 
     job_id: int
@@ -122,6 +123,7 @@ class CallNode(Request[TaskAnswered], frozen=True):
     key: str = ""
     began: float = math.inf
     is_start: bool = False
+    asked: float = math.inf
 
 
 class TasksEnded(Reply, frozen=True):

@@ -37,7 +37,8 @@ class Nodes:
         self.said: list[tuple[int, Any]] = []
         numbers = itertools.count(1)
         sending = self.say, lambda _: 55.0, lambda: next(numbers)
-        self.calls = NodeCalls(*sending, lambda _: 110.0 if self.is_there else 0.0, self.note_start)
+        there_since = lambda _: 110.0 if self.is_there else 0.0  # noqa: E731 - short
+        self.calls = NodeCalls(*sending, there_since, self.note_start, begun=10.0)
         self.left = LeftTasks(*sending)
 
     def say(self, node: str, number: int, message: Any) -> bool:
@@ -150,18 +151,18 @@ def test_a_left_task_is_ended_by_its_node(
 ) -> None:
     asker = nodes.end()
     assert nodes.said == [(1, messages.EndTask("key"))]
-    nodes.left.take_end(1, "web2", ended)
+    nodes.left.take_end(1, "web2", ended, table())
     assert asker.heard == []
-    nodes.left.take_end(1, "web1", ended)
+    nodes.left.take_end(1, "web1", ended, table())
     assert asker.heard == [messages.TasksEnded(text)]
     assert nodes.left.is_given_up("key")
 
 
 def test_a_request_that_was_overtaken_by_its_repetition_is_answered_too(nodes: Nodes) -> None:
     first, second = nodes.end(), nodes.end()
-    nodes.left.take_end(1, "web1", messages.LeftTaskEnded(existed=True, was_killed=True))
+    nodes.left.take_end(1, "web1", messages.LeftTaskEnded(existed=True, was_killed=True), table())
     assert first.heard == second.heard == []
-    nodes.left.take_end(2, "web1", messages.LeftTaskEnded(existed=True, was_killed=True))
+    nodes.left.take_end(2, "web1", messages.LeftTaskEnded(existed=True, was_killed=True), table())
     assert first.heard == second.heard == [messages.TasksEnded("the command on web1 was ended")]
 
 
@@ -178,3 +179,53 @@ def test_a_left_task_waits_for_its_node_until_an_operator_forgets_it(nodes: Node
     nodes.left.look_again("web1", table(joined=150.0, forgotten=160.0))
     assert "it is not known whether" in asker.heard[2].text
     assert nodes.left.count("web1") == 0
+
+
+def start(nodes: Nodes, asked: float, began: float = 120.0, **fields: Any) -> Asker:
+    asker = Asker()
+    call = messages.CallNode(1, "web1", b"x", "key", began, is_start=True, asked=asked)
+    nodes.calls.take(Envelope(call, asker, 1, None, b"peer"), table(**fields))
+    return asker
+
+
+def test_a_task_that_was_sent_to_an_earlier_era_starts_no_more(nodes: Nodes) -> None:
+    start(nodes, asked=11.0, era="a")
+    nodes.calls.note_silence("web1")
+    nodes.calls.look_again("web1", table(era="a"))
+    for _ in range(2):
+        nodes.calls.note_silence("web1")
+        # Whatever the clock says, this hub knows to which era it has sent the task.
+        nodes.calls.look_again("web1", table(era="b", era_since=1.0))
+    plain, known = messages.CallTask(b"x"), messages.CallTask(b"x", known_key="key")
+    assert [message for _, message in nodes.said] == [plain, plain, known, known]
+
+
+def test_a_task_that_waited_for_a_silent_host_starts_in_its_next_era(nodes: Nodes) -> None:
+    nodes.is_there = False
+    start(nodes, asked=11.0, era="a")
+    nodes.is_there = True
+    nodes.calls.look_again("web1", table(era="b", era_since=150.0))
+    assert nodes.said == [(1, messages.CallTask(b"x"))]
+
+
+@pytest.mark.parametrize(("era_since", "key"), [(121.0, "key"), (119.0, "")])
+def test_what_a_process_has_asked_of_an_earlier_hub_starts_only_in_its_own_era(
+    nodes: Nodes, era_since: float, key: str
+) -> None:
+    start(nodes, asked=9.0, era="b", era_since=era_since)
+    nodes.calls.note_silence("web1")
+    nodes.calls.look_again("web1", table(era="b", era_since=era_since))
+    assert [message for _, message in nodes.said] == [messages.CallTask(b"x", known_key=key)] * 2
+
+
+def test_what_a_host_does_not_know_may_have_begun_in_an_earlier_era(nodes: Nodes) -> None:
+    told = []
+    forgotten = "does not know the command: it is not known whether it began"
+    for era_since in (119.0, 121.0):
+        asker = nodes.end()
+        number, _ = nodes.said[-1]
+        answer = messages.LeftTaskEnded(existed=False)
+        nodes.left.take_end(number, "web1", answer, table(era="b", era_since=era_since))
+        told.append(asker.heard[-1].text)
+    never = "its command never began on web1"
+    assert told == [never, f"web1 was started anew since, and {forgotten}"]

@@ -10,6 +10,7 @@ import pytest
 
 from ganger.actors.nodes.node_link import NodeLink
 from ganger.storage import settings
+from ganger.storage.nodes.begun_tasks import Era
 from ganger.storage.version import version
 from ganger.transport import frames, messages
 from ganger.transport.envelopes import Envelope
@@ -53,6 +54,7 @@ def link_of_a_node(monkeypatch: pytest.MonkeyPatch) -> Link:
     monkeypatch.setattr(NodeLink, "_check", lambda *_: None)
     made = Link()
     vars(made.link)["_seal"] = None
+    vars(made.link)["_era"] = Era("an era")
     vars(made.link)["_membership"] = mock.Mock(cluster_name="c", cluster="c")
     vars(made.link)["_membership"].name = "web1"
     made.link._endpoints = itertools.cycle(["tcp://a:1"])
@@ -200,3 +202,28 @@ def test_a_link_looks_for_its_master_only_while_none_has_answered(link: Link) ->
     assert link.later.call_count == 3
     link.look()
     assert link.dealer.move.call_count == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "ids", "is_taken"),
+    [
+        (messages.RunTask(spec=messages.JobSpec(ops=[]), key="k"), [], False),
+        (messages.AwaitTask(id=7), [8], False),
+        (messages.AwaitTask(id=7), [7], True),
+        (messages.CancelJob(id=7, kill=True), [], False),
+        (messages.StoreInput(token="a" * 32, offset=0, data=b"", is_last=True), [], True),
+    ],
+)
+def test_of_a_task_of_an_earlier_era_only_what_is_known_is_answered(
+    link: Link, request_: messages.Message, ids: list[int], *, is_taken: bool
+) -> None:
+    """An id may be that of another task: the data directory may have been put back to a copy."""
+    vars(link.link.runtime)["ask"] = lambda _, asked, then, __: then(
+        messages.JobsFound(found=[ids if asked.names == ["k"] else []])
+    )
+    link.hear(messages.CallTask(frames.encode(request_, 1), known_key="k"))
+    assert bool(link.forwarded) is is_taken
+    if not is_taken:
+        [failure] = said(link)
+        assert isinstance(failure, messages.Failure)
+        assert failure.text.endswith("it is not known whether it began")

@@ -47,3 +47,12 @@ def test_a_damaged_seal_is_named(tmp_path: Path) -> None:
     seals.path_of(tmp_path).write_text("{")
     with pytest.raises(errors.StorageError, match=r"seal\.json"):
         seals.begin(tmp_path)
+
+
+def test_a_directory_without_its_seal_stays_refused_until_the_host_joins_anew(
+    tmp_path: Path,
+) -> None:
+    known = seals.settle(tmp_path, seals.begin(tmp_path)).present
+    for seal in (seals.discard(tmp_path), seals.begin(tmp_path), seals.begin(tmp_path)):
+        assert "an older or second copy" in seals.refusal(host(known), seal, 9, 9)
+        assert seals.refusal(host(""), seal, 9, 9) == ""

@@ -7,6 +7,7 @@ while no daemon runs.
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ganger.storage import errors
 from ganger.storage.jobs import jobs, outcomes
 from ganger.storage.jobs.jobs import JobStatus
 from ganger.storage.jobs.outcomes import Ending, Outcome
-from ganger.storage.nodes import membership
+from ganger.storage.nodes import begun_tasks, membership, seals
 from ganger.storage.queue_files.output_blocks import Packer, Segment
 from ganger.transport import messages
 
@@ -72,6 +73,8 @@ class HostMachine:
         self.key = key
         self.side = Side(world.agenda, root)
         self.tasks: dict[int, Task] = {}
+        self.forgotten: list[Task] = []
+        """Those that an older copy of the data directory does not know."""
         self.last_id = 0
         self.is_up = False
         self.run = 0
@@ -87,7 +90,8 @@ class HostMachine:
             secret="s",
             directory=f"directory of {name}",
         )
-        self.side.places.data.mkdir(exist_ok=True, parents=True)
+        for folder in (self.side.places.data, self.side.places.run):
+            folder.mkdir(exist_ok=True, parents=True)
         membership.write(self.side.places, found)
         world.network.sides[key] = self.side
 
@@ -115,10 +119,40 @@ class HostMachine:
         self.side.kill("node_link")
 
     def lose_all(self) -> None:
-        """All processes end, as if the host were rebooted."""
+        """All processes end, and the daemon is not there."""
         self.kill()
-        for task in self.tasks.values():
+        for task in (*self.tasks.values(), *self.forgotten):
             task.is_alive = False
+
+    def reboot(self) -> None:
+        """Of what is in memory nothing is left."""
+        self.lose_all()
+        begun_tasks.path_of(self.side.places).unlink(missing_ok=True)
+
+    def copy(self) -> dict[str, Any]:
+        """A copy of the data directory."""
+        path = seals.path_of(self.side.places.data)
+        seal = path.read_bytes() if path.exists() else None
+        return {"tasks": copy.deepcopy(self.tasks), "last_id": self.last_id, "seal": seal}
+
+    def put_back(self, kept: dict[str, Any]) -> None:
+        """The data directory is as it was, while no daemon runs.
+
+        What the copy does not know runs on. The rest ends: nobody promises anything else of a
+        command that runs while its lock file is replaced.
+        """
+        assert not self.is_up
+        known = {task.key for task in kept["tasks"].values()}
+        self.forgotten = [*self.forgotten, *self.living()]
+        for task in self.forgotten:
+            task.is_alive = task.is_alive and task.key not in known
+        kept = copy.deepcopy(kept)
+        self.tasks, self.last_id = kept["tasks"], kept["last_id"]
+        for task in self.living():
+            task.is_alive = False
+        if kept["seal"] is not None:
+            seals.path_of(self.side.places.data).write_bytes(kept["seal"])
+        self.agenda.note(f"{self.name} has an old directory, with {len(self.tasks)} tasks")
 
     def living(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.is_alive]
@@ -140,6 +174,9 @@ class HostMachine:
         made = Task(self.last_id, str(message.key), spec.ops[0]["argv"])
         self.tasks[made.id] = made
         made.is_alive = True
+        assert message.submitter is not None
+        if why := begun_tasks.note(self.side.places, made.id, message.submitter.era):
+            self.agenda.problem(f"{self.name}: the task {made.id} may not begin: {why}")
         self.world.oracle.started(self, made)
         self.agenda.later(made.seconds, functools.partial(self._finish, made))
         self.agenda.later(made.seconds / 2, functools.partial(self._print, made, 0.5))

@@ -12,9 +12,7 @@ A world has some jobs and some faults, then the time to drain, then the last loo
 
 from __future__ import annotations
 
-import copy
 import functools
-import json
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -185,7 +183,7 @@ class HostsWorld:
                 host.kill()
                 later(dice.choice((0.01, 1.0, 10.0)), host.start)
             case "host rebooted":
-                host.lose_all()
+                host.reboot()
                 later(dice.choice((1.0, 10.0)), host.start)
             case "hub killed" if self.master.is_up:
                 self.master.side.kill("node_hub")
@@ -207,8 +205,8 @@ class HostsWorld:
             case "clock of a host wrong":
                 host.side.clock_error = dice.choice((-7.0, 7.0)) * 3_600
             case "old directory restored":
-                later(dice.choice((0.5, 5.0)), functools.partial(self._restore, host, _copy(host)))
-                return False
+                restore = functools.partial(self._restore, host, host.copy())
+                later(dice.choice((0.5, 5.0)), restore)
             case "tasks forgotten" if self.master.is_up and dice.random() < 0.3:
                 self.forget_tasks(host)
             case _:
@@ -226,31 +224,14 @@ class HostsWorld:
         self.master.side.tell("node_hub", asked)
 
     def _restore(self, host: HostMachine, kept: dict[str, Any]) -> None:
-        """The host gets back the data directory that it had a while ago; all tasks end.
-
-        That can be noticed if another daemon has begun since, or the master has heard of a task
-        that the copy lacks. Where it cannot, nobody promises anything: then there is no copy.
-        """
-        is_older = kept["run"] != host.run
-        if not is_older and self._seen(host) <= kept["last_id"]:
-            return
-        self.agenda.injected["old directory restored"] += 1
-        self.master.keeps_seen = True
-        host.lose_all()
-        host.tasks, host.last_id = kept["tasks"], kept["last_id"]
-        for task in host.living():
-            task.is_alive = False
-        seal = host.side.places.data / "seal.json"
-        if kept["seal"] is not None:
-            seal.write_bytes(kept["seal"])
-        self.agenda.note(f"{host.name} has an old directory, with {len(host.tasks)} tasks")
+        """The host gets back the data directory that it had a while ago, perhaps with a reboot."""
+        host.kill()
+        if self.dice.random() < 0.5:
+            self.agenda.note(f"{host.name} is rebooted")
+            host.reboot()
+        host.put_back(kept)
         self.agenda.later(1.0, host.start)
         self.agenda.later(8.0, functools.partial(self._join_anew, host))
-
-    def _seen(self, host: HostMachine) -> int:
-        """The highest id of the host that the master has on disk."""
-        path = self.master.side.places.hosts.with_name("seen.json")
-        return int(json.loads(path.read_bytes()).get(host.name, 0)) if path.exists() else 0
 
     def _join_anew(self, host: HostMachine) -> None:
         """If it is refused, it joins anew, and an operator forgets what it had."""
@@ -279,16 +260,6 @@ class HostsWorld:
         for host in self.hosts:
             host.side.close()
         self.master.close()
-
-
-def _copy(host: HostMachine) -> dict[str, Any]:
-    seal = host.side.places.data / "seal.json"
-    return {
-        "run": host.run,
-        "tasks": copy.deepcopy(host.tasks),
-        "last_id": host.last_id,
-        "seal": seal.read_bytes() if seal.exists() else None,
-    }
 
 
 @contextmanager

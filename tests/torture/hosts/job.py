@@ -44,6 +44,7 @@ class JobProcess:
         self.told = ""
         """What its end says; "": it has not ended."""
         self.output_bytes = b""
+        self.logged: list[str] = []
         self.must_be_killed = False
         self.is_to_be_killed = False
         self.is_alive = False
@@ -193,6 +194,7 @@ class JobProcess:
             key=key,
             began=jobs.seconds(self.job.ops[0].exec_timestamp) or 0.0,
             is_start=isinstance(request, messages.RunTask),
+            asked=self.clock(),
         )
         return self._send("node_hub", call)
 
@@ -222,6 +224,7 @@ class JobProcess:
         return self.agenda.now
 
     def log(self, text: object, kind: str = "message") -> None:
+        self.logged.append(str(text))
         self.agenda.note(f"job {self.job_id} logs {text} ({kind})")
 
     def log_lines(self, lines: object, kind: str = "message") -> None:

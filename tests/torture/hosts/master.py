@@ -91,8 +91,6 @@ class Master:
         self.boot = "b1"
         self.is_up = False
         self._boots = 1
-        self.keeps_seen = False
-        """Whether what the hub has seen of hosts outlives a loss of power."""
 
     def write_table(self, hosts: dict[str, str]) -> None:
         """The hosts that have joined, each with its key."""
@@ -155,9 +153,8 @@ class Master:
         self._boots += 1
         self.boot = f"b{self._boots}"
         places, dice = self.side.places, self.world.agenda.dice
-        unflushed = [places.locks, places.lock_journal]
-        if not self.keeps_seen:
-            unflushed.append(places.hosts.with_name("seen.json"))
+        beside = places.hosts.with_name
+        unflushed = [places.locks, places.lock_journal, beside("seen.json"), beside("silent.json")]
         for path in unflushed:
             if loses_all or dice.random() < 0.7:
                 path.unlink(missing_ok=True)

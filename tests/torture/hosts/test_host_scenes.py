@@ -10,6 +10,7 @@ from tests.torture.hosts.hosts_oracle import UNKNOWN
 from tests.torture.hosts.hosts_world import HostsWorld, hosts_world
 from tests.torture.hosts.job import JobProcess
 
+from ganger.storage.nodes import begun_tasks
 from ganger.transport import frames, messages
 from ganger.transport.messages.base import PROTOCOL
 from ganger.transport.zmq.peers import Credentials, Incoming
@@ -173,3 +174,114 @@ def test_a_host_of_another_version_is_answered_and_not_let_in(scene: Scene) -> N
     [failure] = said
     assert isinstance(failure, messages.Failure)
     assert failure.text == f"the frame has protocol version {PROTOCOL + 1}, expected {PROTOCOL}"
+
+
+FORGOTTEN = (
+    "was started anew since, and does not know the command: it is not known whether it began"
+)
+
+
+def unheard(scene: Scene) -> JobProcess:
+    """A job whose task has begun and ended on the host, of which the master has heard nothing.
+
+    The host is off then, with the data directory that it had before the task.
+    """
+    kept = scene.host.copy()
+    scene.world.network.cut(scene.host.key, {"up"}, 20.0)
+    job = scene.submit(1.0)
+    scene.wait(5.0)
+    assert (scene.starts(job), scene.host.living(), job.told) == (1, [], "")
+    scene.host.kill()
+    scene.host.put_back(kept)
+    return job
+
+
+def test_a_task_does_not_start_again_from_a_copy_of_the_present_run(scene: Scene) -> None:
+    job = unheard(scene)
+    scene.host.start()
+    scene.wait(60.0)
+    assert (job.told, scene.starts(job), scene.holder()) == ("", 1, 1)
+    # Local jobs of the host, and its next daemons, do not hide what it has forgotten.
+    scene.host.last_id += 10
+    scene.host.kill()
+    scene.host.start()
+    scene.wait(60.0)
+    assert (job.told, scene.starts(job), scene.holder()) == ("", 1, 1)
+    scene.world._joined(scene.host)
+    scene.wait(60.0)
+    assert job.told.startswith("node web1 has joined anew since the command began")
+    scene.world.forget_tasks(scene.host)
+    later = scene.submit(1.0)
+    scene.wait(60.0)
+    assert (later.told, scene.starts(job)) == ("success", 1)
+
+
+def test_a_task_does_not_start_again_from_a_copy_of_the_run_before_a_reboot(scene: Scene) -> None:
+    job = unheard(scene)
+    scene.host.reboot()
+    scene.host.start()
+    later = scene.submit(1.0)
+    scene.wait(60.0)
+    assert (job.told, scene.starts(job)) == (f"web1: the host {FORGOTTEN}", 1)
+    assert (later.told, scene.starts(later), scene.holder()) == ("success", 1, None)
+
+
+@pytest.mark.parametrize("loss", ["hub", "master", "power"])
+@pytest.mark.parametrize("reboots", [False, True])
+def test_nor_if_the_master_has_lost_what_it_had_in_memory(
+    scene: Scene, loss: str, *, reboots: bool
+) -> None:
+    job = unheard(scene)
+    if loss == "hub":
+        scene.master.side.kill("node_hub")
+        scene.master.start_hub()
+    else:
+        scene.master.kill() if loss == "master" else scene.master.lose_power(loses_all=True)
+        scene.master.start()
+    scene.wait(1.0)
+    if reboots:
+        scene.host.reboot()
+    scene.host.start()
+    scene.wait(60.0)
+    if reboots:
+        assert FORGOTTEN in job.told
+    else:
+        assert (job.told, scene.holder()) == ("", 1)
+        scene.world._joined(scene.host)
+        scene.world.forget_tasks(scene.host)
+        scene.wait(60.0)
+        assert UNKNOWN in job.told
+    assert (scene.starts(job), scene.holder()) == (1, None)
+
+
+@pytest.mark.parametrize("restarts", [(), ("hub",), ("master", "hub")])
+def test_a_command_for_a_host_that_is_off_begins_when_it_has_been_rebooted(
+    scene: Scene, restarts: tuple[str, ...]
+) -> None:
+    scene.host.reboot()
+    scene.wait(60.0)
+    job = scene.submit(1.0)
+    scene.wait(1.0)
+    for one in restarts:
+        if one == "master":
+            scene.master.kill()
+            scene.master.start()
+        else:
+            scene.master.side.kill("node_hub")
+            scene.master.start_hub()
+        scene.wait(5.0)
+    scene.host.start()
+    scene.wait(60.0)
+    assert (job.told, scene.starts(job)) == ("success", 1)
+
+
+def test_a_host_whose_run_directory_was_cleaned_is_not_refused(scene: Scene) -> None:
+    job = scene.submit(30.0)
+    scene.wait(1.0)
+    begun_tasks.path_of(scene.host.side.places).unlink()
+    scene.host.kill()
+    scene.host.start()
+    scene.wait(60.0)
+    later = scene.submit(1.0)
+    scene.wait(60.0)
+    assert (job.told, scene.starts(job), later.told) == ("success", 1, "success")
