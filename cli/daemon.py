@@ -33,6 +33,7 @@ from ..storage.disk import (
     documents,
     file_sizes,
     file_systems,
+    free_memory,
     ownership,
     paths,
     reserve,
@@ -90,7 +91,7 @@ def _with_hint(error: errors.GangerError, places: Places) -> errors.GangerError:
 
 def run(places: Places, announce: Announcement, options: DaemonOptions) -> None:
     """Run the daemon for this data directory until it stops or fails."""
-    descriptors_before = _prepare_process()
+    descriptors_before = _prepare_process(places)
     budget = descriptors.own_budget(is_remote=options.remote is not None, wishes=INSTALLED.wishes())
     ownership.require_own(places, "daemon", announce.files_checked)
     with ExitStack() as stack:
@@ -177,9 +178,12 @@ def _host(options: DaemonOptions, places: Places, **more: Any) -> Host:  # noqa:
     )
 
 
-def _prepare_process() -> int:
+def _prepare_process(places: Places) -> int:
     """Set what holds for the whole process; the limit of descriptors that it had before."""
     sys.setswitchinterval(settings.SWITCH_INTERVAL_SECONDS)
+    if places.membership.exists():
+        # On a host, memory is for others; all output of its tasks passes its daemon.
+        free_memory.keep_in_one_place()
     descriptors_before = descriptors.raise_limit()
     file_sizes.raise_limit()
     for name in _IMPORTED_LATE:

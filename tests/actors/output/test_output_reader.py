@@ -8,6 +8,7 @@ from tests.refusals import refusing
 
 from ganger.actors.output.output_reader import OutputReader
 from ganger.storage import settings
+from ganger.storage.disk import free_memory
 from ganger.storage.queue_files import disk_use, spool
 from ganger.storage.queue_files.output_blocks import STORED_BYTES_MAX
 from ganger.transport import messages
@@ -168,3 +169,28 @@ def test_a_disk_that_cannot_be_measured_is_refused_and_asked_again(reader: Reade
     again = reader.actor.say(messages.ReadDiskUse())
     reader.actor.work_off()
     assert again.answer_as(messages.DiskUseRead).use.free > 0
+
+
+def test_the_memory_of_large_pages_goes_back_when_no_more_is_read(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(free_memory, "give_back", lambda: given.append(reader.stage.now))
+    reader.write(1, bytes(2 * settings.OUTPUT_PAGE_BYTES))
+    reader.write(2, b"little")
+    reader.ask(2, 0)
+    assert reader.patience is None
+    for offset in (0, settings.OUTPUT_PAGE_BYTES):
+        reader.ask(1, offset)
+        reader.stage.now += 1.5
+        reader.actor.be_quiet()
+        assert given == []
+    assert reader.patience == pytest.approx(0.5, abs=0.01)
+    # A request for little does not put it off.
+    reader.ask(2, 0)
+    reader.stage.now += 0.5
+    reader.actor.be_quiet()
+    assert given == [reader.stage.now]
+    reader.stage.now += 10
+    reader.actor.be_quiet()
+    assert (len(given), reader.patience) == (1, None)
