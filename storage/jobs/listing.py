@@ -102,7 +102,7 @@ class Listed(msgspec.Struct, frozen=True):
         return self.of_job(told)
 
 
-class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+class JobSummary(msgspec.Struct, frozen=True):
     """A job in a listing. Times are seconds since the epoch.
 
     Queries have ``summary`` and the times in Ganeti's form (`storage/ganeti/queries/jobs`).

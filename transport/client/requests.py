@@ -296,7 +296,8 @@ def needs_whole(fields: Collection[str] | None) -> bool:
 
 def summary_view(row: JobSummary) -> JobInfo:
     """A job of which only the summary is known."""
-    return JobInfo(**msgspec.structs.asdict(row))
+    # By their places: by their names it takes four times as long, for each job of a long listing.
+    return JobInfo(*msgspec.structs.astuple(row))
 
 
 def _spec(job: object, common: JobSpec, place: str, now_nanoseconds: int) -> JobSpec:

@@ -20,6 +20,7 @@ from ganger.transport.messages import (
     JobRows,
     JobSpec,
     JobsSubmitted,
+    JobSummary,
     ListFilters,
     ListJobs,
     ReadLimits,
@@ -422,3 +423,9 @@ def test_a_number_that_no_message_holds_is_named_by_its_path(
     with pytest.raises(errors.BadRequestError) as caught:
         requests.set_values(kind, name, {"beparams/x": value}, "")
     assert caught.value.text == f"{place}: expected an integer of at most 64 bits"
+
+
+def test_each_field_of_a_listed_job_keeps_its_name_on_the_way_to_the_caller() -> None:
+    names: Any = JobSummary.__struct_fields__
+    view = requests.summary_view(JobSummary(*names))
+    assert [getattr(view, name) for name in names] == [*names]
