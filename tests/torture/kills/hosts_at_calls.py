@@ -15,11 +15,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import psutil
-from tests.faults.harness import wait_until_gone, wait_until_true
-from tests.system.hosts import until_there
+from tests.faults.harness import wait_until_gone
 from tests.torture.kills import workload
 from tests.torture.kills.kill_at_calls import CALLS, NOT_REACHED_MAX
-from tests.torture.kills.tasks_on_hosts import PATIENCE_SECONDS, Hosts, held
+from tests.torture.kills.tasks_on_hosts import PATIENCE_SECONDS, Hosts
 from tests.torture.system_calls import strace
 from tests.torture.system_calls.strace import Tracer
 from tests.torture.tally import Tally
@@ -92,8 +91,7 @@ class Stage(Hosts):
             [ended] = client.wait(job, timeout=PATIENCE_SECONDS)
             kind = "job" if victim in ("job", "task") else "node daemon"
             wrong = [text] if (text := self._wrong_with(ended, name, kind)) else []
-            wait_until_true(lambda: not held(client), "all locks are free")
-            until_there(client, "web1")
+            wrong += self._wrong_at_rest(client)
         return wrong if is_killed else None
 
     def _run(

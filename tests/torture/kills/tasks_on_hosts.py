@@ -114,10 +114,15 @@ class Hosts:
         with self._master.client() as client:
             ended = client.wait(*jobs, timeout=PATIENCE_SECONDS)
             wrong = [text for job in ended if (text := self._wrong_with(job, jobs[job.id], kind))]
-            wait_until_true(lambda: not held(client), "all locks are free")
-            until_there(client, "web1")
+            wrong += self._wrong_at_rest(client)
+        return wrong
+
+    def _wrong_at_rest(self, client: Client) -> list[str]:
+        """What is wrong when all jobs have ended, and their locks are free."""
+        wait_until_true(lambda: not held(client), "all locks are free")
+        until_there(client, "web1")
         with self._host.client() as there:
-            wrong += [f"task {one.id} runs on" for one in there.jobs(statuses=["running"])]
+            wrong = [f"task {one.id} runs on" for one in there.jobs(statuses=["running"])]
         if self._conflicts.exists():
             wrong += [f"{name} shared its lock" for name in self._conflicts.read_text().split()]
             self._conflicts.unlink()
