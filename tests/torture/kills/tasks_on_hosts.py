@@ -28,6 +28,8 @@ from tests.torture.kills.cut_line import CutLine, Direction
 from tests.torture.kills.host_troubles import WrongClock, copy_directory, power_off, take_back
 from tests.torture.tally import Tally
 
+from ganger.storage.nodes import begun_tasks
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -249,7 +251,14 @@ class Hosts:
             if dice.random() < 0.3:
                 self._host.kill()
                 self._host.up()
+        begun = begun_tasks.path_of(self._host.places)
+        # A copy may also be put back while the host runs.
+        kept = begun.read_bytes() if restores and dice.random() < 0.5 else b""
         power_off(self._host, str(self._folder))
+        if kept:
+            begun.parent.mkdir(mode=0o700)
+            begun.write_bytes(kept)
+            begun.chmod(0o600)
         if restores:
             shutil.rmtree(self._host.data)
             copy.rename(self._host.data)
@@ -257,14 +266,19 @@ class Hosts:
         take_back(self._master, self._host)
 
     def _start_second(self, dice: random.Random) -> None:
-        """A copy of the directory has a daemon beside the first one."""
+        """A copy of the directory has a daemon; perhaps the first one is away meanwhile."""
         other = Host(self._folder / "other", "web1")
         copy_directory(self._host.data, other.data)
+        is_alone = dice.random() < 0.5
+        if is_alone:
+            self._host.kill()
         try:
             other.up()
             time.sleep(dice.random() * CUT_SECONDS_MAX)
         finally:
             other.__exit__()
+            if is_alone:
+                self._host.up()
         take_back(self._master, self._host)
 
     def _others(self, client: Client) -> list[psutil.Process]:
