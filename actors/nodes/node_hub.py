@@ -342,7 +342,7 @@ class NodeHub(Component[messages.NodeHubMessage]):
         table = host_table.sealed(self._table, host.name, seal_then, problem)
         if not problem:
             since = self._silences.since_of(host.name)
-            table = host_table.in_era(table, host.name, message.era, since)
+            table = host_table.in_era(table, host.name, str(message.live.get("era", "")), since)
         if table.hosts[host.name] != host:
             self._write(table)
         if problem:

@@ -176,8 +176,7 @@ class NodeLink(Component[messages.NodeLinkMessage]):
                     last_id=found.last_id,
                     seal=self._seal.present,
                     following_seal=self._seal.following,
-                    era=self._era.word,
-                    live=versions.live(),
+                    live={**versions.live(), "era": self._era.word},
                 )
                 self._say(greeting, next(self._numbers))
 

@@ -117,9 +117,9 @@ class GreetMaster(Request[NodeGreeted], frozen=True):
     """From a node, first on each connection: here I am.
 
     ``directory``: the identity of its data directory. ``live``: as in `NodeState`, and its
-    ``protocol`` (`NODE_PROTOCOL`), which every master can read there. ``run``: a word of its own
-    for each daemon. ``last_id``: the highest id of its queue. ``seal``, ``following_seal``: as in
-    `storage.nodes.seals`. ``era``: as in `storage.nodes.begun_tasks`.
+    ``protocol`` (`NODE_PROTOCOL`) and ``era`` (`storage.nodes.begun_tasks`), which every master can
+    read there. ``run``: a word of its own for each daemon. ``last_id``: the highest id of its
+    queue. ``seal``, ``following_seal``: as in `storage.nodes.seals`.
     """
 
     directory: str
@@ -127,7 +127,6 @@ class GreetMaster(Request[NodeGreeted], frozen=True):
     last_id: int = 0
     seal: str = ""
     following_seal: str = ""
-    era: str = ""
     live: dict[str, str | int] = {}
 
 
