@@ -8,11 +8,11 @@ from .base import Reply, Request
 from .job_queue_from_clients import JobDocument, JobsSubmitted
 from .values import JobSpec
 
-NODE_PROTOCOL = 3
+NODE_PROTOCOL = 2
 """Which messages a master and its nodes understand: with another number they do not work together.
 
 Raised when one side would not understand the other one any more; `test_hosts_of_other_versions`
-tells. 1: what came before there was a number; 2: without eras.
+tells. 1: what came before there was a number.
 """
 
 
