@@ -65,9 +65,10 @@ class Stage(Hosts):
         Each thread counts its own ones: it is the first to have made so many that is killed.
         """
         # What remains from the first job serves the next ones.
-        self._run(f"{name}-first")
-        with Tracer(self._processes(victim), strace.tracing(_CALLS), follows=True) as tracer:
-            self._run(name)
+        with self._master.client() as client:
+            self._run(client, f"{name}-first")
+            with Tracer(self._processes(victim), strace.tracing(_CALLS), follows=True) as tracer:
+                self._run(client, name)
         begun = [found for line in tracer.lines if (found := strace.BEGUN.match(line))]
         most: Counter[str] = Counter()
         for (_, call), count in Counter((one[1], one[2]) for one in begun).items():
@@ -78,16 +79,18 @@ class Stage(Hosts):
         """Kill it there: what is wrong then; None: it did not come to that."""
         words = strace.killing(call, number, after=False)
         pids = self._processes(victim)
-        with Tracer(pids, words, follows=True) as tracer:
 
-            def replace() -> None:
-                tracer.kill()
-                if victim in ("master", "node daemon"):
-                    wait_until_gone(*pids)
-                    (self._master if victim == "master" else self._host).up()
+        def replace() -> None:
+            tracer.kill()
+            if victim in ("master", "node daemon"):
+                wait_until_gone(*pids)
+                (self._master if victim == "master" else self._host).up()
 
-            job, is_killed = self._run(name, lambda: _has_killed(tracer), replace)
         with self._master.client() as client:
+            # Connected before strace counts: only the command's own calls do.
+            client.info(timeout=PATIENCE_SECONDS)
+            with Tracer(pids, words, follows=True) as tracer:
+                job, is_killed = self._run(client, name, lambda: _has_killed(tracer), replace)
             [ended] = client.wait(job, timeout=PATIENCE_SECONDS)
             kind = "job" if victim in ("job", "task") else "node daemon"
             wrong = [text] if (text := self._wrong_with(ended, name, kind)) else []
@@ -96,6 +99,7 @@ class Stage(Hosts):
 
     def _run(
         self,
+        client: Client,
         name: str,
         is_killed: Callable[[], bool] = lambda: False,
         replace: Callable[[], None] = lambda: None,
@@ -106,18 +110,16 @@ class Stage(Hosts):
         """
         self.tasks += 1
         is_replaced = False
-        with self._master.client() as client:
-            client.info()
-            followed = _Followed(client, self._opcode(name, random.Random(name)), name)
-            followed.start()
-            is_over = False
-            while not is_over:
-                # The kill may come with the very end.
-                is_over = not followed.is_alive()
-                if not is_replaced and is_killed():
-                    is_replaced = True
-                    replace()
-                followed.join(_LOOK_SECONDS)
+        followed = _Followed(client, self._opcode(name, random.Random(name)), name)
+        followed.start()
+        is_over = False
+        while not is_over:
+            # The kill may come with the very end.
+            is_over = not followed.is_alive()
+            if not is_replaced and is_killed():
+                is_replaced = True
+                replace()
+            followed.join(_LOOK_SECONDS)
         assert not followed.problem, followed.problem
         return followed.job, is_replaced
 
@@ -174,7 +176,7 @@ class _Campaign:
             self._begin_afresh(name)
         self.tally.figures["tasks"] = str(self._tasks + self.stage.tasks)
         self.tally.figures |= {
-            one: f"{times} of {self._calls[one]} calls" for one, times in self._killed.items()
+            one: f"{times} (at {self._calls[one]} calls)" for one, times in self._killed.items()
         }
         self.tally.figures["not reached"] = str(not_reached)
 
