@@ -169,7 +169,7 @@ TEST_PROCESSES ?= 6
 MEMORY := /dev/shm
 TEST_FOLDER ?= $(shell test -w $(MEMORY) \
 	&& test "$$(df --output=avail $(MEMORY) | tail -1)" -gt 2097152 && echo $(MEMORY))
-PYTEST = $(if $(TEST_FOLDER),TMPDIR=$(TEST_FOLDER)) $(BIN)/pytest -rs -n $(TEST_PROCESSES)
+PYTEST = $(if $(TEST_FOLDER),TMPDIR=$(TEST_FOLDER)) $(BIN)/pytest -rs --processes $(TEST_PROCESSES)
 
 test: $(INSTALLED_DEV) ## run the tests; what was skipped is named at the end, with its reason
 	$(call install_system_packages,$(SYSTEM_PACKAGES))

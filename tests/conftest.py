@@ -15,13 +15,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import engine
-from tests import checkout, core_alone, own_children, own_folders, quick, told
+from tests import checkout, core_alone, own_children, own_folders, quick, shared_out
 from tests.actors.queue.queue_stage import Queue
 from tests.actors.runtime.stage import Stage
 from tests.seeds import explores
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 # No deadline for one example, or for a draw: both say more about the machine than about the code.
 # A failure prints the line that repeats it, and an example: shrinking has a bound of its own, far
@@ -80,26 +77,6 @@ ONE_PROCESS = (
 process runs them all."""
 
 
-class OneProcessForAFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of these files go to one process together, all others one by one.
-
-    xdist's own mark for groups has no effect with pytest 9.2.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return next((begin for begin in ONE_PROCESS if path.startswith(begin)), nodeid)
-
-    def mark_test_complete(
-        self, node: WorkerController, item_index: int, duration: float = 0
-    ) -> None:
-        """Forget what has ended: xdist counts through all that a process got after each test."""
-        scope = self._split_scope(self.registered_collections[node][item_index])
-        super().mark_test_complete(node, item_index, duration)
-        if all(self.assigned_work[node][scope].values()):
-            del self.assigned_work[node][scope]
-
-
 DESCRIPTORS_MAX = 200
 """New descriptors of a test's process with which the collector looks for forgotten ones."""
 
@@ -107,16 +84,12 @@ _first_descriptors = [0]
 """The lowest free descriptor after the last look: a look takes a third of a second."""
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessForAFile:
-    """Share the tests among the processes."""
-    return OneProcessForAFile(config, log)
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--quick`` is for `make quick`, which also chooses the files."""
     text = "leave out what is marked as slow, and draw few examples"
     parser.addoption("--quick", action="store_true", help=text)
+    text = "share the tests among so many processes (0: run them in this one)"
+    parser.addoption("--processes", type=int, default=0, metavar="N", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,12 +97,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A job of a shell's background would ignore an interruption.
     """
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(checkout.Untouched())
-        config.pluginmanager.register(own_folders.OneFolder())
-    else:
-        config.pluginmanager.register(told)
+    config.pluginmanager.register(checkout.Untouched())
+    config.pluginmanager.register(own_folders.OneFolder())
     config.pluginmanager.register(own_folders)
+    if count := config.getoption("--processes"):
+        config.pluginmanager.register(shared_out.SharedOut(count, ONE_PROCESS))
     if config.getoption("--quick"):
         quick.configure()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -148,7 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=quick.choose(items))
     elif not explores() and quick.VARIABLE not in os.environ:
         quick.draw_usual(items)
-    if hasattr(config, "workerinput"):
+    if config.getoption("--processes"):
         items.sort(key=lambda item: _rank(item.nodeid))
 
 

@@ -40,7 +40,7 @@ def test_a_run_removes_its_folder_also_when_a_test_fails(
         f"tempfile.tempdir = {str(tmp_path)!r};"
         "sys.exit(pytest.main([*sys.argv[1:]], plugins=[own_folders.OneFolder()]))"
     )
-    words = [sys.executable, "-c", code, "-q", "-s", "-p", "no:cacheprovider", "-n", "0"]
+    words = [sys.executable, "-c", code, "-q", "-s", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*words, "--rootdir", str(tmp_path), str(checks)],
         cwd=Path(__file__).parents[1],

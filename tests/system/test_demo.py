@@ -19,7 +19,7 @@ from ganger.storage.disk import paths
 
 RUN_SECONDS = 280.0
 END_SECONDS = 30.0
-FILES = 20
+FILES = 5
 """Each node gets so many: the plan is the same, and packs, checks and restores fewer."""
 
 CLAIMS = 9
@@ -116,7 +116,7 @@ def test_an_interrupted_demonstration_cleans_up(
     assert process.stdout is not None
     heard = ""
     # By then the other jobs are under way.
-    while "[ 5/" not in heard:
+    while "[ 3/" not in heard:
         line = process.stdout.readline()
         assert line, heard
         heard += line
