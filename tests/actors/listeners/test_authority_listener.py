@@ -21,11 +21,19 @@ from ganger.transport.envelopes import Envelope
 from ganger.transport.links import link_frames
 from ganger.transport.zmq.peers import Credentials, Incoming
 
-DAEMON = Credentials(kind="local", uid=os.geteuid(), pid=os.getppid())
-OTHER = Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
-OWNER = Owner(5, "/l/job_000005_1", os.getpid())
-ATTACH = messages.AttachJob(job_id=5, lock_file=OWNER.lock_file, process_id=os.getpid())
 START = messages.StartComponent("lock_manager", 2)
+
+
+def process(pid: int) -> Credentials:
+    return Credentials(kind="local", uid=os.geteuid(), pid=pid)
+
+
+def owner() -> Owner:
+    return Owner(5, "/l/job_000005_1", os.getpid())
+
+
+def attach() -> messages.AttachJob:
+    return messages.AttachJob(job_id=5, lock_file=owner().lock_file, process_id=os.getpid())
 
 
 class DaemonSockets(Sockets):
@@ -70,7 +78,7 @@ class Listener:
     def answer(self, message: messages.Message) -> messages.Message:
         """What a process that is not the daemon gets to hear."""
         self.sockets.sent.clear()
-        self.come(frames.encode(message, 3), OTHER)
+        self.come(frames.encode(message, 3), process(os.getpid()))
         [sent] = self.sockets.sent
         frame = frames.decode(sent, messages.ToJob)
         assert frame.number == 3
@@ -91,15 +99,19 @@ def test_it_says_when_its_socket_is_open(listener: Listener) -> None:
 
 
 def test_the_daemon_has_components_started_and_speaks_to_them(listener: Listener) -> None:
-    listener.come(link_frames.encode("authority_listener", START), DAEMON)
+    listener.come(link_frames.encode("authority_listener", START), process(os.getppid()))
     assert listener.started == [(LockManager, "core", 2)]
     assert listener.sockets.kept == b"L1"
-    listener.come(link_frames.encode("lock_manager", messages.RecheckOwners()), DAEMON)
+    listener.come(
+        link_frames.encode("lock_manager", messages.RecheckOwners()), process(os.getppid())
+    )
     listener.stage.take_one(messages.RecheckOwners, to="lock_manager")
 
 
 def test_the_daemon_gets_a_sign_of_life(listener: Listener) -> None:
-    listener.come(link_frames.encode("authority_listener", messages.ReadPulse(), 8), DAEMON)
+    listener.come(
+        link_frames.encode("authority_listener", messages.ReadPulse(), 8), process(os.getppid())
+    )
     [sent] = listener.sockets.sent
     assert link_frames.decode(sent) == link_frames.LinkFrame("", 8, None, messages.Done())
 
@@ -110,7 +122,7 @@ def test_nothing_is_sent_to_a_daemon_that_has_said_nothing(listener: Listener) -
 
 
 def test_another_process_is_not_taken_for_the_daemon(listener: Listener) -> None:
-    listener.come(link_frames.encode("authority_listener", START), OTHER)
+    listener.come(link_frames.encode("authority_listener", START), process(os.getpid()))
     assert listener.started == []
     [sent] = listener.sockets.sent
     refusal = frames.decode(sent, messages.ClientReply).message
@@ -122,15 +134,15 @@ def test_a_job_that_has_proved_itself_asks_for_its_locks(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JobCredentials, "_check_introduction", lambda *_: None)
-    assert listener.answer(ATTACH) == messages.Done()
-    request = messages.RequestLocks(OWNER, 0, [("node/a", "shared")])
-    listener.come(frames.encode(request, 4), OTHER)
+    assert listener.answer(attach()) == messages.Done()
+    request = messages.RequestLocks(owner(), 0, [("node/a", "shared")])
+    listener.come(frames.encode(request, 4), process(os.getpid()))
     [(name, envelope)] = listener.stage.requests
     assert (name, envelope.message) == ("lock_manager", request)
 
 
 def test_a_job_that_has_not_proved_itself_gets_nothing(listener: Listener) -> None:
-    for message in (ATTACH, messages.RequestLocks(OWNER, 0, [("node/a", "shared")])):
+    for message in (attach(), messages.RequestLocks(owner(), 0, [("node/a", "shared")])):
         refusal = listener.answer(message)
         assert isinstance(refusal, messages.Failure)
         assert refusal.error == "NotAllowedError"
@@ -160,7 +172,9 @@ def test_what_is_for_the_daemon_is_refused(
 def test_the_process_ends_with_its_listener_and_when_the_daemon_does_not_read(
     listener: Listener,
 ) -> None:
-    listener.come(link_frames.encode("lock_manager", messages.RecheckOwners()), DAEMON)
+    listener.come(
+        link_frames.encode("lock_manager", messages.RecheckOwners()), process(os.getppid())
+    )
     listener.sockets.stuck.append(b"L1")
     listener.actor.component.link.tell("supervisor", Envelope(START))
     assert listener.opened[1:] == ["the daemon does not read what is sent to it"]
@@ -174,5 +188,5 @@ def test_a_replaced_component_of_the_daemon_is_asked_again(
     repeated: list[str] = []
     monkeypatch.setattr(Host, "repeat_asks", lambda _, name: repeated.append(name))
     replaced = messages.ComponentReplaced("job_queue")
-    listener.come(link_frames.encode("authority_listener", replaced), DAEMON)
+    listener.come(link_frames.encode("authority_listener", replaced), process(os.getppid()))
     assert repeated == ["job_queue"]

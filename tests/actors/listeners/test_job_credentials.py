@@ -18,9 +18,11 @@ from ganger.transport import messages
 from ganger.transport.messages import AttachJob, JobLogAppended, Message
 from ganger.transport.zmq.peers import Credentials
 
-PID = os.getpid()
 PEER, OTHER_PEER = b"L1", b"L2"
-HERE = Credentials(kind="local", uid=os.geteuid(), pid=PID)
+
+
+def here() -> Credentials:
+    return Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
 
 
 @pytest.fixture
@@ -31,8 +33,8 @@ def own(tmp_path: Path) -> Iterator[lock_files.LockFile]:
     held.remove()
 
 
-def attach(path: str, job_id: int = 7, pid: int = PID) -> AttachJob:
-    return AttachJob(job_id=job_id, lock_file=path, process_id=pid)
+def attach(path: str, job_id: int = 7, pid: int | None = None) -> AttachJob:
+    return AttachJob(job_id=job_id, lock_file=path, process_id=pid or os.getpid())
 
 
 def log_appended(job_id: int = 7) -> JobLogAppended:
@@ -50,10 +52,13 @@ def preparing(job_id: int = 7) -> messages.PrepareOpcode:
 
 
 def refused(
-    credentials: JobCredentials, message: Message, who: Credentials = HERE, peer: bytes = PEER
+    credentials: JobCredentials,
+    message: Message,
+    who: Credentials | None = None,
+    peer: bytes = PEER,
 ) -> str:
     with pytest.raises(errors.NotAllowedError) as caught:
-        credentials.check(peer, who, message)
+        credentials.check(peer, who or here(), message)
     return caught.value.text
 
 
@@ -61,22 +66,22 @@ def test_the_holder_of_the_lock_file_speaks_for_its_job_and_no_other(
     own: lock_files.LockFile, tmp_path: Path
 ) -> None:
     credentials = JobCredentials(tmp_path)
-    credentials.check(PEER, HERE, attach(own.path))
+    credentials.check(PEER, here(), attach(own.path))
     for said in (
         log_appended(),
         preparing(),
         running(own.path),
-        messages.ReleaseLocks(owner=Owner(7, own.path, PID)),
-        messages.RequestLocks(owner=Owner(7, own.path, PID), priority=0, changes=[]),
+        messages.ReleaseLocks(owner=Owner(7, own.path, os.getpid())),
+        messages.RequestLocks(owner=Owner(7, own.path, os.getpid()), priority=0, changes=[]),
     ):
-        credentials.check(PEER, HERE, said)
+        credentials.check(PEER, here(), said)
     for said in (
         log_appended(8),
         preparing(8),
         running(own.path, 8),
         running(own.path + "x"),
-        messages.ReleaseLocks(owner=Owner(8, own.path, PID)),
-        messages.ReleaseLocks(owner=Owner(7, own.path + "x", PID)),
+        messages.ReleaseLocks(owner=Owner(8, own.path, os.getpid())),
+        messages.ReleaseLocks(owner=Owner(7, own.path + "x", os.getpid())),
     ):
         assert "only the process of a job may speak for it" in refused(credentials, said)
     # Neither does another connection, nor the same one after its end.
@@ -103,9 +108,11 @@ def test_a_process_cannot_attach_with_what_is_not_its_own(
     for message in wrong_places:
         assert "is no lock file of job" in refused(credentials, message)
         assert len(refused(credentials, message)) < 300
-    stranger = Credentials(kind="local", uid=os.geteuid(), pid=PID + 1)
+    stranger = Credentials(kind="local", uid=os.geteuid(), pid=os.getpid() + 1)
     assert "does not hold the lock file" in refused(credentials, attach(own.path), stranger)
-    assert "does not hold the lock file" in refused(credentials, attach(own.path, pid=PID + 1))
+    assert "does not hold the lock file" in refused(
+        credentials, attach(own.path, pid=os.getpid() + 1)
+    )
     unknown = Credentials(kind="local", uid=os.geteuid(), pid=None)
     assert "does not hold the lock file" in refused(credentials, attach(own.path), unknown)
     remote = Credentials(kind="remote", key="x" * 40)
@@ -127,24 +134,24 @@ def test_a_lock_file_of_another_process_introduces_only_that_process(tmp_path: P
 def test_a_program_speaks_for_the_owner_whose_lock_file_it_holds(tmp_path: Path) -> None:
     credentials = JobCredentials(tmp_path)
     held = lock_files.create(tmp_path, "luxid")
-    own = Owner("luxid", held.path, PID)
+    own = Owner("luxid", held.path, os.getpid())
     for said in (messages.TryLocks(own, []), messages.ReleaseLocks(own), messages.ReadOwner(own)):
-        credentials.check(PEER, HERE, said)
+        credentials.check(PEER, here(), said)
     others = [
-        Owner(7, held.path, PID),
-        Owner("luxid", held.path, PID + 1),
-        Owner("luxid", f"{tmp_path}/other", PID),
-        Owner("luxid", f"{tmp_path}/../{tmp_path.name}/luxid", PID),
-        Owner("luxid", held.path + "\0", PID),
+        Owner(7, held.path, os.getpid()),
+        Owner("luxid", held.path, os.getpid() + 1),
+        Owner("luxid", f"{tmp_path}/other", os.getpid()),
+        Owner("luxid", f"{tmp_path}/../{tmp_path.name}/luxid", os.getpid()),
+        Owner("luxid", held.path + "\0", os.getpid()),
     ]
     for other in others:
         assert "TryLocks: only" in refused(credentials, messages.TryLocks(other, []))
     assert "JobLogAppended" in refused(credentials, log_appended())
-    remote = Credentials(kind="remote", uid=HERE.uid, pid=PID)
+    remote = Credentials(kind="remote", uid=here().uid, pid=os.getpid())
     assert refused(credentials, messages.TryLocks(own, []), who=remote)
     # Whoever has proved itself may go on, if only to free its locks; another one may not begin.
     held.remove()
-    credentials.check(PEER, HERE, messages.ReleaseLocks(own))
+    credentials.check(PEER, here(), messages.ReleaseLocks(own))
     assert "TryLocks: only" in refused(credentials, messages.TryLocks(own, []), peer=OTHER_PEER)
     credentials.forget(PEER)
     assert "TryLocks: only" in refused(credentials, messages.TryLocks(own, []))
@@ -153,5 +160,5 @@ def test_a_program_speaks_for_the_owner_whose_lock_file_it_holds(tmp_path: Path)
 def test_a_lock_file_of_a_job_makes_no_other_owner(
     own: lock_files.LockFile, tmp_path: Path
 ) -> None:
-    said = messages.TryLocks(Owner("luxid", own.path, PID), [])
+    said = messages.TryLocks(Owner("luxid", own.path, os.getpid()), [])
     assert "TryLocks: only" in refused(JobCredentials(tmp_path), said)

@@ -25,8 +25,11 @@ from ganger.transport.envelopes import Envelope
 from ganger.transport.zmq.peers import Credentials, Incoming
 from ganger.transport.zmq.router import Sent
 
-HERE = Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
 SIZE = 10_000
+
+
+def here() -> Credentials:
+    return Credentials(kind="local", uid=os.geteuid(), pid=os.getpid())
 
 
 class Sockets:
@@ -103,7 +106,7 @@ class Listener:
 
     def come(self, message: messages.Message, peer: bytes = b"L1") -> None:
         data = frames.encode(message, next(self._numbers))
-        self.sockets.coming.append(Incoming(peer, data, HERE))
+        self.sockets.coming.append(Incoming(peer, data, here()))
 
     def answers(self) -> list[messages.Message]:
         return [frames.decode(sent, messages.ClientReply).message for sent in self.sockets.sent]
@@ -494,7 +497,7 @@ def test_a_remote_client_is_called_as_its_key(listener: Listener) -> None:
 
 def test_a_refused_key_is_logged_with_its_address(listener: Listener) -> None:
     listener.sockets.refused.append(("ab" * 32, "10.0.0.1"))
-    listener.sockets.coming.append(Incoming(b"L1", b"", HERE))
+    listener.sockets.coming.append(Incoming(b"L1", b"", here()))
     listener.actor.end_turn()
     log = listener.stage.log_stream.getvalue()
     assert "a remote client is refused: unknown key" in log
