@@ -57,7 +57,9 @@ def test_warns(): warnings.warn("mind this")
 def test_same_2(): assert os.environ["HERE"] == "1"
 """
 SHARES = """
-import pytest
+import os, pytest
+
+go = os.open("go", os.O_RDWR)
 
 @pytest.fixture(scope="session")
 def shared():
@@ -69,7 +71,7 @@ def shared():
 def test_waits(shared, number):
     with open("begun", "w") as file:
         file.write(str(number))
-    open("go").read()
+    assert os.read(go, 1)
 """
 MANY = "import pytest\n@pytest.mark.parametrize('n', range(500))\ndef test_(n): assert n != 1\n"
 PLUGINS = ("cov", "hypothesispytest", "timeout", "cacheprovider")
@@ -153,7 +155,7 @@ def test_a_run_that_is_broken_off_takes_away_what_its_tests_share(
     else:
         process.kill()
         # The tests themselves go on: the processes find nobody to tell how they went.
-        (tmp_path / "go").open("w").close()
+        (tmp_path / "go").write_text("12", encoding="utf-8")
     # All that have its streams have ended.
     process.communicate(timeout=60)
     assert (tmp_path / "ended").read_text(encoding="utf-8") == "taken away\n" * 2

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -58,7 +57,7 @@ def era(places: Places, directory: str) -> Era:
 
 def renew(places: Places, directory: str) -> Era:
     """Begin a new era. Without a file, where none can be, it ends with the daemon."""
-    word = secrets.token_hex(_WORD_BYTES)
+    word = os.urandom(_WORD_BYTES).hex()
     with contextlib.suppress(errors.StorageError):
         head = _head(word, directory)
         documents.replace(path_of(places), head, flush=False, mode=documents.SECRET_MODE)
