@@ -202,7 +202,11 @@ class WarmServer(subprocess.Popen[bytes]):
         self._waitpid_lock = threading.Lock()
         with open(os.devnull, "rb") as nothing, link:
             numbers = {0: nothing.fileno(), 1: 1, 2: 2} | {number: number for number in kept}
-            data = json.dumps(_request("server", args, dict(os.environ), cwd, list(numbers)))
+            request = _request("server", args, dict(os.environ), cwd, list(numbers))
+            # At once: the daemon may give it another limit before it has read the request.
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(self.pid, resource.RLIMIT_NOFILE, request.pop("files"))
+            data = json.dumps(request)
             # If somebody has killed it, the daemon finds it ended, as one that is killed later.
             with contextlib.suppress(BrokenPipeError):
                 socket.send_fds(link, [data.encode()], list(numbers.values()))
@@ -268,7 +272,8 @@ def become(child: Child) -> NoReturn:
         os.close(descriptor)
     os.chdir(request["cwd"])
     os.umask(request["umask"])
-    resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
+    if "files" in request:
+        resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.orig_argv[:] = request["words"]
