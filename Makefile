@@ -13,6 +13,8 @@ INSTALLED_BENCH := $(VENV)/.installed-bench
 # Queues that `make bench-peers` measures beside Ganger, each in an environment of its own.
 PEERS := rq huey celery dramatiq procrastinate
 INSTALLED_PEERS := $(PEERS:%=.peers/%/.installed)
+# What `make bench` runs beside commands on nodes.
+INSTALLED_ANSIBLE := .peers/ansible/.installed
 
 # Debian packages that the tests and the benchmarks use beside Python.
 SYSTEM_PACKAGES := strace chromium
@@ -204,7 +206,7 @@ torture: $(INSTALLED_DEV) ## kill, cut the power, fill the disk ...: every campa
 	$(call install_system_packages,$(SYSTEM_PACKAGES))
 	@$(BIN)/python -m tests.torture --page docs/reliability.md
 
-bench: $(INSTALLED_DEV) ## measure Ganger beside other job queues
+bench: $(INSTALLED_DEV) $(INSTALLED_ANSIBLE) ## measure Ganger beside other job queues
 	$(call install_system_packages,$(BENCH_SYSTEM_PACKAGES))
 	@$(BIN)/python -m bench
 
@@ -229,7 +231,7 @@ lock: ## resolve the dependencies anew into requirements/ (needs uv)
 		--constraint requirements/run.txt pyproject.toml requirements/build.in
 	@$(LOCK) --output-file requirements/bench.txt \
 		--constraint requirements/dev.txt requirements/bench.in
-	@for peer in $(PEERS); do \
+	@for peer in $(PEERS) ansible; do \
 		$(LOCK) --output-file requirements/peers/$$peer.txt requirements/peers/$$peer.in || exit 1; \
 	done
 

@@ -7,7 +7,6 @@ import getpass
 import os
 import shutil
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -141,7 +140,8 @@ def measure(folder: Path, port: int, steps: int, jobs: int, output: Sequence[str
 
 def _ansible(ssh: Ssh, folder: Path) -> None:
     """Ansible's command for one host, over the same connection."""
-    program = shutil.which("ansible", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    ours = Path(__file__).parent.parent / ".peers/ansible/bin"
+    program = shutil.which("ansible", path=f"{ours}:{os.environ['PATH']}")
     if program is None:
         row("Ansible's ad-hoc command", "not measured: ansible is not installed")
         return
