@@ -54,6 +54,7 @@ ONE_PROCESS = (
     "tests/faults/test_cut_host.py",
     "tests/faults/test_full_disk_of_6_mb.py",
     "tests/faults/test_full_disk_of_a_host.py",
+    "tests/faults/test_hosts_of_other_versions.py",
     "tests/faults/test_rapi_process.py",
     "tests/faults/test_reused_processes.py",
     "tests/rapi/ganeti/test_ganeti_resources.py",

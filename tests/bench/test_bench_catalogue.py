@@ -84,7 +84,8 @@ def test_make_builds_the_environment_of_every_peer_from_pinned_packages() -> Non
     used = {peer.environment for peer in catalogue.PEERS if peer.environment is not None}
     assert set(made.split()) == used
     pinned = {path.stem for path in (ROOT / "requirements" / "peers").glob("*.txt")}
-    assert pinned == used
+    # Ansible is measured beside commands on nodes, by `make bench`.
+    assert pinned == used | {"ansible"}
 
 
 def test_each_round_begins_with_another_peer_and_has_all_of_them() -> None:

@@ -60,6 +60,15 @@ def of(older: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(older), "PYTHONDONTWRITEBYTECODE": ""}
 
 
+@pytest.fixture(scope="module")
+def former(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, str]]:
+    """The environments of both versions, by whether they speak the present protocol."""
+    folder = tmp_path_factory.mktemp("former")
+    return {
+        speaks: of(package(folder / str(speaks), speaks_present=speaks)) for speaks in (True, False)
+    }
+
+
 class Sides:
     """A master and a host, each of one of two versions, and commands that leave a line."""
 
@@ -109,10 +118,10 @@ def both_sides(tmp_path: Path) -> Iterator[Sides]:
 
 @pytest.mark.parametrize("older", ["master", "host"])
 def test_two_versions_with_the_same_messages_work_together(
-    sides: Sides, tmp_path: Path, older: str
+    sides: Sides, former: dict[bool, dict[str, str]], older: str
 ) -> None:
     side = sides.master if older == "master" else sides.host
-    side.environment |= of(package(tmp_path / "older", speaks_present=True))
+    side.environment |= former[True]
     sides.master.up()
     sides.host.join(sides.master, free_endpoint())
     with sides.master.client() as client:
@@ -134,12 +143,11 @@ def test_two_versions_with_the_same_messages_work_together(
 
 @pytest.mark.parametrize("first", ["master", "host"])
 def test_versions_that_do_not_understand_each_other_say_so_and_lose_nothing(
-    sides: Sides, tmp_path: Path, first: str
+    sides: Sides, former: dict[bool, dict[str, str]], first: str
 ) -> None:
-    older = of(package(tmp_path / "older", speaks_present=False))
     both: list[Daemon] = [sides.master, sides.host]
     for side in both:
-        side.environment |= older
+        side.environment |= former[False]
     sides.master.up()
     sides.host.join(sides.master, free_endpoint())
     with sides.master.client() as client:
@@ -149,7 +157,7 @@ def test_versions_that_do_not_understand_each_other_say_so_and_lose_nothing(
     upgraded.run("down")
     upgraded.environment.clear()
     upgraded.up()
-    former, present = f"Ganger {OLDER} (node pro", f"Ganger {version()} (node protocol "
+    last, present = f"Ganger {OLDER} (node pro", f"Ganger {version()} (node protocol "
 
     def is_told() -> bool:
         told = [sides.host.run("node", "status").stdout]
@@ -159,7 +167,7 @@ def test_versions_that_do_not_understand_each_other_say_so_and_lose_nothing(
         told = [" ".join(one.split()) for one in told]
         # A master from before there were numbers says nothing of its version.
         is_numbered = NODE_PROTOCOL > 2 or first == "master"
-        return all(present in one and (former in one or not is_numbered) for one in told)
+        return all(present in one and (last in one or not is_numbered) for one in told)
 
     wait_until_true(is_told, "both sides say why")
     sides.end()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ganger.transport.messages import DaemonInfo
 
-JOBS = 24
+JOBS = 12
 PARTS = [*(component.name for component in COMPONENTS), "supervisor"]
 
 

@@ -236,10 +236,10 @@ def test_a_product_that_only_repeats_a_failed_flush_is_found_out(
             machine.end_turn()
         assert not machine.fails_next_sync
 
-    assert lose_power_everywhere(fail_to_flush, tmp_path, losses=6) == []
+    assert lose_power_everywhere(fail_to_flush, tmp_path, losses=3) == []
     for call in ("replay.write_anew", "read_back.check_content"):
         monkeypatch.setattr(f"ganger.storage.queue_files.{call}", lambda *_: None)
-    faults = lose_power_everywhere(fail_to_flush, tmp_path, losses=6)
+    faults = lose_power_everywhere(fail_to_flush, tmp_path, losses=3)
     assert any("quarantined" in fault for fault in faults)
 
 
