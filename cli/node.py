@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ..storage.access.keys import KeyPair
     from ..storage.nodes.tokens import Token
+    from ..transport.client.client import Client
     from ..transport.messages import NodeState
 
 DATA_VARIABLE = "GANGER_NODE_DATA"
@@ -144,18 +145,27 @@ def remove(call: Call, name: str, *, force: bool) -> None:
     Refused while jobs wait for commands there: these may still run.
     """
     with call.client() as client:
-        before = [one for one in client.nodes().nodes if one.name == name]
-        is_waited_for = any(one.open_calls or one.left_tasks for one in before)
+        is_waited_for = _is_waited_for(client, name)
         if is_waited_for and not force:
             raise errors.BadRequestError(
-                f"jobs wait for commands of node {name}: end them, or say that they do not run any "
-                f"more (`ganger node forget-tasks {name}`), or --force"
+                f"jobs wait for commands of node {name}, or hold its lock: end them, or say that "
+                f"the commands do not run any more (`ganger node forget-tasks {name}`), or --force"
             )
         client.remove_node(name)
     output.echo(f"Node {name} is removed")
     if is_waited_for:
         text = "jobs waited for its commands: these may still run, and have no locks any more"
         output.echo(f"ganger: {text}", err=True)
+
+
+def _is_waited_for(client: Client, name: str) -> bool:
+    """Whether a job waits for a command there: it asks, or has the lock between two questions."""
+    here = [one for one in client.nodes().nodes if one.name == name]
+    if any(one.open_calls or one.left_tasks for one in here):
+        return True
+    uuids = [str(one["uuid"]) for one in client.objects("nodes") if one["name"] == name]
+    names = {f"node/{each}" for each in (name, *uuids)}
+    return bool(here) and any(lock.owners and lock.name in names for lock in client.locks())
 
 
 for _command in (

@@ -168,8 +168,8 @@ def test_a_removed_node_is_gone_at_once(
     done = daemon.run("node", "remove", "web1", check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "ganger: jobs wait for commands of node web1: end them, or say that they do not run any "
-        "more (`ganger node forget-tasks web1`), or --force\n"
+        "ganger: jobs wait for commands of node web1, or hold its lock: end them, or say that the "
+        "commands do not run any more (`ganger node forget-tasks web1`), or --force\n"
     )
     assert running_tasks(host) == 1
     told = daemon.run("node", "remove", "--force", "web1").stderr
@@ -180,6 +180,18 @@ def test_a_removed_node_is_gone_at_once(
     )
     wait_until_true(lambda: not client.locks(), "the locks are free")
     assert daemon.run("node", "list").stderr == "ganger: no nodes\n"
+
+
+def test_a_node_whose_lock_a_job_holds_is_not_removed(
+    daemon: Daemon, client: Client, host: Host, gate: Gate
+) -> None:
+    job_id = client.submit(gate.job(locks={"node": {"exclusive": [host.name]}}))
+    until_running(client, job_id)
+    done = daemon.run("node", "remove", host.name, check=False)
+    assert (done.returncode, "or hold its lock" in done.stderr) == (1, True)
+    gate.let_through()
+    client.wait(job_id)
+    assert daemon.run("node", "remove", host.name).stdout == f"Node {host.name} is removed\n"
 
 
 def test_without_nodes_there_is_no_process_for_them(daemon: Daemon, client: Client) -> None:
