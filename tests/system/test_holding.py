@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.faults.harness import GANGER, Daemon
+from tests.faults.harness import GANGER, Daemon, wait_until_true
 from tests.system.gates import (
     IN_BOTH_PLACEMENTS,
     PATIENCE_SECONDS,
@@ -159,7 +159,8 @@ def test_a_job_between_two_opcodes_gives_the_node_back(
     hold.hear("1 job runs there still")
     gate.let_through()
     assert hold.ended()[0] == 0
-    assert statuses(client, job) == ["queued"]
+    # It gives its lock back a moment before it says that it waits.
+    wait_until_true(lambda: statuses(client, job) == ["queued"], "the job waits")
     daemon.run("release", "node/n7")
     assert end(client, job) == {job: SUCCESS}
 
