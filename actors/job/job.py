@@ -269,9 +269,10 @@ class JobActor:
             raise
         finally:
             self._daemon.resume_control()
-        origin = origins.origin_of(self._job.extra)
-        if self._running.index == 0 and origin.is_task and origin.submitter is not None:
-            self.context.note_task_begun(origin.submitter.era)
+        if self._running.index == 0:
+            origin = origins.origin_of(self._job.extra)
+            if origin.is_task and origin.submitter is not None:
+                self.context.note_task_begun(origin.submitter.era)
         self._daemon.take_messages()
 
     def _with_secrets(self, fields: dict[str, Any]) -> dict[str, Any]:

@@ -211,6 +211,13 @@ class Life:
         self.told["started when full"] = self.status()
 
 
+def mount(folder: Path) -> None:
+    """Mount the disk at the folder, in this program's own mount namespace."""
+    size = f"size={SIZE_KIB}k,mode=700"
+    words = ["mount", "-t", "tmpfs", "-o", size, "none", os.fspath(folder)]
+    subprocess.run(words, check=True)
+
+
 def fill(other: IO[bytes]) -> None:
     """Give another program all that is free."""
     with contextlib.suppress(OSError):
@@ -221,8 +228,7 @@ def fill(other: IO[bytes]) -> None:
 def main() -> None:
     """Mount the disk at the folder that was given, and live there."""
     folder = Path(sys.argv[1])
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k", "none", os.fspath(folder)]
-    subprocess.run(mount, check=True)
+    mount(folder)
     life = Life(folder)
     with life.daemon:
         life.play()

@@ -7,12 +7,11 @@ memory file system.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from tests.faults.full_disk import SIZE_KIB, VERBOSE, fill
+from tests.faults.full_disk import VERBOSE, fill, mount
 from tests.faults.harness import Daemon, wait_until_true
 from tests.system.hosts import Host, free_endpoint, until_there
 
@@ -22,8 +21,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     small = folder / "host"
     small.mkdir()
-    size = f"size={SIZE_KIB}k,mode=700"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(small)], check=True)
+    mount(small)
     master, host = Daemon(folder / "master", "--no-rapi"), Host(small, "web1")
     master.folder.mkdir()
     told: dict[str, Any] = {}

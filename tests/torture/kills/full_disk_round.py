@@ -7,11 +7,10 @@ system; the master and the witnesses have another one.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.full_disk import SIZE_KIB
+from tests.faults.full_disk import mount
 from tests.torture.kills.tasks_on_hosts import Hosts
 
 
@@ -20,8 +19,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     small = folder / "small"
     small.mkdir()
-    size = f"size={SIZE_KIB}k,mode=700"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(small)], check=True)
+    mount(small)
     hosts = Hosts(folder / "round", small)
     try:
         wrong = hosts.round((folder / "seed").read_text(), "full disk")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 from tests.faults.harness import wait_until_gone
 from tests.torture.kills import workload
-from tests.torture.kills.kill_at_calls import CALLS, NOT_REACHED_MAX
+from tests.torture.kills.kill_at_calls import CALLS, NOT_REACHED_MAX, in_turns
 from tests.torture.kills.tasks_on_hosts import PATIENCE_SECONDS, Hosts
 from tests.torture.system_calls import strace
 from tests.torture.system_calls.strace import Tracer
@@ -185,14 +185,7 @@ class _Campaign:
         while True:
             victims = list(VICTIMS)
             self._chance.shuffle(victims)
-            rounds = [self._points_of(victim) for victim in victims]
-            while rounds:
-                for one in list(rounds):
-                    point = next(one, None)
-                    if point is None:
-                        rounds.remove(one)
-                    else:
-                        yield point
+            yield from in_turns([self._points_of(victim) for victim in victims])
 
     def _points_of(self, victim: str) -> Iterator[tuple[str, str, int]]:
         found = self.stage.record(victim, f"{self._seed}-{next(self._numbers)}")

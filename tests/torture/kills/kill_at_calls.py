@@ -16,7 +16,7 @@ import select
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from tests.torture.kills.workload import Broken
@@ -28,8 +28,10 @@ from ganger import GangerError, JobStatus
 from ganger.transport.client.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+One = TypeVar("One")
 
 CALLS = (
     "write", "writev", "pwrite64", "sendto", "sendmsg", "fdatasync", "fsync", "syncfs", "rename",
@@ -446,14 +448,7 @@ class KillCampaign:
     def _kills(self) -> Iterator[Kill]:
         """From each variant in turn, until all of its points were taken; then all again."""
         while True:
-            rounds = [self._kills_of(variant) for variant in VARIANTS]
-            while rounds:
-                for one in list(rounds):
-                    kill = next(one, None)
-                    if kill is None:
-                        rounds.remove(one)
-                    else:
-                        yield kill
+            yield from in_turns([self._kills_of(variant) for variant in VARIANTS])
 
     def _kills_of(self, variant: Variant) -> Iterator[Kill]:
         points = self.stage.record(variant)
@@ -473,6 +468,18 @@ class KillCampaign:
         self._acknowledged += self.stage.acknowledged
         self.stage.close()
         self.stage = KillStage(self._folder / str(next(self._stages) + 1))
+
+
+def in_turns(sources: Iterable[Iterator[One]]) -> Iterator[One]:
+    """One of each in turn, until all are used up."""
+    left = list(sources)
+    while left:
+        for source in list(left):
+            found = next(source, None)
+            if found is None:
+                left.remove(source)
+            else:
+                yield found
 
 
 def run_kill_at_each_call(count: int, seed: int, folder: Path) -> Tally:
